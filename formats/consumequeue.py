@@ -1,0 +1,166 @@
+"""ConsumeQueue files: one fixed-size entry for every message of a (topic, queue).
+
+Entry *n* of a queue starts at byte ``n * ENTRY_SIZE`` of that queue's files laid end to end. A
+queue offset is therefore an address, and writing an entry twice is harmless.
+
+====== ==== =============== ==============================================================
+offset size field           meaning (all integers signed, big-endian)
+====== ==== =============== ==============================================================
+     0    8 physical_offset first byte of the record in the commitlog
+     8    4 size            bytes of the whole record
+    12    8 tags_code       Java hash of the tag, 0 for none; delayed: the due time in ms;
+                            with ConsumeQueueExt: the address of its unit (below -2**31)
+====== ==== =============== ==============================================================
+
+A queue whose first message is not its number 0 (older files have expired) begins inside its
+first file; the entries before it are `PRE_BLANK`. Source: docs/formats/consumequeue.md,
+RocketMQ `ConsumeQueue#putMessagePositionInfo`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from formats import java
+from formats.commitlog import COMMIT, TRANSACTION_TYPE
+from formats.layout import field_offsets
+from formats.memory import store_i32_at, store_i64_at
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+ENTRY_SIZE = ENTRY.itemsize
+ENTRY_STRUCT = struct.Struct(">qiq")
+FILE_SIZE = 300_000 * ENTRY_SIZE
+PRE_BLANK = ENTRY_STRUCT.pack(0, 0x7FFFFFFF, 0)
+NEVER = -1
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+UNKNOWN_LEVEL_MS = 1000
+
+_PHYSICAL_OFFSET, _SIZE, _TAGS_CODE = field_offsets(ENTRY)
+
+
+class Entry(NamedTuple):
+    """One entry; see the table above."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    def pack(self) -> bytes:
+        """Return its 20 bytes."""
+        return ENTRY_STRUCT.pack(*self)
+
+
+class Slot(NamedTuple):
+    """Where an entry lives: the file, named by its first byte, and its number inside it."""
+
+    base_offset: int
+    entry: int
+
+
+def locate(queue_offset: int, file_size: int = FILE_SIZE) -> Slot:
+    """Return the slot of `queue_offset` (an entry number, not a byte position)."""
+    position = queue_offset * ENTRY_SIZE
+    return Slot(position - position % file_size, position % file_size // ENTRY_SIZE)
+
+
+def round_file_size(size: int) -> int:
+    """Return `size` as the broker's getter gives it: rounded up to whole entries."""
+    return -(-size // ENTRY_SIZE) * ENTRY_SIZE
+
+
+def has_entry(sys_flag: int) -> bool:
+    """Tell whether a record of this sysFlag is put into its queue: plain and committed ones."""
+    return sys_flag & TRANSACTION_TYPE in {0, COMMIT}
+
+
+def tags_code(
+    topic: str, properties: dict[str, str], store_timestamp: int, delays: Sequence[int]
+) -> int:
+    """Return the tags code of a record (`CommitLog#checkMessageAndReturnSize`).
+
+    Args:
+        topic: the record's topic.
+        properties: its properties.
+        store_timestamp: ms.
+        delays: ms to wait by delay level, level 1 first.
+
+    Raises:
+        ValueError: the record waits in the schedule topic and its DELAY is no number.
+    """
+    level_text = properties.get("DELAY")
+    if topic == SCHEDULE_TOPIC and level_text is not None:
+        level = min(java.parse_int(level_text), len(delays))
+        if level > 0:
+            return store_timestamp + delays[level - 1]
+    tags = properties.get("TAGS")
+    return java.hash_code(tags) if tags else 0
+
+
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+def put(
+    first: int,
+    count: int,
+    queue: NDArray[np.int32],
+    queue_offset: NDArray[np.int64],
+    physical_offset: NDArray[np.int64],
+    size: NDArray[np.int32],
+    tags_code: NDArray[np.int64],
+    sys_flag: NDArray[np.int32],
+    special: NDArray[np.uint8],
+    next_entry: NDArray[np.int64],
+    last_end: NDArray[np.int64],
+    window_address: NDArray[np.int64],
+    window_end: NDArray[np.int64],
+) -> int:
+    """Put records into their queues until one is not the plain next entry of its queue.
+
+    Args:
+        first: record to begin with.
+        count: records there are.
+        queue: dense queue numbers, shape (n,); so the other columns.
+        queue_offset: entries.
+        physical_offset: bytes.
+        size: bytes.
+        tags_code: see the module.
+        sys_flag: see `formats.commitlog`.
+        special: not 0 for a record that needs more than one plain entry.
+        next_entry: by queue: number of the entry to write next; written.
+        last_end: by queue: end of the last record put, -1 for none; written.
+        window_address: by queue: memory address where entry 0 would be.
+        window_end: by queue: first entry that is not mapped for writing.
+
+    Returns:
+        The record that the caller has to put himself, `count` when all are done.
+    """
+    for i in range(first, count):
+        transaction = sys_flag[i] & TRANSACTION_TYPE
+        if transaction != 0 and transaction != COMMIT:
+            continue
+        number = queue[i]
+        entry = queue_offset[i]
+        end = physical_offset[i] + np.int64(size[i])
+        if (
+            special[i] != 0
+            or entry != next_entry[number]
+            or entry >= window_end[number]
+            or end <= last_end[number]
+        ):
+            return i
+        at = window_address[number] + entry * ENTRY_SIZE
+        # Size last: a reader takes an entry of size 0 for the end of the queue.
+        store_i64_at(at + _PHYSICAL_OFFSET, physical_offset[i])
+        store_i64_at(at + _TAGS_CODE, tags_code[i])
+        store_i32_at(at + _SIZE, size[i])
+        next_entry[number] = entry + 1
+        last_end[number] = end
+    return count

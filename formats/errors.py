@@ -1,0 +1,33 @@
+"""The errors that say what is wrong with a store: always a file, a byte and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ReputError(Exception):
+    """Something a user can act on; the command prints it without a traceback and exits with 3."""
+
+
+class UsageError(ReputError):
+    """A setting or an argument is wrong; the command exits with 2."""
+
+
+class StoreError(ReputError):
+    """A directory is not a store that can be dispatched: missing, foreign, of another kind."""
+
+    def __init__(self, path: Path | str, found: str, remedy: str) -> None:
+        super().__init__(f"{path}: {found}. {remedy}")
+        self.path = str(path)
+
+
+class FormatError(ReputError):
+    """A file breaks its format. Names the file and the byte, so `xxd -s` is one paste away."""
+
+    def __init__(self, path: Path | str, position: int, found: str, remedy: str = "") -> None:
+        super().__init__(f"{path} at byte {position}: {found}." + (f" {remedy}" if remedy else ""))
+        self.path = str(path)
+        self.position = position

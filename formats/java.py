@@ -1,0 +1,173 @@
+"""What Java makes of bytes: String.hashCode, UTF-8 decoding with its replacement rules, parseInt.
+
+A tag, a key and a topic reach RocketMQ's hashes as a Java String: bytes are decoded as UTF-8
+(`new String(bytes, UTF_8)`), a malformed piece becomes U+FFFD, and hashing runs over UTF-16 code
+units. Python's decoder replaces some malformed input piece by piece where Java replaces it once
+(an encoded surrogate, ED A0 80, is one U+FFFD in Java and three here), so malformed bytes need
+the rules of `sun.nio.cs.UTF_8` written out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from formats.memory import Bytes
+
+REPLACEMENT = "\ufffd"
+INT_MAX = 0x7FFFFFFF
+_U32 = np.uint32
+_THIRTY_ONE = np.uint32(31)
+
+
+def decode(raw: bytes) -> str:
+    """Decode UTF-8 as Java does; every malformed piece becomes one U+FFFD."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        pieces = []
+        at = 0
+        while at < len(raw):
+            length, valid = _piece(raw, at)
+            pieces.append(raw[at : at + length].decode("utf-8") if valid else REPLACEMENT)
+            at += length
+        return "".join(pieces)
+
+
+def _piece(raw: bytes, at: int) -> tuple[int, bool]:
+    """Return the length of the piece at `at` and whether it is a character (`UTF_8#malformedN`)."""
+    first = raw[at]
+    rest = raw[at + 1 : at + 4]
+
+    def continues(i: int) -> bool:
+        return i < len(rest) and rest[i] & 0xC0 == 0x80
+
+    if first < 0x80:
+        return 1, True
+    if 0xC2 <= first <= 0xDF:
+        return (2, True) if continues(0) else (1, False)
+    if 0xE0 <= first <= 0xEF:
+        if not continues(0) or (first == 0xE0 and rest[0] & 0xE0 == 0x80):
+            return 1, False
+        if not continues(1):
+            return 2, False
+        surrogate = first == 0xED and rest[0] >= 0xA0
+        return 3, not surrogate
+    if 0xF0 <= first <= 0xF4:
+        bad_second = (first == 0xF0 and rest[:1] < b"\x90") or (first == 0xF4 and rest[:1] > b"\x8f")
+        if not continues(0) or bad_second:
+            return 1, False
+        if not continues(1):
+            return 2, False
+        if not continues(2):
+            return 3, False
+        return 4, True
+    return 1, False
+
+
+def hash_code(text: str) -> int:
+    """Return `text.hashCode()`: a signed 32-bit integer over UTF-16 code units."""
+    state = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        state = (31 * state + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return state - (1 << 32) if state & 0x80000000 else state
+
+
+def parse_int(text: str) -> int:
+    """Return `Integer.parseInt(text)`.
+
+    Raises:
+        ValueError: where Java throws NumberFormatException.
+    """
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    # Java's Character.digit knows the decimal digits of every script, as str.isdecimal does.
+    if not digits.isdecimal() or any(ord(c) > 0xFFFF for c in digits):
+        raise ValueError(f"not an integer: {text!r}")
+    value = int(text)
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(f"beyond 32 bits: {text!r}")
+    return value
+
+
+def parse_long(text: str) -> int:
+    """Return `Long.parseLong(text)`.
+
+    Raises:
+        ValueError: where Java throws NumberFormatException.
+    """
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    if not digits.isdecimal() or any(ord(c) > 0xFFFF for c in digits):
+        raise ValueError(f"not an integer: {text!r}")
+    value = int(text)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"beyond 64 bits: {text!r}")
+    return value
+
+
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+def hash_utf8(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32:
+    """Continue a String.hashCode over UTF-8 bytes, malformed ones included.
+
+    Args:
+        state: the hash so far, as unsigned 32 bits; 0 to begin.
+        data: bytes that hold the text.
+        at: its first byte.
+        length: its bytes.
+    """
+    end = at + length
+    while at < end:
+        first = _U32(data[at])
+        if first < _U32(0x80):
+            state = _U32(state * _THIRTY_ONE + first)
+            at += 1
+            continue
+        second = _U32(data[at + 1]) if at + 1 < end else _U32(0)
+        third = _U32(data[at + 2]) if at + 2 < end else _U32(0)
+        fourth = _U32(data[at + 3]) if at + 3 < end else _U32(0)
+        second_ok = (second & _U32(0xC0)) == _U32(0x80)
+        third_ok = (third & _U32(0xC0)) == _U32(0x80)
+        fourth_ok = (fourth & _U32(0xC0)) == _U32(0x80)
+        unit = _U32(0xFFFD)
+        used = 1
+        if _U32(0xC2) <= first <= _U32(0xDF):
+            if second_ok:
+                unit = ((first & _U32(0x1F)) << _U32(6)) | (second & _U32(0x3F))
+                used = 2
+        elif _U32(0xE0) <= first <= _U32(0xEF):
+            overlong = first == _U32(0xE0) and second < _U32(0xA0)
+            if second_ok and not overlong:
+                used = 2
+                if third_ok:
+                    used = 3
+                    if first != _U32(0xED) or second < _U32(0xA0):
+                        unit = (
+                            ((first & _U32(0x0F)) << _U32(12))
+                            | ((second & _U32(0x3F)) << _U32(6))
+                            | (third & _U32(0x3F))
+                        )
+        elif _U32(0xF0) <= first <= _U32(0xF4):
+            beyond = (first == _U32(0xF0) and second < _U32(0x90)) or (
+                first == _U32(0xF4) and second > _U32(0x8F)
+            )
+            if second_ok and not beyond:
+                used = 2
+                if third_ok:
+                    used = 3
+                    if fourth_ok:
+                        used = 4
+                        point = (
+                            ((first & _U32(0x07)) << _U32(18))
+                            | ((second & _U32(0x3F)) << _U32(12))
+                            | ((third & _U32(0x3F)) << _U32(6))
+                            | (fourth & _U32(0x3F))
+                        ) - _U32(0x10000)
+                        high = _U32(0xD800) | (point >> _U32(10))
+                        state = _U32(state * _THIRTY_ONE + high)
+                        unit = _U32(0xDC00) | (point & _U32(0x3FF))
+        state = _U32(state * _THIRTY_ONE + unit)
+        at += used
+    return state

@@ -1,0 +1,63 @@
+"""File and directory names of a store, both ways; which topics can be a directory.
+
+Mapped files are named by the offset of their first byte, 20 decimal digits
+(`UtilAll#offset2FileName`); index files by the local time of their making, 17 digits. A broker
+refuses to start on any other name in these directories, so nothing else may ever stand there.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+DIGITS = 20
+INDEX_DIGITS = 17
+# ext4, xfs and their like all end at 255 bytes a name.
+NAME_BYTES = 255
+
+COMMITLOG = "commitlog"
+CONSUMEQUEUE = "consumequeue"
+CONSUMEQUEUE_EXT = "consumequeue_ext"
+BATCH_CONSUMEQUEUE = "batchconsumequeue"
+INDEX = "index"
+CHECKPOINT = "checkpoint"
+ABORT = "abort"
+LOCK = "lock"
+CONFIG = "config"
+
+
+def offset_file(offset: int) -> str:
+    """Return the name of the file that begins at `offset`."""
+    return f"{offset:0{DIGITS}d}"
+
+
+def parse_offset_file(name: str) -> int | None:
+    """Return the offset that a file's name states, None for any other name."""
+    if len(name) < DIGITS or not (name.isascii() and name.isdigit()):
+        return None
+    return int(name)
+
+
+def index_file(made_ms: int) -> str:
+    """Return the name of an index file made at `made_ms`, in the local zone as a broker has it."""
+    made = datetime.datetime.fromtimestamp(made_ms // 1000).astimezone()
+    return f"{made:%Y%m%d%H%M%S}{made_ms % 1000:03d}"
+
+
+def is_index_file(name: str) -> bool:
+    """Tell whether `name` is one that a broker would open as an index file."""
+    return name.isascii() and name.isdigit()
+
+
+def topic_problem(topic: str) -> str | None:
+    """Return why `topic` cannot name a directory, None if it can."""
+    if not topic:
+        return "it is empty"
+    if topic in {".", ".."}:
+        return "it means another directory"
+    if "/" in topic:
+        return "it holds the path separator"
+    if "\0" in topic:
+        return "it holds a NUL"
+    if len(topic.encode("utf-8", "surrogatepass")) > NAME_BYTES:
+        return f"it is longer than {NAME_BYTES} bytes"
+    return None

@@ -1,0 +1,195 @@
+"""Which queue a record belongs to: a table from the bytes of (topic, queue id) to small numbers.
+
+Parsing threads look routes up while one thread, under the caller's lock, adds new ones: a route
+becomes visible by its slot, which is written last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from formats import java
+from formats.memory import load_u64_le
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from formats.memory import Bytes
+
+UNKNOWN = -1
+SCHEDULE = 1
+SPECIAL = 2
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_QUEUE_MIX = np.uint64(0xC2B2AE3D27D4EB4F)
+_WORD = 8
+# The topic's last eight bytes are read as one word: so many must be readable before it.
+READABLE_BEFORE = _WORD
+
+
+class RouteArrays(NamedTuple):
+    """What kernels see of the table; `slots` are route numbers + 1, 0 for none."""
+
+    slots: NDArray[np.int32]
+    topic_at: NDArray[np.int64]
+    topic_length: NDArray[np.int32]
+    topics: Bytes
+    queue_id: NDArray[np.int32]
+    queue: NDArray[np.int32]
+    key_prefix: NDArray[np.uint32]
+    tag_prefix: NDArray[np.uint32]
+    kind: NDArray[np.uint8]
+
+
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+def lookup(
+    data: Bytes,
+    at: int,
+    length: int,
+    queue_id: int,
+    slots: NDArray[np.int32],
+    topic_at: NDArray[np.int64],
+    topic_length: NDArray[np.int32],
+    topics: Bytes,
+    queue_ids: NDArray[np.int32],
+) -> int:
+    """Return the number of a route, `UNKNOWN` if there is none.
+
+    Args:
+        data: bytes, with `READABLE_BEFORE` ones before the topic.
+        at: the topic's first byte.
+        length: its bytes.
+        queue_id: the queue's id.
+        slots: see `RouteArrays`, so the rest.
+        topic_at: by route, byte in `topics`.
+        topic_length: by route.
+        topics: the topics' bytes.
+        queue_ids: by route.
+    """
+    mask = len(slots) - 1
+    slot = slot_of(data, at, length, queue_id) & mask
+    while True:
+        route = slots[slot] - 1
+        if route < 0:
+            return UNKNOWN
+        if topic_length[route] == length and queue_ids[route] == queue_id:
+            known = topic_at[route]
+            i = 0
+            while i + _WORD <= length:
+                if load_u64_le(data, at + i) != load_u64_le(topics, known + i):
+                    break
+                i += _WORD
+            if i + _WORD > length:
+                while i < length and data[at + i] == topics[known + i]:
+                    i += 1
+                if i == length:
+                    return route
+        slot = (slot + 1) & mask
+
+
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+def slot_of(data: Bytes, at: int, length: int, queue_id: int) -> int:
+    """Return a hash of a topic's length, its last eight bytes and a queue id, 31 bits."""
+    word = load_u64_le(data, at + length - _WORD)
+    if length < _WORD:
+        word = word >> np.uint64(8 * (_WORD - length)) if length > 0 else np.uint64(0)
+    mixed = (word ^ np.uint64(length)) * _MIX
+    mixed ^= np.uint64(queue_id & 0xFFFFFFFF) * _QUEUE_MIX
+    mixed ^= mixed >> np.uint64(29)
+    return np.int64((mixed * _MIX) >> np.uint64(33))
+
+
+class RouteTable:
+    """The table; `arrays` is replaced when it grows, so a reader takes it anew for each block."""
+
+    def __init__(self, capacity: int = 1 << 10) -> None:
+        self.count = 0
+        self._topic_bytes = 0
+        self.arrays = self._empty(capacity, capacity * 64)
+
+    @staticmethod
+    def _empty(capacity: int, topic_bytes: int) -> RouteArrays:
+        return RouteArrays(
+            slots=np.zeros(capacity * 2, np.int32),
+            topic_at=np.zeros(capacity, np.int64),
+            topic_length=np.zeros(capacity, np.int32),
+            topics=np.zeros(topic_bytes + READABLE_BEFORE, np.uint8),
+            queue_id=np.zeros(capacity, np.int32),
+            queue=np.zeros(capacity, np.int32),
+            key_prefix=np.zeros(capacity, np.uint32),
+            tag_prefix=np.zeros(capacity, np.uint32),
+            kind=np.zeros(capacity, np.uint8),
+        )
+
+    def find(self, topic: bytes, queue_id: int) -> int:
+        """Return the number of a route, `UNKNOWN` if there is none."""
+        padded = np.frombuffer(bytes(READABLE_BEFORE) + topic + bytes(_WORD), np.uint8).copy()
+        table = self.arrays
+        return int(
+            lookup(
+                padded,
+                READABLE_BEFORE,
+                len(topic),
+                queue_id,
+                table.slots,
+                table.topic_at,
+                table.topic_length,
+                table.topics,
+                table.queue_id,
+            )
+        )
+
+    def add(self, topic: bytes, queue_id: int, queue: int, kind: int) -> int:
+        """Add a route and return its number; one that is known is returned as it is.
+
+        Args:
+            topic: the topic's bytes as records have them.
+            queue_id: the queue's id.
+            queue: dense number of the queue that such records go to.
+            kind: `SCHEDULE`, `SPECIAL` or both, 0 for neither.
+        """
+        known = self.find(topic, queue_id)
+        if known != UNKNOWN:
+            return known
+        capacity = len(self.arrays.topic_at)
+        room = len(self.arrays.topics) - READABLE_BEFORE
+        if self.count == capacity or self._topic_bytes + len(topic) > room:
+            self._grow(capacity * 2, max(room * 2, self._topic_bytes + len(topic)))
+        return self._append(topic, queue_id, queue, kind)
+
+    def _append(self, topic: bytes, queue_id: int, queue: int, kind: int) -> int:
+        table = self.arrays
+        route = self.count
+        start = self._topic_bytes + READABLE_BEFORE
+        table.topics[start : start + len(topic)] = np.frombuffer(topic, np.uint8)
+        table.topic_at[route] = start
+        table.topic_length[route] = len(topic)
+        table.queue_id[route] = queue_id
+        table.queue[route] = queue
+        text = java.decode(topic)
+        table.key_prefix[route] = java.hash_code(f"{text}#") & 0xFFFFFFFF
+        table.tag_prefix[route] = java.hash_code(f"{text}#T#") & 0xFFFFFFFF
+        table.kind[route] = kind
+        self._topic_bytes += len(topic)
+        self.count += 1
+        self._publish(route)
+        return route
+
+    def _publish(self, route: int) -> None:
+        table = self.arrays
+        mask = len(table.slots) - 1
+        at = int(table.topic_at[route])
+        length = int(table.topic_length[route])
+        slot = int(slot_of(table.topics, at, length, int(table.queue_id[route]))) & mask
+        while table.slots[slot] != 0:
+            slot = (slot + 1) & mask
+        table.slots[slot] = route + 1
+
+    def _grow(self, capacity: int, topic_bytes: int) -> None:
+        old, self.arrays = self.arrays, self._empty(capacity, topic_bytes)
+        for before, after in zip(old[1:], self.arrays[1:], strict=True):
+            after[: len(before)] = before
+        for route in range(self.count):
+            self._publish(route)
