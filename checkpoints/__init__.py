@@ -1,0 +1,1 @@
+"""How far are we, durably? Progress, the broker's checkpoint file, the abort marker, locks."""

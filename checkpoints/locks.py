@@ -1,0 +1,124 @@
+"""One writer: locks on files, held for as long as the holder lives.
+
+An output root has a lock file of ours that names its holder. A broker's store is written in place
+only under the broker's own lock. Both are POSIX record locks, as Java's FileLock takes them: they
+work across hosts where the file system supports them, they end with the process, and they vanish
+when *any* descriptor of the file is closed in it, so the file is opened once and never again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from formats import names
+from formats.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+WRITER_LOCK = "writer.lock"
+# The kernel does not keep one process from itself: two jobs in one interpreter need this.
+_HELD: set[str] = set()
+_BUSY = {errno.EACCES, errno.EAGAIN}
+_HOLDER_BYTES = 200
+
+
+class FileLock:
+    """A lock on byte 0 of a file, held from `acquire` to `release`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._name = ""
+        self._descriptor: int | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock; False when another process has it.
+
+        Raises:
+            OSError: the file cannot be made or opened.
+        """
+        self._name = os.path.realpath(self.path)
+        if self._name in _HELD:
+            return False
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in _BUSY:
+                return False
+            raise
+        self._descriptor = descriptor
+        _HELD.add(self._name)
+        return True
+
+    def write(self, text: str) -> None:
+        """Write who holds it into the file."""
+        if self._descriptor is None:
+            raise RuntimeError("the lock is not held")
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, text.encode(), 0)
+
+    def release(self) -> None:
+        """Give the lock up."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            _HELD.discard(self._name)
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def lock_output(state_directory: Path) -> FileLock:
+    """Take the writer's lock of an output root.
+
+    Raises:
+        StoreError: somebody else writes there; named.
+    """
+    path = state_directory / WRITER_LOCK
+    lock = FileLock(path)
+    if not lock.acquire():
+        holder = path.read_text("utf-8", "replace")[:_HOLDER_BYTES].strip() or "another process"
+        raise StoreError(
+            state_directory.parent,
+            f"{holder} is writing to this output",
+            "Stop it first, or give another --output; two writers would corrupt the files",
+        )
+    lock.write(f"reput, process {os.getpid()} on {socket.gethostname()}")
+    return lock
+
+
+def lock_store(store: Path) -> FileLock:
+    """Take a broker's lock of its own store, to write in place.
+
+    Raises:
+        StoreError: a broker runs on it, or died on it.
+    """
+    if (store / names.ABORT).exists():
+        raise StoreError(
+            store / names.ABORT,
+            "the store was not closed in order, or a broker runs on it",
+            "Write to a directory of its own with --output, or let the broker recover and stop",
+        )
+    lock = FileLock(store / names.LOCK)
+    if not lock.acquire():
+        raise StoreError(
+            store / names.LOCK,
+            "a broker holds this store's lock",
+            "Stop the broker first, or write to a directory of its own with --output",
+        )
+    return lock

@@ -1,0 +1,257 @@
+"""Writes consume queues: blocks of records in commitlog order, each queue's entries in turn.
+
+The common case, the next entry of a queue, is the kernel `formats.consumequeue.put`. Everything
+else is `ConsumeQueueSink.put_entry`: the first entry, a new file, an entry out of turn, which
+RocketMQ's `ConsumeQueue#putMessagePositionInfo` has its own answers to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from formats import consumequeue, names
+from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT, NEVER, PRE_BLANK, Entry
+from sinks.file_queue import FileQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from formats.broker import BrokerSettings
+    from formats.scan import Columns
+    from sinks.queues import QueueDirectory, QueueName
+
+_FIRST_CAPACITY = 256
+
+
+@dataclass
+class PutCounts:
+    """What became of entries that were not the next of their queue."""
+
+    repeated: int = 0
+    misplaced: int = 0
+
+
+class ConsumeQueueSink:
+    """All consume queues of one output root."""
+
+    def __init__(
+        self, root: Path, staging: Path, settings: BrokerSettings, queues: QueueDirectory
+    ) -> None:
+        """Open no queue yet; each is opened by its first entry.
+
+        Args:
+            root: the output root.
+            staging: see `MappedFile.create`.
+            settings: file size.
+            queues: gives queues their numbers.
+        """
+        self.directory = root / names.CONSUMEQUEUE
+        self.counts = PutCounts()
+        self._staging = staging
+        self._file_size = settings.consumequeue_file_size
+        self._queues = queues
+        self._files: dict[int, FileQueue] = {}
+        self._next_entry = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._last_end = np.full(_FIRST_CAPACITY, NEVER, np.int64)
+        self._window_address = np.zeros(_FIRST_CAPACITY, np.int64)
+        # No window: the kernel hands the queue's first entry over.
+        self._window_end = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._flushed_entry = np.zeros(_FIRST_CAPACITY, np.int64)
+
+    def path_of(self, name: QueueName) -> Path:
+        """Return the directory of a queue."""
+        return self.directory / name.topic / str(name.queue_id)
+
+    def write(self, columns: Columns, count: int, put_special: Callable[[int], None]) -> None:
+        """Put the first `count` records of a block.
+
+        Args:
+            columns: the block; the caller hands blocks over in commitlog order.
+            count: records in it.
+            put_special: called with the row of a record that is more than one plain entry.
+
+        Raises:
+            OSError: no space, no permission.
+        """
+        self._grow(len(self._queues.names))
+        row = 0
+        while True:
+            row = int(self._put(row, count, columns))
+            if row >= count:
+                return
+            if columns.special[row]:
+                put_special(row)
+            else:
+                self.put_entry(
+                    int(columns.queue[row]),
+                    int(columns.queue_offset[row]),
+                    Entry(
+                        int(columns.physical_offset[row]),
+                        int(columns.size[row]),
+                        int(columns.tags_code[row]),
+                    ),
+                )
+            row += 1
+
+    def _put(self, row: int, count: int, columns: Columns) -> int:
+        result: int = consumequeue.put(
+            row,
+            count,
+            columns.queue,
+            columns.queue_offset,
+            columns.physical_offset,
+            columns.size,
+            columns.tags_code,
+            columns.sys_flag,
+            columns.special,
+            self._next_entry,
+            self._last_end,
+            self._window_address,
+            self._window_end,
+        )
+        return result
+
+    def put_entry(self, number: int, queue_offset: int, entry: Entry) -> None:
+        """Put one entry as the broker would, in turn or not.
+
+        Args:
+            number: the queue's.
+            queue_offset: where the record says that it belongs.
+            entry: what to write.
+
+        Raises:
+            OSError: no space, no permission.
+        """
+        self._grow(number + 1)
+        files = self._open(number)
+        end = entry.physical_offset + entry.size
+        if end <= self._last_end[number]:
+            self.counts.repeated += 1
+            return
+        following = int(self._next_entry[number])
+        if files.base is None:
+            base, in_file = consumequeue.locate(queue_offset, self._file_size)
+            files.add(base)
+            self._fill_pre_blank(files, in_file)
+            following = queue_offset
+        elif following * ENTRY_SIZE >= files.base + self._file_size:
+            files.add(files.base + self._file_size)
+        if queue_offset != 0 and queue_offset < following:
+            self.counts.repeated += 1
+            self._set_window(number, files, following)
+            return
+        if queue_offset != following:
+            # The broker logs it and appends all the same; so its files, so ours.
+            self.counts.misplaced += 1
+        self._set_window(number, files, following)
+        at = following * ENTRY_SIZE - self.base_of(files)
+        files.last().write(at, entry.pack())
+        self._next_entry[number] = following + 1
+        self._last_end[number] = end
+
+    @staticmethod
+    def base_of(files: FileQueue) -> int:
+        """Return the offset of the last file, which is there."""
+        return files.bases[-1]
+
+    def _fill_pre_blank(self, files: FileQueue, entries: int) -> None:
+        if entries:
+            files.room(0, entries * ENTRY_SIZE)
+            files.last().write(0, PRE_BLANK * entries)
+
+    def _set_window(self, number: int, files: FileQueue, following: int) -> None:
+        """Prepare for the entry `following` and let the kernel write as far as that goes."""
+        base = self.base_of(files)
+        prepared = files.room(following * ENTRY_SIZE - base, ENTRY_SIZE)
+        self._window_address[number] = files.last().address - base
+        self._window_end[number] = (base + prepared) // ENTRY_SIZE
+        self._next_entry[number] = following
+
+    def _open(self, number: int) -> FileQueue:
+        files = self._files.get(number)
+        if files is None:
+            path = self.path_of(self._queues.names[number])
+            files = FileQueue(path, self._file_size, self._staging)
+            self._files[number] = files
+            self._next_entry[number], self._last_end[number] = tail_of(files)
+            self._flushed_entry[number] = self._next_entry[number]
+        return files
+
+    def _grow(self, queues: int) -> None:
+        capacity = len(self._next_entry)
+        if queues <= capacity:
+            return
+        more = max(queues, capacity * 2) - capacity
+        self._next_entry = _longer(self._next_entry, more, 0)
+        self._last_end = _longer(self._last_end, more, NEVER)
+        self._window_address = _longer(self._window_address, more, 0)
+        self._window_end = _longer(self._window_end, more, 0)
+        self._flushed_entry = _longer(self._flushed_entry, more, 0)
+
+    def flush(self) -> None:
+        """Have every entry on disk that was put.
+
+        Raises:
+            OSError: the device failed.
+        """
+        for number in np.flatnonzero(self._next_entry != self._flushed_entry).tolist():
+            files = self._files[number]
+            base = self.base_of(files)
+            start = max(int(self._flushed_entry[number]) * ENTRY_SIZE - base, 0)
+            files.flush(start, int(self._next_entry[number]) * ENTRY_SIZE - base)
+            self._flushed_entry[number] = self._next_entry[number]
+
+    def close(self) -> None:
+        """Give all maps back."""
+        for files in self._files.values():
+            files.close()
+        self._files = {}
+        self._window_end[:] = 0
+
+    @property
+    def file_count(self) -> int:
+        """Return the files of the queues that were written to."""
+        return sum(len(files.bases) for files in self._files.values())
+
+
+def tail_of(files: FileQueue) -> tuple[int, int]:
+    """Return the number of a queue's next entry and the end of its last record.
+
+    Entries fill a file from its front and are never of size 0, so the first empty one is found
+    by halving.
+    """
+    if files.base is None:
+        return 0, NEVER
+    data = files.last().data
+    entries = len(data) // ENTRY_SIZE
+    low, high = 0, entries
+    while low < high:
+        middle = (low + high) // 2
+        if _entry_at(data, middle).size > 0:
+            low = middle + 1
+        else:
+            high = middle
+    following = files.base // ENTRY_SIZE + low
+    if low > 0:
+        last = _entry_at(data, low - 1)
+        return following, last.physical_offset + last.size
+    if len(files.bases) == 1:
+        return following, NEVER
+    raw = files.path(files.bases[-2]).read_bytes()[-ENTRY_SIZE:]
+    last = Entry(*ENTRY_STRUCT.unpack(raw))
+    return following, last.physical_offset + last.size
+
+
+def _entry_at(data: NDArray[np.uint8], number: int) -> Entry:
+    at = number * ENTRY_SIZE
+    return Entry(*ENTRY_STRUCT.unpack(data[at : at + ENTRY_SIZE].tobytes()))
+
+
+def _longer(array: NDArray[np.int64], more: int, fill: int) -> NDArray[np.int64]:
+    return np.concatenate([array, np.full(more, fill, np.int64)])

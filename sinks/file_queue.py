@@ -1,0 +1,134 @@
+"""Files of one size laid end to end: what consume queues, their extensions and batches share."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING
+
+from formats import names
+from formats.errors import FormatError, StoreError
+from sinks.mapped_file import MappedFile, sync_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SMALLEST_STEP = 64 << 10
+_LARGEST_STEP = 1 << 20
+
+
+class FileQueue:
+    """Writes at positions that only grow; keeps the last file mapped."""
+
+    def __init__(self, directory: Path, file_size: int, staging: Path) -> None:
+        """Take the files that are there.
+
+        Args:
+            directory: where they stand; made with the first file.
+            file_size: bytes of each.
+            staging: see `MappedFile.create`.
+
+        Raises:
+            StoreError: a name or a size that no broker would have written, or a gap.
+        """
+        self.directory = directory
+        self.file_size = file_size
+        self.staging = staging
+        self.bases = _bases(directory, file_size)
+        self.file: MappedFile | None = None
+        self._unflushed: list[MappedFile] = []
+        self._new_names = False
+
+    @property
+    def base(self) -> int | None:
+        """Return the offset of the last file, None when there is none."""
+        return self.bases[-1] if self.bases else None
+
+    def path(self, base: int) -> Path:
+        """Return the path of the file that begins at `base`."""
+        return self.directory / names.offset_file(base)
+
+    def last(self) -> MappedFile:
+        """Return the last file, mapped; there must be one."""
+        if self.file is None:
+            self.file = MappedFile(self.path(self.bases[-1]), self.file_size)
+        return self.file
+
+    def add(self, base: int) -> MappedFile:
+        """Make the file that begins at `base` the last one.
+
+        Raises:
+            OSError: no space, no permission.
+        """
+        made = MappedFile.create(self.path(base), self.file_size, self.staging)
+        if self.file is not None:
+            self._unflushed.append(self.file)
+        self.file = made
+        self.bases.append(base)
+        self._new_names = True
+        return made
+
+    def room(self, at: int, length: int) -> int:
+        """Prepare the last file for `length` bytes at `at`, and some more; return how far it is.
+
+        The step grows with what the file holds: a quiet queue shall not hold a megabyte.
+        """
+        file = self.last()
+        end = at + length
+        # What lies before was written earlier and will not be touched again.
+        file.prepared = max(file.prepared, at // mmap.PAGESIZE * mmap.PAGESIZE)
+        if end > file.prepared:
+            step = min(max(at, _SMALLEST_STEP), _LARGEST_STEP)
+            file.prepare(min(end + step, self.file_size))
+        return file.prepared
+
+    def flush(self, start: int, end: int) -> None:
+        """Have all on disk that was written, [start, end) being what is new in the last file."""
+        for full in self._unflushed:
+            full.flush()
+            full.close()
+        self._unflushed = []
+        if self.file is not None and end > start:
+            self.file.flush(start, end)
+        if self._new_names:
+            sync_directory(self.directory)
+            sync_directory(self.directory.parent)
+            self._new_names = False
+
+    def close(self) -> None:
+        """Give all maps back."""
+        for full in self._unflushed:
+            full.close()
+        self._unflushed = []
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+def _bases(directory: Path, file_size: int) -> list[int]:
+    if not directory.is_dir():
+        return []
+    bases = []
+    for entry in sorted(directory.iterdir()):
+        base = names.parse_offset_file(entry.name)
+        if base is None or base % file_size:
+            raise StoreError(
+                entry,
+                f"a queue's files are named by multiples of {file_size}, this one is not",
+                "A broker does not start on it; move it away or check mappedFileSize… settings",
+            )
+        if entry.stat().st_size != file_size:
+            raise FormatError(
+                entry,
+                entry.stat().st_size,
+                f"the file ends here, expected {file_size} bytes",
+                "Check the file size settings, or remove the output and rebuild it.",
+            )
+        bases.append(base)
+    for before, after in zip(bases, bases[1:], strict=False):
+        if after != before + file_size:
+            raise StoreError(
+                directory,
+                f"no file between {names.offset_file(before)} and {names.offset_file(after)}",
+                "Remove the output and rebuild it",
+            )
+    return bases

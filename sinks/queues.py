@@ -1,0 +1,81 @@
+"""Which queues there are: (topic, queue id) by small number, known to parsers and writers."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats import java, names
+from formats.consumequeue import SCHEDULE_TOPIC
+from formats.errors import ReputError
+from formats.routes import SCHEDULE, SPECIAL, RouteTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Far above any broker's queue numbers; a directory each would drown a file system first.
+MAX_QUEUE_ID = 1 << 20
+
+
+class QueueName(NamedTuple):
+    """A queue of a topic."""
+
+    topic: str
+    queue_id: int
+
+
+class QueueDirectory:
+    """Numbers queues as they turn up; any thread may add, numbers never change."""
+
+    def __init__(self, is_special: Callable[[str], bool]) -> None:
+        """Begin without queues.
+
+        Args:
+            is_special: tells whether records of a topic need the slow path.
+        """
+        self.routes = RouteTable()
+        self.names: list[QueueName] = []
+        self._numbers: dict[QueueName, int] = {}
+        self._is_special = is_special
+        self._lock = threading.Lock()
+
+    def number(self, topic: str, queue_id: int) -> int:
+        """Return the number of a queue, a new one if it is new.
+
+        Raises:
+            ReputError: it cannot have a directory.
+        """
+        with self._lock:
+            return self._number(QueueName(topic, queue_id))
+
+    def add_route(self, raw_topic: bytes, queue_id: int) -> None:
+        """Make records of a topic, as its bytes stand in them, find their queue.
+
+        Raises:
+            ReputError: the queue cannot have a directory.
+        """
+        topic = java.decode(raw_topic)
+        with self._lock:
+            number = self._number(QueueName(topic, queue_id))
+            kind = SCHEDULE if topic == SCHEDULE_TOPIC else 0
+            kind |= SPECIAL if self._is_special(topic) else 0
+            self.routes.add(raw_topic, queue_id, number, kind)
+
+    def _number(self, name: QueueName) -> int:
+        known = self._numbers.get(name)
+        if known is not None:
+            return known
+        problem = names.topic_problem(name.topic)
+        if problem:
+            raise ReputError(
+                f"topic {name.topic[:300]!r} cannot have a directory: {problem}. "
+                "No broker accepts such a topic; the record was not written by one"
+            )
+        if not 0 <= name.queue_id <= MAX_QUEUE_ID:
+            raise ReputError(
+                f"queue id {name.queue_id} of topic {name.topic!r} is none that a broker gives "
+                f"(0 to {MAX_QUEUE_ID}); the record was not written by one"
+            )
+        self.names.append(name)
+        self._numbers[name] = len(self.names) - 1
+        return len(self.names) - 1

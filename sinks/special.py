@@ -1,0 +1,186 @@
+"""Puts the records that are more than one plain entry: extensions, batches, several queues.
+
+These go record by record through readable code; see docs/performance.md for what that costs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from formats import consumequeue, java
+from formats.consumequeue import Entry
+from formats.consumequeue_ext import Unit as ExtUnit
+from formats.properties import (
+    INNER_BASE,
+    INNER_NUM,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+)
+from sinks.batchconsumequeue import BatchConsumeQueueSink, unit_of
+from sinks.consumequeue_ext import ExtSink
+from sinks.queues import QueueName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from formats.broker import BrokerSettings
+    from formats.commitlog import Record
+    from sinks.consumequeue import ConsumeQueueSink
+    from sinks.queues import QueueDirectory
+
+_LMQ_PREFIX = "%LMQ%"
+_SEPARATOR = ","
+_NEVER_MULTI = ("%RETRY%", "rmq_sys_")
+
+
+class Bitmaps(Protocol):
+    """Filter bits of a record, see `formats.consumerfilter.FilterBitmaps`."""
+
+    def bitmap_for(self, topic: str, properties: Mapping[str, str]) -> bytes | None:
+        """Return the bit map of a record's extension, None for none."""
+
+
+class SpecialSink:
+    """Writes extensions and batches, and hands entries to the consume queues."""
+
+    def __init__(
+        self,
+        root: Path,
+        staging: Path,
+        settings: BrokerSettings,
+        queues: QueueDirectory,
+        entries: ConsumeQueueSink,
+        batch_topics: frozenset[str],
+        bitmaps: Bitmaps | None,
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            root: the output root.
+            staging: see `MappedFile.create`.
+            settings: the broker's.
+            queues: gives queues their numbers.
+            entries: where plain entries go.
+            batch_topics: topics of type BatchCQ.
+            bitmaps: evaluates the consumers' filters, None if the broker does not.
+        """
+        self._settings = settings
+        self._queues = queues
+        self._entries = entries
+        self._batch_topics = batch_topics
+        self._bitmaps = bitmaps
+        self._ext = ExtSink(root, staging, settings.ext_file_size)
+        self._batches = BatchConsumeQueueSink(root, staging, settings.batch_file_size)
+
+    def put(self, record: Record) -> None:
+        """Put a record that has an entry, in all queues that it belongs to.
+
+        Raises:
+            OSError: no space, no permission.
+            ReputError: a queue that cannot have a directory.
+        """
+        code = consumequeue.tags_code(
+            record.topic, record.properties, record.store_timestamp, self._settings.delays
+        )
+        name = QueueName(record.topic, record.queue_id)
+        if record.topic in self._batch_topics:
+            self._put_batch(name, record, code)
+            return
+        held = code
+        if self._settings.writes_ext:
+            held = self._put_ext(name, record, code)
+        number = self._queues.number(*name)
+        entry = Entry(record.physical_offset, record.size, held)
+        self._entries.put_entry(number, record.queue_offset, entry)
+        if self._settings.multi_dispatch:
+            self._put_multi(record, entry._replace(tags_code=code))
+
+    def _put_batch(self, name: QueueName, record: Record, code: int) -> None:
+        unit = unit_of(
+            record.physical_offset,
+            record.size,
+            code,
+            record.store_timestamp,
+            record.queue_offset,
+            inner_batch(record.properties),
+        )
+        if unit.base_offset >= 0 and unit.batch_size >= 0:
+            self._batches.append(name, unit)
+
+    def _put_ext(self, name: QueueName, record: Record, code: int) -> int:
+        bitmap = None
+        if self._bitmaps is not None:
+            bitmap = self._bitmaps.bitmap_for(record.topic, record.properties)
+        address = self._ext.append(name, ExtUnit(code, record.store_timestamp, bitmap or b""))
+        return code if address is None else address
+
+    def _put_multi(self, record: Record, entry: Entry) -> None:
+        for name, queue_offset in multi_queues(record, lmq=self._settings.lmq):
+            number = self._queues.number(*name)
+            self._entries.put_entry(number, queue_offset, entry)
+
+    def flush(self) -> None:
+        """Have everything on disk that was put."""
+        self._ext.flush()
+        self._batches.flush()
+
+    def close(self) -> None:
+        """Give all maps back."""
+        self._ext.close()
+        self._batches.close()
+
+
+def needs_slow_path(settings: BrokerSettings, batch_topics: frozenset[str], topic: str) -> bool:
+    """Tell whether every record of a topic is more than one plain entry."""
+    return settings.writes_ext or topic in batch_topics
+
+
+def inner_batch(properties: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return first queue offset and size of an inner batch, None for an ordinary record.
+
+    Raises:
+        ValueError: they are no numbers (the broker then takes the record for unreadable).
+    """
+    base, number = properties.get(INNER_BASE), properties.get(INNER_NUM)
+    if base is None or number is None:
+        return None
+    size = java.parse_int(number)
+    if not -(1 << 15) <= size < 1 << 15:
+        raise ValueError(f"beyond 16 bits: {number!r}")
+    return java.parse_long(base), size
+
+
+def multi_queues(record: Record, *, lmq: bool) -> list[tuple[QueueName, int]]:
+    """Return the further queues of a record and its offset in each (`MultiDispatchUtils`).
+
+    Raises:
+        ValueError: an offset is no number.
+    """
+    topic = record.topic
+    if topic.startswith(_NEVER_MULTI) or topic == consumequeue.SCHEDULE_TOPIC:
+        return []
+    names = _split(record.properties.get(MULTI_DISPATCH, ""))
+    offsets = _split(record.properties.get(MULTI_QUEUE_OFFSET, ""))
+    if not names or len(names) != len(offsets):
+        return []
+    return [
+        (
+            QueueName(name, 0 if lmq and name.startswith(_LMQ_PREFIX) else record.queue_id),
+            java.parse_long(offset),
+        )
+        for name, offset in zip(names, offsets, strict=True)
+        if "/" not in name
+    ]
+
+
+def _split(text: str) -> list[str]:
+    """Split as Java does, which drops empty pieces at the end."""
+    if not text.strip():
+        return []
+    pieces = text.split(_SEPARATOR)
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    return pieces
+
+

@@ -1,0 +1,1 @@
+"""Who calls whom, when? The Spark source, the dispatch of a batch, the job and the command."""

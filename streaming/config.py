@@ -1,0 +1,145 @@
+"""What a user can set, parsed once into frozen values: stores, outputs, the broker's settings."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import javaproperties
+
+from formats import broker
+from formats.broker import BrokerSettings
+from formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STORE_KEYS = {"name", "path", "output", "broker_version", "broker_conf", "in_place"}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """One store and where its dispatch goes.
+
+    Attributes:
+        name: what logs and metrics call it.
+        path: a broker's storePathRootDir.
+        output: the root that is written to.
+        settings: the broker's.
+        in_place: `output` is the store itself.
+    """
+
+    name: str
+    path: Path
+    output: Path
+    settings: BrokerSettings = field(default_factory=BrokerSettings)
+    in_place: bool = False
+
+
+def store_config(
+    path: Path,
+    output: Path | None,
+    *,
+    name: str = "",
+    broker_version: str = broker.NEWEST,
+    broker_conf: Path | Mapping[str, str] | None = None,
+    in_place: bool = False,
+) -> StoreConfig:
+    """Return the configuration of one store.
+
+    Raises:
+        UsageError: what does not go together, or a setting that cannot be.
+    """
+    if in_place and output not in {None, path}:
+        raise UsageError("--in-place writes into the store itself: leave --output out")
+    if output is None and not in_place:
+        raise UsageError("--output is missing: say where to write, or give --in-place")
+    target = path if in_place or output is None else output
+    if not in_place and target.resolve() == path.resolve():
+        raise UsageError(
+            f"the output {target} is the store itself; give another directory, or --in-place"
+        )
+    properties = (
+        read_broker_conf(broker_conf) if isinstance(broker_conf, Path) else broker_conf or {}
+    )
+    return StoreConfig(
+        name=name or path.resolve().name,
+        path=path,
+        output=target,
+        settings=broker.settings_of(broker_version, properties),
+        in_place=in_place,
+    )
+
+
+def read_broker_conf(path: Path) -> dict[str, str]:
+    """Return the properties of a broker.conf.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"broker_conf {path} cannot be read: {error}") from error
+    properties: dict[str, str] = javaproperties.loads(text)
+    return properties
+
+
+def read_config(path: Path) -> list[StoreConfig]:
+    """Return the stores of a `reput.toml`; relative paths in it begin at its directory.
+
+    Raises:
+        UsageError: it cannot be read, an unknown key, two stores of one name or output.
+    """
+    try:
+        tables: Any = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    unknown = set(tables) - {"store"}
+    stores = tables.get("store")
+    if unknown or not isinstance(stores, list) or not stores:
+        what = f"unknown key {sorted(unknown)[0]!r}" if unknown else "no [[store]] table"
+        raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
+    configs = [_from_table(path, number, table) for number, table in enumerate(stores, 1)]
+    for attribute in ("name", "output"):
+        seen: set[object] = set()
+        for config in configs:
+            value = getattr(config, attribute)
+            if value in seen:
+                raise UsageError(f"{path}: two stores have the {attribute} {value}")
+            seen.add(value)
+    return configs
+
+
+def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
+    where = f"{path}, [[store]] number {number}"
+    unknown = sorted(set(table) - _STORE_KEYS)
+    if unknown:
+        known = ", ".join(sorted(_STORE_KEYS))
+        raise UsageError(f"{where}: unknown key {unknown[0]!r}; known are {known}")
+    if "path" not in table:
+        raise UsageError(f"{where}: path is missing")
+    for key, value in table.items():
+        wanted = bool if key == "in_place" else str
+        if not isinstance(value, wanted):
+            raise UsageError(f"{where}: {key} must be a {'truth value' if wanted is bool else 'text'}")
+    name = table.get("name", "")
+    if name and not _NAME.fullmatch(name):
+        raise UsageError(f"{where}: name {name!r} may have letters, digits, '.', '_' and '-'")
+    base = path.parent
+    conf = table.get("broker_conf")
+    try:
+        return store_config(
+            base / table["path"],
+            base / table["output"] if "output" in table else None,
+            name=name,
+            broker_version=table.get("broker_version", broker.NEWEST),
+            broker_conf=base / conf if conf else None,
+            in_place=table.get("in_place", False),
+        )
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error

@@ -1,0 +1,431 @@
+"""Dispatches one store: what RocketMQ's ReputMessageService does, for a range at a time.
+
+The straight line of a batch is `StoreDispatcher.dispatch`: blocks of records in log order →
+consume queues → index → (flush, if it is time) → progress. It knows nothing of Spark; the job
+calls it from `foreachBatch` or from a task.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from checkpoints import locks, marks, progress
+from checkpoints.progress import Fingerprint, Progress
+from formats import consumequeue, names
+from formats.errors import ReputError, StoreError
+from formats.indexfile import Header
+from formats.storecheckpoint import StoreCheckpoint
+from sinks import cut
+from sinks.consumequeue import ConsumeQueueSink
+from sinks.index import IndexPosition, IndexSink
+from sinks.queues import QueueDirectory
+from sinks.special import SpecialSink, needs_slow_path
+from stores import layout
+from stores.commitlog import PAD, CommitLog, commitlog_directories
+from stores.filters import bitmaps_of
+from stores.tail import find_tail
+from streaming.config import StoreConfig, store_config
+from streaming.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from streaming.pipeline import Block
+
+FLUSH_SECONDS = 10.0
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+@dataclass
+class Batch:
+    """What a call of `dispatch` did.
+
+    Attributes:
+        start: physical offset where it began.
+        end: where it ended; the next record's.
+        messages: records dispatched.
+        seconds: wall time.
+        store_timestamp: of the last record, ms.
+    """
+
+    start: int
+    end: int
+    messages: int = 0
+    seconds: float = 0.0
+    store_timestamp: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of commitlog that it went over."""
+        return self.end - self.start
+
+
+@dataclass
+class Recovery:
+    """What was taken back when the output was opened, for the log."""
+
+    entries: int = 0
+    items: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+
+class StoreDispatcher:
+    """One store's output, open for writing under its lock; close it."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        threads: int = 2,
+        flush_seconds: float = FLUSH_SECONDS,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        """Open the output and take back what an earlier writer left half done.
+
+        Args:
+            config: the store.
+            threads: that parse.
+            flush_seconds: data is on disk so often; 0: after each batch.
+            fail_on_data_loss: stop where the log's next record has expired; else go on behind.
+
+        Raises:
+            StoreError: what is wrong with the store or the output.
+            OSError: no permission, no space.
+        """
+        self.config = config
+        self.recovery = Recovery()
+        self._flush_seconds = flush_seconds
+        self._fail_on_data_loss = fail_on_data_loss
+        settings = config.settings
+        self.log = CommitLog(commitlog_directories(config.path, settings), settings)
+        self._broker_lock = locks.lock_store(config.path) if config.in_place else None
+        self._staging = config.output / progress.STATE_DIRECTORY
+        self._check_output()
+        self._staging.mkdir(parents=True, exist_ok=True)
+        self._lock = locks.lock_output(self._staging)
+        try:
+            self._open(threads)
+        except BaseException:
+            self._release()
+            raise
+
+    def _check_output(self) -> None:
+        """Refuse a directory that holds somebody else's files."""
+        output = self.config.output
+        if (self._staging / progress.FILE_NAME).exists() or not output.exists():
+            return
+        kinds = (names.CONSUMEQUEUE, names.CONSUMEQUEUE_EXT, names.BATCH_CONSUMEQUEUE, names.INDEX)
+        for kind in kinds:
+            if (output / kind).exists():
+                raise StoreError(
+                    output / kind,
+                    "it is there already and was not written by reput",
+                    "Move it away, or give an empty directory as the output",
+                )
+
+    def _open(self, threads: int) -> None:
+        config, settings = self.config, self.config.settings
+        batches = layout.batch_topics(config.path)
+        if not settings.version.has_batch_queues:
+            batches = frozenset()
+        self.queues = QueueDirectory(lambda t: needs_slow_path(settings, batches, t))
+        self.pipeline = Pipeline(self.log, self.queues, settings, threads)
+        self.progress = self._resume()
+        output, staging = config.output, self._staging
+        self.entries = ConsumeQueueSink(output, staging, settings, self.queues)
+        self.special = SpecialSink(
+            output,
+            staging,
+            settings,
+            self.queues,
+            self.entries,
+            batches,
+            bitmaps_of(config.path, settings),
+        )
+        self.index = IndexSink(output, staging, settings) if settings.writes_index else None
+        self._flushed_at = time.monotonic()
+        marks.set_abort(output)
+        self._save(clean=False, sync=True)
+
+    def _resume(self) -> Progress:
+        """Return where to go on, after taking back what is beyond it."""
+        found = progress.load(self.config.output)
+        boot_id = _boot_id()
+        fingerprint = self.config.settings.fingerprint()
+        if found is None:
+            return Progress(
+                end=-1,
+                flushed_end=-1,
+                generation=0,
+                boot_id=boot_id,
+                clean=True,
+                messages=0,
+                settings=fingerprint,
+            )
+        self._check_settings(found, fingerprint)
+        if not found.clean and found.boot_id != boot_id:
+            # Unsynced pages may be lost in any order; only a rebuild is certain to be right.
+            self.recovery.reasons.append("the machine stopped while this output was written")
+            found = replace(
+                found,
+                end=-1,
+                flushed_end=-1,
+                messages=0,
+                last=None,
+                index_name="",
+                index_header=(0,) * 6,
+                logics_timestamp=0,
+                logics_offset=0,
+            )
+        if not found.clean:
+            self._take_back(found)
+        self._check_identity(found)
+        return replace(found, boot_id=boot_id)
+
+    def _check_settings(self, found: Progress, fingerprint: dict[str, object]) -> None:
+        for name, value in fingerprint.items():
+            if found.settings.get(name) != value:
+                raise StoreError(
+                    self.config.output,
+                    f"it was written with {name} = {found.settings.get(name)}, now it is {value}",
+                    "Use the same broker version and broker.conf, or another output",
+                )
+
+    def _take_back(self, found: Progress) -> None:
+        config = self.config
+        end = max(found.end, 0)
+        self.recovery.reasons.append("the last writer of this output was killed")
+        self.recovery.entries = cut.cut_queues(config.output, self._staging, config.settings, end)
+        position = IndexPosition(found.index_name, Header(*found.index_header))
+        self.recovery.items = cut.cut_index(config.output, config.settings, position)
+
+    def _check_identity(self, found: Progress) -> None:
+        """Refuse to go on with another store's output, or behind a log that was cut."""
+        last = found.last
+        if last is None or last.physical_offset < self.log.min_offset:
+            return
+        if self._fingerprint(last.physical_offset, last.size) != last:
+            raise StoreError(
+                self.config.output,
+                f"its last record, at physical offset {last.physical_offset}, is not in the "
+                f"commitlog of {self.config.path}",
+                "The output belongs to another store, or the broker has rewritten its log since; "
+                "give another output, or remove this one and rebuild it",
+            )
+
+    def _fingerprint(self, position: int, size: int) -> Fingerprint | None:
+        if position + size > self.log.end_of_files:
+            return None
+        data = self.log.read(position, size)[PAD:-PAD]
+        return Fingerprint(position, size, zlib.crc32(data.tobytes()))
+
+    def begin_at(self, position: int) -> None:
+        """Say where an output without progress begins: at the first record from there on."""
+        if self.progress.end < 0:
+            self.progress = replace(self.progress, end=self.log.first_record(position))
+
+    def dispatch(
+        self, end: int, observe: Callable[[Block], None] | None = None, start: int | None = None
+    ) -> Batch:
+        """Dispatch the records that start before `end` and are not dispatched yet.
+
+        Spark repeats its last batch after a restart; part or all of it may be done: what counts
+        is this output's own progress.
+
+        Args:
+            end: physical offset.
+            observe: called with each block that is written.
+            start: where an output without progress begins; the log's beginning by default.
+
+        Raises:
+            ReputError: a corrupt record, data loss, a queue that cannot have a directory.
+            OSError: the output cannot be written; Spark will hand the batch in again.
+        """
+        began = time.monotonic()
+        self.log.refresh()
+        self.begin_at(self.log.min_offset if start is None else start)
+        self._skip_expired()
+        position = self.progress.end
+        batch = Batch(position, position)
+        if end <= position:
+            return batch
+        last: tuple[int, int] | None = None
+        logics = (self.progress.logics_timestamp, self.progress.logics_offset)
+        for block in self.pipeline.blocks(position, end):
+            count = block.count
+            if count:
+                self._write(block)
+                last = _last_record(block)
+                logics = _last_entry(block) or logics
+                batch.store_timestamp = int(block.columns.store_timestamp[count - 1])
+            batch.messages += count
+            batch.end = block.reached
+            if observe is not None:
+                observe(block)
+        batch.end = self._behind_blank(batch.end)
+        self.progress = replace(
+            self.progress,
+            end=batch.end,
+            messages=self.progress.messages + batch.messages,
+            last=self._fingerprint(*last) if last else self.progress.last,
+            logics_timestamp=logics[0],
+            logics_offset=logics[1],
+        )
+        self._record()
+        batch.seconds = time.monotonic() - began
+        return batch
+
+    def _write(self, block: Block) -> None:
+        columns, count = block.columns, block.count
+
+        def put_special(row: int) -> None:
+            position, size = int(columns.physical_offset[row]), int(columns.size[row])
+            self.special.put(self.pipeline.record_at(position, size))
+
+        self.entries.write(columns, count, put_special)
+        if self.index is not None:
+            self.index.write(columns, count)
+
+    def _behind_blank(self, position: int) -> int:
+        """Return the next file's beginning where a BLANK stands: no record starts before it."""
+        base = self.log.base_of(position)
+        verdict, reached = self.log.hop(position, position + 1, self.log.rules)
+        is_roll = verdict.name == "ROLL" and reached == position
+        return base + self.log.file_size if is_roll else position
+
+    def _skip_expired(self) -> None:
+        if self.progress.end >= self.log.min_offset:
+            return
+        gap = f"{self.progress.end} to {self.log.min_offset}"
+        if self._fail_on_data_loss:
+            raise ReputError(
+                f"{self.config.path}: physical offsets {gap} have expired before they were "
+                "dispatched. Restore the files, or go on behind the gap with "
+                "--no-fail-on-data-loss"
+            )
+        self.recovery.reasons.append(f"physical offsets {gap} are lost")
+        self.progress = replace(self.progress, end=self.log.min_offset)
+
+    def _record(self) -> None:
+        if time.monotonic() - self._flushed_at >= self._flush_seconds:
+            self.flush()
+        else:
+            self._save(clean=False, sync=False)
+
+    def flush(self, *, clean: bool = False) -> None:
+        """Have all that was dispatched on disk, then record that it is.
+
+        Raises:
+            OSError: the device failed.
+        """
+        self.entries.flush()
+        self.special.flush()
+        if self.index is not None:
+            self.index.flush()
+        # Only now: a checkpoint ahead of the files would lose messages for good.
+        self.progress = replace(self.progress, flushed_end=self.progress.end)
+        self._write_checkpoint()
+        self._save(clean=clean, sync=True)
+        self._flushed_at = time.monotonic()
+
+    def _write_checkpoint(self) -> None:
+        """Write the broker's checkpoint, of flushed data only (docs/adr/0004-checkpoint.md)."""
+        source = marks.read_checkpoint(self.config.path) or StoreCheckpoint()
+        values = StoreCheckpoint(
+            # How far the commitlog is on disk is the broker's to know.
+            physic_timestamp=source.physic_timestamp,
+            logics_timestamp=self.progress.logics_timestamp,
+            index_timestamp=self.index.flushed_timestamp if self.index is not None else 0,
+            master_flushed_offset=source.master_flushed_offset,
+            confirm_offset=source.confirm_offset,
+            logics_offset=self.progress.logics_offset,
+        )
+        fields = self.config.settings.version.checkpoint_fields
+        marks.write_checkpoint(self.config.output, self._staging, values, fields)
+        self.progress = replace(
+            self.progress, checkpoint=tuple(values[:fields]) + (0,) * (len(values) - fields)
+        )
+
+    def _save(self, *, clean: bool, sync: bool) -> None:
+        position = self.index.position if self.index is not None else None
+        self.progress = replace(
+            self.progress,
+            clean=clean,
+            generation=self.progress.generation + 1,
+            index_name=position.name if position else "",
+            index_header=tuple(position.header) if position else (0,) * 6,
+        )
+        progress.save(self.config.output, self.progress, sync=sync)
+
+    def close(self, *, failed: bool = False) -> None:
+        """Flush, take the abort marker away and give everything back.
+
+        Args:
+            failed: an error happened while writing: leave the output as one that was killed, for
+                the next writer to take back what is beyond its progress.
+        """
+        try:
+            if not failed:
+                if self.index is not None:
+                    is_five = self.config.settings.version.has_batch_queues
+                    self.index.finish(writes_first_count=is_five)
+                self.flush(clean=True)
+                marks.clear_abort(self.config.output)
+        finally:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        self.pipeline.close()
+        self.entries.close()
+        self.special.close()
+        if self.index is not None:
+            self.index.close()
+        self._release()
+
+    def _release(self) -> None:
+        self.log.close()
+        self._lock.release()
+        if self._broker_lock is not None:
+            self._broker_lock.release()
+
+
+def _last_record(block: Block) -> tuple[int, int]:
+    i = block.count - 1
+    return int(block.columns.physical_offset[i]), int(block.columns.size[i])
+
+
+def _last_entry(block: Block) -> tuple[int, int] | None:
+    """Return store timestamp and place of the block's last record that has an entry."""
+    columns = block.columns
+    for i in range(block.count - 1, -1, -1):
+        if consumequeue.has_entry(int(columns.sys_flag[i])):
+            return int(columns.store_timestamp[i]), int(columns.physical_offset[i])
+    return None
+
+
+def _boot_id() -> str:
+    with open(_BOOT_ID, encoding="ascii") as file:  # noqa: PTH123 - a kernel file
+        return file.read().strip()
+
+
+def rebuild(
+    store: Path, output: Path, *, broker_version: str, broker_conf: Mapping[str, str]
+) -> Batch:
+    """Dispatch all that a store has into an output, in this process and without Spark.
+
+    Raises:
+        ReputError: see `StoreDispatcher`.
+    """
+    config = store_config(store, output, broker_version=broker_version, broker_conf=broker_conf)
+    dispatcher = StoreDispatcher(config)
+    failed = True
+    try:
+        batch = dispatcher.dispatch(find_tail(dispatcher.log).end)
+        failed = False
+    finally:
+        dispatcher.close(failed=failed)
+    return batch

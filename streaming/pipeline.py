@@ -1,0 +1,317 @@
+"""Reads a range of the commitlog in blocks: parsed by several threads, handed over in log order.
+
+A block finds its first record by itself; whether the chain of records really leads there is known
+only when the block before it is done, so that is checked at the hand-over, and a block that had
+begun at the wrong place (a record forged in a message's body) is parsed again from the right one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from formats import commitlog, frames, scan
+from formats.commitlog import QUEUE_ID_AT, Record, Verdict
+from formats.scan import Columns
+from stores.commitlog import PAD
+from stores.tail import corruption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from formats.broker import BrokerSettings
+    from formats.memory import Bytes
+    from sinks.queues import QueueDirectory
+    from stores.commitlog import CommitLog
+
+BLOCK_SIZE = 4 << 20
+_AHEAD = 2
+# A block's last record ends behind the block; nearly all do within this.
+_OVERHANG = 64 << 10
+_BYTES_A_RECORD = 128
+_BYTES_A_KEY = 24
+
+
+class Block:
+    """Room for one block: its bytes, its columns, and what parsing them gave.
+
+    Attributes:
+        columns: rows [0, `count`) are filled.
+        count: records.
+        start: physical offset of the first record, None if none starts in the block.
+        reached: physical offset of what stands where parsing ended.
+        verdict: what that is; RECORD: the end of the block.
+        error: what registering a queue raised; counts only if `start` is right.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.columns = Columns.of(size // _BYTES_A_RECORD + 64, size // _BYTES_A_KEY + (1 << 16))
+        self.buffer: Bytes = np.zeros(PAD + size + _OVERHANG + PAD, np.uint8)
+        self.first = self.stop = 0
+        self.count = 0
+        self.start: int | None = None
+        self.reached = 0
+        self.verdict = Verdict.RECORD
+        self.error: Exception | None = None
+
+
+class Pipeline:
+    """Parses one store's log."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueDirectory,
+        settings: BrokerSettings,
+        threads: int = 2,
+        block_size: int = BLOCK_SIZE,
+    ) -> None:
+        """Begin without threads; they start with the first range.
+
+        Args:
+            log: what to read.
+            queues: gives queues their numbers.
+            settings: the broker's.
+            threads: parsers; the caller's own thread takes the blocks.
+            block_size: bytes.
+        """
+        self._log = log
+        self._queues = queues
+        self._settings = settings
+        self._block_size = block_size
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._free: list[Block] = []
+        self._delays = np.array(settings.delays, np.int64)
+
+    def blocks(self, start: int, end: int) -> Iterator[Block]:
+        """Yield the records that start in [`start`, `end`) in blocks, in log order.
+
+        A block is the caller's until he asks for the next one.
+
+        Args:
+            start: physical offset of a record, or of a file's beginning.
+            end: physical offset; where the records in the range end is `reached` of the last
+                block.
+
+        Raises:
+            FormatError: something that is no record stands in the range.
+            ReputError: a record's queue cannot have a directory.
+        """
+        waiting: deque[Future[Block]] = deque()
+        ranges = self._ranges(start, end)
+        expected = start
+        try:
+            while True:
+                while len(waiting) < self._threads + _AHEAD:
+                    piece = next(ranges, None)
+                    if piece is None:
+                        break
+                    waiting.append(self._submit(*piece, known=start))
+                if not waiting:
+                    return
+                block = waiting.popleft().result()
+                while expected < block.stop:
+                    if block.start != expected or block.error is not None:
+                        self._parse(block, expected)
+                    if block.error is not None:
+                        raise block.error
+                    expected = self._end_of(block)
+                    yield block
+                    if block.verdict == Verdict.FULL:
+                        block.start = None
+                self._free.append(block)
+        finally:
+            for future in waiting:
+                future.cancel()
+            for future in waiting:
+                if not future.cancelled():
+                    self._free.append(future.result())
+
+    def _end_of(self, block: Block) -> int:
+        """Return where the record after the block stands, if the block ended as it may."""
+        if block.verdict == Verdict.ROLL:
+            return self._log.base_of(block.reached) + self._log.file_size
+        if block.verdict not in {Verdict.RECORD, Verdict.FULL}:
+            raise corruption(self._log, block.reached, block.verdict)
+        return block.reached
+
+    def _ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Cut [start, end) at multiples of the block size; a file's end is one, or cuts too."""
+        position = start
+        while position < end:
+            base = self._log.base_of(position)
+            following = base + (position - base) // self._block_size * self._block_size
+            stop = min(following + self._block_size, base + self._log.file_size, end)
+            yield position, stop
+            position = stop
+
+    def _submit(self, first: int, stop: int, known: int) -> Future[Block]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="parse")
+        block = self._free.pop() if self._free else Block(self._block_size)
+        is_known = first == known or first == self._log.base_of(first)
+        return self._pool.submit(self._parse_range, block, first, stop, is_known)
+
+    def _parse_range(self, block: Block, first: int, stop: int, is_known: bool) -> Block:  # noqa: FBT001
+        """Parse a range in a thread, from its first record if that has to be found."""
+        block.first, block.stop = first, stop
+        block.start = None
+        block.error = None
+        start: int | None = first
+        if not is_known:
+            start = self._find_start(block)
+        if start is not None:
+            self._parse(block, start)
+        return block
+
+    def _find_start(self, block: Block) -> int | None:
+        data = self._read(block, block.first)
+        at = frames.find_record(
+            data,
+            PAD,
+            len(data) - PAD,
+            block.first,
+            self._log.base_of(block.first) + self._log.file_size,
+            self._log.rules,
+            PAD + block.stop - block.first,
+        )
+        return None if at == frames.NO_POSITION else block.first + int(at) - PAD
+
+    def _read(self, block: Block, position: int) -> Bytes:
+        """Read from `position` to the block's end and an overhang, into the block's buffer."""
+        room = min(block.stop - position + _OVERHANG, len(block.buffer) - 2 * PAD)
+        got = self._log.read_into(memoryview(block.buffer)[PAD : PAD + room], position)
+        # What an earlier block left behind the bytes read must not be taken for the log's.
+        block.buffer[PAD + got : PAD + got + PAD] = 0
+        return block.buffer[: PAD + got + PAD]
+
+    def _parse(self, block: Block, start: int) -> None:
+        """Fill the block's columns from the record at `start` on."""
+        block.start = start
+        block.count = 0
+        block.error = None
+        data = self._read(block, start)
+        origin = start
+        overhang = _OVERHANG
+        at = PAD
+        while True:
+            verdict, at = self._scan(block, data, at, origin)
+            block.verdict = verdict
+            block.reached = origin + at - PAD
+            if verdict == Verdict.SHORT:
+                file_end = self._log.base_of(start) + self._log.file_size
+                if origin + len(data) - 2 * PAD >= file_end:
+                    return
+                overhang *= 8
+                origin = block.reached
+                before = len(data)
+                data = self._log.read(origin, min(overhang, file_end - origin))
+                at = PAD
+                if len(data) <= before and overhang > 2 * self._settings.max_record_size:
+                    return
+            elif verdict == Verdict.UNKNOWN_QUEUE:
+                try:
+                    self._add_queue(data, at, origin)
+                except Exception as error:  # noqa: BLE001 - raised where the block is used
+                    block.error = error
+                    return
+            elif verdict == Verdict.BAD_DELAY:
+                at = self._append_slowly(block, data, at, origin)
+                if at < 0:
+                    return
+            else:
+                return
+
+    def _scan(self, block: Block, data: Bytes, at: int, origin: int) -> tuple[Verdict, int]:
+        table = self._queues.routes.arrays
+        settings = self._settings
+        verdict, at, block.count = scan.scan(
+            data,
+            at,
+            PAD + block.stop - origin,
+            len(data) - PAD,
+            origin - PAD,
+            self._log.base_of(origin) + self._log.file_size,
+            self._log.rules,
+            block.count,
+            *table,
+            self._delays,
+            settings.writes_index,
+            settings.version.indexes_tags,
+            settings.multi_dispatch,
+            *block.columns,
+        )
+        return Verdict(verdict), int(at)
+
+    def _add_queue(self, data: Bytes, at: int, origin: int) -> None:
+        parts = frames.check(
+            data,
+            at,
+            len(data) - PAD,
+            origin + at - PAD,
+            self._log.base_of(origin) + self._log.file_size,
+            self._log.rules,
+        )
+        topic_at, topic_length = int(parts[5]), int(parts[6])
+        topic = data[topic_at : topic_at + topic_length].tobytes()
+        raw_id = data[at + QUEUE_ID_AT : at + QUEUE_ID_AT + 4].tobytes()
+        self._queues.add_route(topic, int.from_bytes(raw_id, "big", signed=True))
+
+    def _append_slowly(self, block: Block, data: Bytes, at: int, origin: int) -> int:
+        """Append a record whose DELAY is not plain digits; -1 if it is no number at all."""
+        record = self.record_in(data, at, origin)
+        try:
+            row = scan.describe(
+                record, self._settings.delays, tag_entries=self._settings.version.indexes_tags
+            )
+        except ValueError:
+            return -1
+        columns, i = block.columns, block.count
+        hashes = row.key_hashes if self._settings.writes_index else []
+        keys = int(columns.key_end[i - 1]) if i else 0
+        columns.physical_offset[i] = row.physical_offset
+        columns.size[i] = row.size
+        columns.queue[i] = self._queues.number(record.topic, record.queue_id)
+        columns.queue_offset[i] = row.queue_offset
+        columns.tags_code[i] = row.tags_code
+        columns.store_timestamp[i] = row.store_timestamp
+        columns.sys_flag[i] = row.sys_flag
+        columns.special[i] = int(self._settings.writes_ext)
+        columns.key_hash[keys : keys + len(hashes)] = hashes
+        columns.key_end[i] = keys + len(hashes)
+        block.count += 1
+        return at + row.size
+
+    def record_in(self, data: Bytes, at: int, origin: int) -> Record:
+        """Return the record at an index, read the slow way."""
+        size = int.from_bytes(data[at : at + 4].tobytes(), "big")
+        position = origin + at - PAD
+        verdict, record = commitlog.read(
+            data[at : at + size].tobytes(),
+            0,
+            position,
+            self._log.base_of(position) + self._log.file_size,
+            self._settings.read_rules,
+        )
+        if not isinstance(record, Record):
+            raise corruption(self._log, position, verdict)
+        return record
+
+    def record_at(self, position: int, size: int) -> Record:
+        """Return the record of `size` bytes at a physical offset.
+
+        Raises:
+            FormatError: it is not there any more.
+        """
+        return self.record_in(self._log.read(position, size), PAD, position)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
