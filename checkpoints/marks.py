@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from formats import names, storecheckpoint
 from formats.errors import FormatError
-from formats.storecheckpoint import StoreCheckpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from formats.storecheckpoint import StoreCheckpoint
 
 
 def read_checkpoint(root: Path) -> StoreCheckpoint | None:

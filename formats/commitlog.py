@@ -133,6 +133,17 @@ _EXPLANATIONS = {
 }
 
 
+class ReadRules(NamedTuple):
+    """What the broker's version and settings change in reading a record."""
+
+    accepts_v2: bool = True
+    checks_body_crc: bool = True
+    checks_property_crc: bool = False
+
+
+DEFAULT_RULES = ReadRules()
+
+
 class Record(NamedTuple):
     """One record, its fields by RocketMQ's names; texts as Java would decode them."""
 
@@ -158,16 +169,8 @@ class Record(NamedTuple):
         return self.sys_flag & TRANSACTION_TYPE
 
 
-class ReadRules(NamedTuple):
-    """What the broker's version and settings change in reading a record."""
-
-    accepts_v2: bool = True
-    checks_body_crc: bool = True
-    checks_property_crc: bool = False
-
-
 def read(
-    data: bytes, at: int, position: int, file_end: int, rules: ReadRules = ReadRules()
+    data: bytes, at: int, position: int, file_end: int, rules: ReadRules = DEFAULT_RULES
 ) -> tuple[Verdict, Record | int]:
     """Read what stands at `data[at]`, whose physical offset is `position`.
 
@@ -260,7 +263,7 @@ class _Fields:
         self.at += length
         return self.raw[self.at - length : self.at]
 
-    def host(self, is_v6: bool) -> str:  # noqa: FBT001 - a private step of `_read_record`
+    def host(self, is_v6: bool) -> str:
         raw = self.bytes(16 if is_v6 else 4)
         address = str(ipaddress.IPv6Address(raw) if is_v6 else ipaddress.IPv4Address(raw))
         (port,) = self.take(">i")

@@ -106,7 +106,7 @@ def tags_code(
     return java.hash_code(tags) if tags else 0
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def put(
     first: int,
     count: int,

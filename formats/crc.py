@@ -170,7 +170,7 @@ class _Fold:
         b.ret(b.trunc(b.lshr(low, ir.Constant(_I64, 32)), _I32))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _fold(_context: Any, _address: Any, _length: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         module = builder.module
@@ -180,7 +180,7 @@ def _fold(_context: Any, _address: Any, _length: Any) -> Any:
     return types.uint32(types.uint64, types.int64), generate
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _by_tables(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32:
     i = 0
     mask = np.uint64(255)
@@ -203,7 +203,7 @@ def crc32(data: Bytes, at: int, length: int) -> int:
     return zlib.crc32(data[at : at + length].tobytes())
 
 
-@overload(crc32, jit_options={"boundscheck": False, "error_model": "numpy"})
+@overload(crc32, jit_options={"error_model": "numpy"})
 def _compiled_crc32(data: Any, at: Any, length: Any) -> Any:
     if HARDWARE:
 
@@ -211,7 +211,7 @@ def _compiled_crc32(data: Any, at: Any, length: Any) -> Any:
             state = np.uint32(0xFFFFFFFF)
             folded = length & ~15
             if folded > 0:
-                state = np.uint32(_fold(np.uint64(data.ctypes.data + at), folded))
+                state = np.uint32(_fold(np.uint64(data.ctypes.data + at), folded))  # type: ignore[call-arg]
             state = _by_tables(state, data, at + folded, length - folded)
             return np.int64(np.uint32(~state))
 

@@ -60,7 +60,7 @@ _DIGITS_AT = len(PROPERTY_CRC_PREFIX)
 NO_POSITION = -1
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def _property_crc_matches(data: Bytes, at: int, size: int) -> bool:
     if size < MIN_SIZE + _PROPERTY_CRC_SIZE:
         return False
@@ -71,14 +71,14 @@ def _property_crc_matches(data: Bytes, at: int, size: int) -> bool:
         return False
     expected = 0
     for i in range(_DIGITS):
-        digit = np.int64(data[tail + _DIGITS_AT + _DIGITS - 1 - i]) - 48
+        digit = int(data[tail + _DIGITS_AT + _DIGITS - 1 - i]) - 48
         if digit < 0 or digit > 9:
             return False
         expected = expected * 10 + digit
     return expected == crc32(data, at, size - _PROPERTY_CRC_SIZE) & 0x7FFFFFFF
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def check(
     data: Bytes, at: int, limit: int, position: int, file_end: int, rules: int
 ) -> tuple[int, int, int, int, int, int, int, int]:
@@ -124,7 +124,7 @@ def check(
     topic_at = body_at + body_length + (2 if is_v2 else 1)
     if body_length < 0 or topic_at > end:
         return _BAD_LENGTH, size, 0, 0, 0, 0, 0, 0
-    topic_length = load_i16(data, topic_at - 2) if is_v2 else np.int64(np.int8(data[topic_at - 1]))
+    topic_length = load_i16(data, topic_at - 2) if is_v2 else int(np.int8(data[topic_at - 1]))
     properties_at = topic_at + topic_length + 2
     if topic_length < 0 or properties_at > end:
         return _BAD_LENGTH, size, 0, 0, 0, 0, 0, 0
@@ -151,7 +151,7 @@ def check(
     )
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def hop(
     data: Bytes,
     at: int,
@@ -188,7 +188,7 @@ def hop(
     return _RECORD, position, passed
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def find_record(
     data: Bytes, at: int, limit: int, position: int, file_end: int, rules: int, stop: int
 ) -> int:
@@ -217,9 +217,9 @@ def find_record(
     blank_byte = MAGIC_BLANK >> 24 & 0xFF
     while i < last:
         byte = data[i + MAGIC_AT]
-        if byte == first_byte or byte == blank_byte:
+        if byte in (first_byte, blank_byte):
             verdict, _, _, _, _, _, _, _ = check(data, i, limit, origin + i, file_end, rules)
-            if verdict == _RECORD or verdict == _ROLL:
+            if verdict in (_RECORD, _ROLL):
                 return i
             if verdict == _SHORT and i + MIN_SIZE <= limit:
                 if load_i64(data, i + PHYSICAL_OFFSET_AT) == origin + i:

@@ -95,7 +95,8 @@ class Header(NamedTuple):
 def seeded(previous: Header | None) -> Header:
     """Return the header of a new file: it carries on from the one before it.
 
-    The first item's time difference counts from that end (`IndexService#getAndCreateLastIndexFile`).
+    The first item's time difference counts from that end
+    (`IndexService#getAndCreateLastIndexFile`).
     """
     if previous is None:
         return Header()
@@ -168,7 +169,7 @@ _SLOTS_USED = State.SLOTS_USED
 _COUNT = State.COUNT
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def insert(
     first: int,
     first_key: int,

@@ -57,7 +57,9 @@ def _piece(raw: bytes, at: int) -> tuple[int, bool]:
         surrogate = first == 0xED and rest[0] >= 0xA0
         return 3, not surrogate
     if 0xF0 <= first <= 0xF4:
-        bad_second = (first == 0xF0 and rest[:1] < b"\x90") or (first == 0xF4 and rest[:1] > b"\x8f")
+        bad_second = (first == 0xF0 and rest[:1] < b"\x90") or (
+            first == 0xF4 and rest[:1] > b"\x8f"
+        )
         if not continues(0) or bad_second:
             return 1, False
         if not continues(1):
@@ -108,7 +110,7 @@ def parse_long(text: str) -> int:
     return value
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def hash_utf8(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32:
     """Continue a String.hashCode over UTF-8 bytes, malformed ones included.
 

@@ -99,7 +99,7 @@ def negative64(data: Bytes, at: int) -> np.uint64:
 
 
 def _loader(bits: int, result: Any, *, big_endian: bool) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def load(_context: Any, _address: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
@@ -117,7 +117,7 @@ def _loader(bits: int, result: Any, *, big_endian: bool) -> Any:
 
 
 def _storer(bits: int) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def store(_context: Any, _address: Any, _value: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             value = arguments[1]
@@ -132,7 +132,7 @@ def _storer(bits: int) -> Any:
     return store
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _prefetch_write(_context: Any, _address: Any) -> Any:
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [_POINTER, _I32, _I32, _I32])
@@ -144,7 +144,7 @@ def _prefetch_write(_context: Any, _address: Any) -> Any:
     return types.void(types.uint64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _trailing_zeros(_context: Any, _word: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -156,7 +156,7 @@ def _mask64(compare: Callable[[Any, Any, Any], Any]) -> Any:
     """Build an intrinsic that compares 64 bytes at once and returns the outcomes as bits."""
     vector = ir.VectorType(ir.IntType(8), 64)
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def mask(_context: Any, _address: Any, _byte: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             pointer = builder.inttoptr(arguments[0], vector.as_pointer())
@@ -190,14 +190,14 @@ _store_i64 = _storer(64)
 _match64 = _mask64(_equals)
 _negative64 = _mask64(_is_negative)
 
+
 def _compile_as(function: Any, implementation: Any) -> None:
     """Make compiled kernels call `implementation` where they say `function`.
 
     numba wants the typing function to have the very parameters of the implementation, so it is
     the lambda itself that is handed on; `inline` keeps a call as cheap as its instruction.
     """
-    options = {"boundscheck": False}
-    overload(function, inline="always", jit_options=options)(implementation)
+    overload(function, inline="always")(implementation)
 
 
 _compile_as(load_i16, lambda data, at: lambda data, at: _load_i16(np.uint64(data.ctypes.data + at)))
@@ -208,20 +208,20 @@ _compile_as(
 )
 _compile_as(
     store_i16,
-    lambda data, at, value: lambda data, at, value: _store_i16(
-        np.uint64(data.ctypes.data + at), np.int64(value)
+    lambda data, at, value: (
+        lambda data, at, value: _store_i16(np.uint64(data.ctypes.data + at), np.int64(value))
     ),
 )
 _compile_as(
     store_i32,
-    lambda data, at, value: lambda data, at, value: _store_i32(
-        np.uint64(data.ctypes.data + at), np.int64(value)
+    lambda data, at, value: (
+        lambda data, at, value: _store_i32(np.uint64(data.ctypes.data + at), np.int64(value))
     ),
 )
 _compile_as(
     store_i64,
-    lambda data, at, value: lambda data, at, value: _store_i64(
-        np.uint64(data.ctypes.data + at), np.int64(value)
+    lambda data, at, value: (
+        lambda data, at, value: _store_i64(np.uint64(data.ctypes.data + at), np.int64(value))
     ),
 )
 _compile_as(
@@ -234,13 +234,13 @@ _compile_as(
 )
 _compile_as(
     prefetch_write,
-    lambda data, at: lambda data, at: _prefetch_write(np.uint64(data.ctypes.data + at)),
+    lambda data, at: lambda data, at: _prefetch_write(np.uint64(data.ctypes.data + at)),  # type: ignore[call-arg]
 )
-_compile_as(trailing_zeros, lambda word: lambda word: _trailing_zeros(np.uint64(word)))
+_compile_as(trailing_zeros, lambda word: lambda word: _trailing_zeros(np.uint64(word)))  # type: ignore[call-arg]
 _compile_as(
     match64,
-    lambda data, at, byte: lambda data, at, byte: _match64(
-        np.uint64(data.ctypes.data + at), np.uint64(byte)
+    lambda data, at, byte: (
+        lambda data, at, byte: _match64(np.uint64(data.ctypes.data + at), np.uint64(byte))
     ),
 )
 _compile_as(

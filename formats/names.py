@@ -7,7 +7,7 @@ refuses to start on any other name in these directories, so nothing else may eve
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 DIGITS = 20
 INDEX_DIGITS = 17
@@ -39,7 +39,7 @@ def parse_offset_file(name: str) -> int | None:
 
 def index_file(made_ms: int) -> str:
     """Return the name of an index file made at `made_ms`, in the local zone as a broker has it."""
-    made = datetime.datetime.fromtimestamp(made_ms // 1000).astimezone()
+    made = dt.datetime.fromtimestamp(made_ms // 1000).astimezone()
     return f"{made:%Y%m%d%H%M%S}{made_ms % 1000:03d}"
 
 

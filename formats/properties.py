@@ -51,7 +51,7 @@ def parse(raw: bytes) -> dict[str, str]:
     return properties
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def find(data: Bytes, at: int, length: int) -> tuple[int, ...]:
     """Find the properties that dispatch needs.
 

@@ -43,7 +43,7 @@ class RouteArrays(NamedTuple):
     kind: NDArray[np.uint8]
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def lookup(
     data: Bytes,
     at: int,
@@ -71,7 +71,7 @@ def lookup(
     mask = len(slots) - 1
     slot = slot_of(data, at, length, queue_id) & mask
     while True:
-        route = slots[slot] - 1
+        route = int(slots[slot]) - 1
         if route < 0:
             return UNKNOWN
         if topic_length[route] == length and queue_ids[route] == queue_id:
@@ -89,7 +89,7 @@ def lookup(
         slot = (slot + 1) & mask
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def slot_of(data: Bytes, at: int, length: int, queue_id: int) -> int:
     """Return a hash of a topic's length, its last eight bytes and a queue id, 31 bits."""
     word = load_u64_le(data, at + length - _WORD)
@@ -98,7 +98,7 @@ def slot_of(data: Bytes, at: int, length: int, queue_id: int) -> int:
     mixed = (word ^ np.uint64(length)) * _MIX
     mixed ^= np.uint64(queue_id & 0xFFFFFFFF) * _QUEUE_MIX
     mixed ^= mixed >> np.uint64(29)
-    return np.int64((mixed * _MIX) >> np.uint64(33))
+    return int((mixed * _MIX) >> np.uint64(33))
 
 
 class RouteTable:
@@ -189,7 +189,8 @@ class RouteTable:
 
     def _grow(self, capacity: int, topic_bytes: int) -> None:
         old, self.arrays = self.arrays, self._empty(capacity, topic_bytes)
-        for before, after in zip(old[1:], self.arrays[1:], strict=True):
-            after[: len(before)] = before
+        for name in RouteArrays._fields[1:]:
+            before = getattr(old, name)
+            getattr(self.arrays, name)[: len(before)] = before
         for route in range(self.count):
             self._publish(route)

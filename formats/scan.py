@@ -121,7 +121,7 @@ def describe(record: Record, delays: Sequence[int], *, tag_entries: bool) -> Row
     )
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def _hash(state: np.uint32, data: Bytes, at: int, length: int, ascii_only: int) -> np.uint32:
     if ascii_only == 0:
         return hash_utf8(state, data, at, length)
@@ -142,7 +142,7 @@ def _hash(state: np.uint32, data: Bytes, at: int, length: int, ascii_only: int) 
     return state
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def _key_hash(state: np.uint32) -> np.int32:
     value = np.int32(state)
     if value < 0:
@@ -151,21 +151,21 @@ def _key_hash(state: np.uint32) -> np.int32:
     return value if value >= 0 else np.int32(0)
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def _delay_level(data: Bytes, at: int, length: int) -> int:
     """Return the level that plain digits state, -1 for the slow path to judge."""
     if length > 9:
         return -1
     level = 0
     for i in range(length):
-        digit = np.int64(data[at + i]) - 48
+        digit = int(data[at + i]) - 48
         if digit < 0 or digit > 9:
             return -1
         level = level * 10 + digit
     return level
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def scan(
     data: Bytes,
     at: int,
@@ -314,5 +314,3 @@ def scan(
         rows += 1
         at += length
     return _RECORD, at, rows
-
-

@@ -115,6 +115,4 @@ def unit_of(
         inner: first queue offset and number of messages of an inner batch.
     """
     base, messages = inner if inner is not None else (queue_offset, 1)
-    return batchconsumequeue.Unit(
-        physical_offset, size, tags_code, store_timestamp, base, messages
-    )
+    return batchconsumequeue.Unit(physical_offset, size, tags_code, store_timestamp, base, messages)

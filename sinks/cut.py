@@ -57,7 +57,7 @@ def _cut_queue(path: Path, staging: Path, settings: BrokerSettings, root: Path, 
     cut = _cut_units(files, consumequeue.ENTRY, end)
     ext = root / names.CONSUMEQUEUE_EXT / path.parent.name / path.name
     if ext.is_dir():
-        last = _last_address(path, settings)
+        last = _last_address(path)
         _cut_ext(FileQueue(ext, settings.ext_file_size, staging), last)
     return cut
 
@@ -97,7 +97,7 @@ def drop_last(files: FileQueue) -> None:
         path.parent.rmdir()
 
 
-def _last_address(path: Path, settings: BrokerSettings) -> int:
+def _last_address(path: Path) -> int:
     """Return the position of the last ext unit that a queue's entries point to, -1 for none."""
     if not path.is_dir():
         return -1
@@ -141,7 +141,7 @@ def cut_index(root: Path, settings: BrokerSettings, position: IndexPosition) -> 
     for path in sorted(directory.iterdir(), reverse=True):
         if path.name == position.name:
             break
-        cut += _items_written(path, settings)
+        cut += _items_written(path)
         path.unlink()
     if not position.name:
         directory.rmdir()
@@ -154,7 +154,7 @@ def cut_index(root: Path, settings: BrokerSettings, position: IndexPosition) -> 
     return cut
 
 
-def _items_written(path: Path, settings: BrokerSettings) -> int:
+def _items_written(path: Path) -> int:
     with path.open("rb") as file:
         return indexfile.Header.unpack(file.read(HEADER_SIZE)).next_item - indexfile.FIRST_ITEM
 
@@ -162,8 +162,8 @@ def _items_written(path: Path, settings: BrokerSettings) -> int:
 def _undo_items(file: MappedFile, settings: BrokerSettings, position: IndexPosition) -> int:
     """Undo items newest first, so that each slot passes through all it held.
 
-    The header is written once a block: items stand beyond its count. The first zero item (no
-    record starts at 0 with a hash of 0 and a slot's first place) ends them.
+    The header is written once a block: items stand beyond its count. The first zero item ends
+    them, unless a slot points to it: the log's first record may have a key whose hash is 0.
     """
     start = indexfile.item_position(0, settings.index_slots)
     count = (file.size - start) // indexfile.ITEM_SIZE
@@ -172,7 +172,7 @@ def _undo_items(file: MappedFile, settings: BrokerSettings, position: IndexPosit
     first = position.header.next_item
     end = first
     raw = file.data[start : start + count * indexfile.ITEM_SIZE].reshape(count, -1)
-    while end < count and raw[end].any():
+    while end < count and (raw[end].any() or int(slots[0]) == end):
         end += 1
     for number in range(end - 1, first - 1, -1):
         slot = int(items["key_hash"][number]) % settings.index_slots

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from formats import names
@@ -124,7 +125,7 @@ def _bases(directory: Path, file_size: int) -> list[int]:
                 "Check the file size settings, or remove the output and rebuild it.",
             )
         bases.append(base)
-    for before, after in zip(bases, bases[1:], strict=False):
+    for before, after in pairwise(bases):
         if after != before + file_size:
             raise StoreError(
                 directory,

@@ -109,10 +109,11 @@ class IndexSink:
     @property
     def header(self) -> Header:
         """Return the header of the newest file as it should be on disk."""
-        values = self._state.tolist()
+        values: list[int] = self._state.tolist()
         # No item yet: a broker's file has 0 there until the first one.
-        count = values[State.COUNT] if values[State.COUNT] > FIRST_ITEM else 0
-        return Header(*values[: State.COUNT], count)
+        if values[State.COUNT] <= FIRST_ITEM:
+            values[State.COUNT] = 0
+        return Header._make(values)
 
     @property
     def position(self) -> IndexPosition:

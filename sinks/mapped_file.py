@@ -76,7 +76,7 @@ class MappedFile:
             raise _error(path)
         self.address = int(address)
         memory = (ctypes.c_uint8 * size).from_address(self.address)
-        self.data: Bytes = np.frombuffer(memory, np.uint8)
+        self.data: Bytes = np.ctypeslib.as_array(memory)
 
     @classmethod
     def create(cls, path: Path, size: int, staging: Path) -> MappedFile:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from formats import consumequeue, java
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
+from formats.errors import ReputError
 from formats.properties import (
     INNER_BASE,
     INNER_NUM,
@@ -78,8 +79,17 @@ class SpecialSink:
 
         Raises:
             OSError: no space, no permission.
-            ReputError: a queue that cannot have a directory.
+            ReputError: a queue that cannot have a directory, a property that is no number.
         """
+        try:
+            self._put(record)
+        except ValueError as error:
+            raise ReputError(
+                f"the record at physical offset {record.physical_offset}, of topic "
+                f"{record.topic!r}: {error}. A broker cannot dispatch it either"
+            ) from error
+
+    def _put(self, record: Record) -> None:
         code = consumequeue.tags_code(
             record.topic, record.properties, record.store_timestamp, self._settings.delays
         )
@@ -182,5 +192,3 @@ def _split(text: str) -> list[str]:
     while pieces and not pieces[-1]:
         pieces.pop()
     return pieces
-
-

@@ -7,6 +7,7 @@ fewer bytes, which is an answer, where a mapping would give a SIGBUS, which is n
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from formats.errors import FormatError, ReputError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
     from formats.broker import BrokerSettings
     from formats.memory import Bytes
 
@@ -67,7 +69,7 @@ class CommitLog:
                 "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
             )
         bases = sorted(found)
-        for before, after in zip(bases, bases[1:], strict=False):
+        for before, after in pairwise(bases):
             if after != before + self.file_size:
                 raise StoreError(
                     found[before],
@@ -81,7 +83,7 @@ class CommitLog:
             os.close(self._open.pop(base))
 
     def _files_in(self, directory: Path) -> dict[int, Path]:
-        files = {}
+        files: dict[int, Path] = {}
         try:
             entries = sorted(directory.iterdir())
         except FileNotFoundError:
@@ -183,7 +185,7 @@ class CommitLog:
             the last one read.
         """
         data = np.zeros(PAD + length + PAD, np.uint8)
-        got = self.read_into(memoryview(data)[PAD : PAD + length], position)
+        got = self.read_into(data.data[PAD : PAD + length], position)
         return data[: PAD + got + PAD]
 
     def close(self) -> None:

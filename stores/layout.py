@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from formats import names
+from formats import indexfile, names
 from formats.batchconsumequeue import QUEUE_TYPE
 from formats.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from formats.broker import BrokerSettings
 
 _QUEUE_TYPE_ATTRIBUTES = ("queue.type", "+queue.type")
 
@@ -53,3 +55,40 @@ def batch_topics(store: Path) -> frozenset[str]:
 def _is_batch(config: dict[str, Any]) -> bool:
     attributes = config.get("attributes") or {}
     return any(attributes.get(name) == QUEUE_TYPE for name in _QUEUE_TYPE_ATTRIBUTES)
+
+
+def contradictions(store: Path, settings: BrokerSettings) -> list[str]:
+    """Return what the store's own files say against the settings, for the user to look at.
+
+    The commitlog's file size is not among it: reading stops on a wrong one.
+    """
+    index_size = indexfile.file_size(settings.index_slots, settings.index_items)
+    sizes = (
+        (names.CONSUMEQUEUE, settings.consumequeue_file_size, "mappedFileSizeConsumeQueue"),
+        (names.CONSUMEQUEUE_EXT, settings.ext_file_size, "mappedFileSizeConsumeQueueExt"),
+        (names.BATCH_CONSUMEQUEUE, settings.batch_file_size, "mapperFileSizeBatchConsumeQueue"),
+        (names.INDEX, index_size, "maxHashSlotNum and maxIndexNum"),
+    )
+    found = []
+    for kind, expected, setting in sizes:
+        example = _first_file(store / kind)
+        if example is not None and example.stat().st_size != expected:
+            found.append(
+                f"the broker's {example} has {example.stat().st_size} bytes, by {setting} it "
+                f"would have {expected}: give the broker's own settings with --broker-conf"
+            )
+    if not settings.writes_ext and _first_file(store / names.CONSUMEQUEUE_EXT) is not None:
+        found.append(
+            f"the broker has {store / names.CONSUMEQUEUE_EXT}, but enableConsumeQueueExt is not "
+            "set in --broker-conf: entries will hold plain tag codes"
+        )
+    if settings.calculates_bitmaps and not settings.writes_ext:
+        found.append("enableCalcFilterBitMap does nothing without enableConsumeQueueExt")
+    return found
+
+
+def _first_file(directory: Path) -> Path | None:
+    """Return some file below a directory, None if there is none."""
+    if not directory.is_dir():
+        return None
+    return next((path for path in sorted(directory.rglob("*")) if path.is_file()), None)

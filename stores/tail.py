@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from formats import frames
 from formats.commitlog import BLANK_SIZE, Verdict
 from formats.errors import FormatError
 from stores.commitlog import PAD
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stores.commitlog import CommitLog
 
 _HEX_BYTES = 32
@@ -75,15 +75,11 @@ def _goes_on(log: CommitLog, position: int) -> bool:
     at = PAD + 1
     while True:
         at = int(
-            frames.find_record(
-                data, at, limit, position + at - PAD, file_end, log.rules, limit
-            )
+            frames.find_record(data, at, limit, position + at - PAD, file_end, log.rules, limit)
         )
         if at == frames.NO_POSITION:
             return False
-        verdict, *_ = frames.check(
-            data, at, limit, position + at - PAD, file_end, log.rules
-        )
+        verdict, *_ = frames.check(data, at, limit, position + at - PAD, file_end, log.rules)
         if verdict == Verdict.RECORD:
             return True
         at += 1

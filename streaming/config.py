@@ -31,6 +31,7 @@ class StoreConfig:
         output: the root that is written to.
         settings: the broker's.
         in_place: `output` is the store itself.
+        properties: the broker.conf that `settings` came from.
     """
 
     name: str
@@ -38,6 +39,7 @@ class StoreConfig:
     output: Path
     settings: BrokerSettings = field(default_factory=BrokerSettings)
     in_place: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def store_config(
@@ -72,6 +74,7 @@ def store_config(
         output=target,
         settings=broker.settings_of(broker_version, properties),
         in_place=in_place,
+        properties=properties,
     )
 
 
@@ -102,7 +105,7 @@ def read_config(path: Path) -> list[StoreConfig]:
     unknown = set(tables) - {"store"}
     stores = tables.get("store")
     if unknown or not isinstance(stores, list) or not stores:
-        what = f"unknown key {sorted(unknown)[0]!r}" if unknown else "no [[store]] table"
+        what = f"unknown key {min(unknown)!r}" if unknown else "no [[store]] table"
         raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
     configs = [_from_table(path, number, table) for number, table in enumerate(stores, 1)]
     for attribute in ("name", "output"):
@@ -126,7 +129,9 @@ def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
     for key, value in table.items():
         wanted = bool if key == "in_place" else str
         if not isinstance(value, wanted):
-            raise UsageError(f"{where}: {key} must be a {'truth value' if wanted is bool else 'text'}")
+            raise UsageError(
+                f"{where}: {key} must be a {'truth value' if wanted is bool else 'text'}"
+            )
     name = table.get("name", "")
     if name and not _NAME.fullmatch(name):
         raise UsageError(f"{where}: name {name!r} may have letters, digits, '.', '_' and '-'")

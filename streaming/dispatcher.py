@@ -102,6 +102,7 @@ class StoreDispatcher:
         self._fail_on_data_loss = fail_on_data_loss
         settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, settings), settings)
+        self.warnings = layout.contradictions(config.path, settings)
         self._broker_lock = locks.lock_store(config.path) if config.in_place else None
         self._staging = config.output / progress.STATE_DIRECTORY
         self._check_output()
@@ -148,6 +149,8 @@ class StoreDispatcher:
         )
         self.index = IndexSink(output, staging, settings) if settings.writes_index else None
         self._flushed_at = time.monotonic()
+        # False while files are ahead of the progress record.
+        self._consistent = True
         marks.set_abort(output)
         self._save(clean=False, sync=True)
 
@@ -253,20 +256,41 @@ class StoreDispatcher:
         batch = Batch(position, position)
         if end <= position:
             return batch
+        failure = self._write_range(batch, end, observe)
+        self._record()
+        batch.seconds = time.monotonic() - began
+        if failure is not None:
+            raise failure
+        return batch
+
+    def _write_range(
+        self, batch: Batch, end: int, observe: Callable[[Block], None] | None
+    ) -> ReputError | None:
+        """Write the records of a range; return the error that ended it early."""
         last: tuple[int, int] | None = None
         logics = (self.progress.logics_timestamp, self.progress.logics_offset)
-        for block in self.pipeline.blocks(position, end):
-            count = block.count
-            if count:
+        self._consistent = False
+        blocks = self.pipeline.blocks(batch.start, end)
+        while True:
+            try:
+                block = next(blocks, None)
+            except ReputError as error:
+                # The log has an end here; what was written is all before it, and stays.
+                failure: ReputError | None = error
+                break
+            if block is None:
+                failure = None
+                batch.end = self._behind_blank(batch.end)
+                break
+            if block.count:
                 self._write(block)
                 last = _last_record(block)
                 logics = _last_entry(block) or logics
-                batch.store_timestamp = int(block.columns.store_timestamp[count - 1])
-            batch.messages += count
+                batch.store_timestamp = int(block.columns.store_timestamp[block.count - 1])
+            batch.messages += block.count
             batch.end = block.reached
             if observe is not None:
                 observe(block)
-        batch.end = self._behind_blank(batch.end)
         self.progress = replace(
             self.progress,
             end=batch.end,
@@ -275,9 +299,7 @@ class StoreDispatcher:
             logics_timestamp=logics[0],
             logics_offset=logics[1],
         )
-        self._record()
-        batch.seconds = time.monotonic() - began
-        return batch
+        return failure
 
     def _write(self, block: Block) -> None:
         columns, count = block.columns, block.count
@@ -311,6 +333,7 @@ class StoreDispatcher:
         self.progress = replace(self.progress, end=self.log.min_offset)
 
     def _record(self) -> None:
+        self._consistent = True
         if time.monotonic() - self._flushed_at >= self._flush_seconds:
             self.flush()
         else:
@@ -361,15 +384,14 @@ class StoreDispatcher:
         )
         progress.save(self.config.output, self.progress, sync=sync)
 
-    def close(self, *, failed: bool = False) -> None:
+    def close(self) -> None:
         """Flush, take the abort marker away and give everything back.
 
-        Args:
-            failed: an error happened while writing: leave the output as one that was killed, for
-                the next writer to take back what is beyond its progress.
+        Behind a failed write the output is left as one whose writer was killed: the next one
+        takes back what is beyond the progress.
         """
         try:
-            if not failed:
+            if self._consistent:
                 if self.index is not None:
                     is_five = self.config.settings.version.has_batch_queues
                     self.index.finish(writes_first_count=is_five)
@@ -422,10 +444,7 @@ def rebuild(
     """
     config = store_config(store, output, broker_version=broker_version, broker_conf=broker_conf)
     dispatcher = StoreDispatcher(config)
-    failed = True
     try:
-        batch = dispatcher.dispatch(find_tail(dispatcher.log).end)
-        failed = False
+        return dispatcher.dispatch(find_tail(dispatcher.log).end)
     finally:
-        dispatcher.close(failed=failed)
-    return batch
+        dispatcher.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -118,10 +118,11 @@ class Pipeline:
                 while expected < block.stop:
                     if block.start != expected or block.error is not None:
                         self._parse(block, expected)
-                    if block.error is not None:
-                        raise block.error
-                    expected = self._end_of(block)
+                    expected, failure = self._outcome(block)
+                    # What was good before the bad record is dispatched first.
                     yield block
+                    if failure is not None:
+                        raise failure
                     if block.verdict == Verdict.FULL:
                         block.start = None
                 self._free.append(block)
@@ -132,13 +133,15 @@ class Pipeline:
                 if not future.cancelled():
                     self._free.append(future.result())
 
-    def _end_of(self, block: Block) -> int:
-        """Return where the record after the block stands, if the block ended as it may."""
+    def _outcome(self, block: Block) -> tuple[int, Exception | None]:
+        """Return where the record after the block stands, or why there is none."""
+        if block.error is not None:
+            return block.reached, block.error
         if block.verdict == Verdict.ROLL:
-            return self._log.base_of(block.reached) + self._log.file_size
+            return self._log.base_of(block.reached) + self._log.file_size, None
         if block.verdict not in {Verdict.RECORD, Verdict.FULL}:
-            raise corruption(self._log, block.reached, block.verdict)
-        return block.reached
+            return block.reached, corruption(self._log, block.reached, block.verdict)
+        return block.reached, None
 
     def _ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Cut [start, end) at multiples of the block size; a file's end is one, or cuts too."""
@@ -157,7 +160,7 @@ class Pipeline:
         is_known = first == known or first == self._log.base_of(first)
         return self._pool.submit(self._parse_range, block, first, stop, is_known)
 
-    def _parse_range(self, block: Block, first: int, stop: int, is_known: bool) -> Block:  # noqa: FBT001
+    def _parse_range(self, block: Block, first: int, stop: int, is_known: bool) -> Block:
         """Parse a range in a thread, from its first record if that has to be found."""
         block.first, block.stop = first, stop
         block.start = None
@@ -185,7 +188,7 @@ class Pipeline:
     def _read(self, block: Block, position: int) -> Bytes:
         """Read from `position` to the block's end and an overhang, into the block's buffer."""
         room = min(block.stop - position + _OVERHANG, len(block.buffer) - 2 * PAD)
-        got = self._log.read_into(memoryview(block.buffer)[PAD : PAD + room], position)
+        got = self._log.read_into(block.buffer.data[PAD : PAD + room], position)
         # What an earlier block left behind the bytes read must not be taken for the log's.
         block.buffer[PAD + got : PAD + got + PAD] = 0
         return block.buffer[: PAD + got + PAD]
@@ -244,7 +247,7 @@ class Pipeline:
             settings.writes_index,
             settings.version.indexes_tags,
             settings.multi_dispatch,
-            *block.columns,
+            *cast("tuple[Any, ...]", block.columns),
         )
         return Verdict(verdict), int(at)
 

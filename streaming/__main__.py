@@ -1,0 +1,290 @@
+"""The command `reput`: arguments in, exit codes out; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from formats import broker
+from formats.errors import ReputError, UsageError
+from streaming import console
+from streaming.config import StoreConfig, read_config, store_config
+
+if TYPE_CHECKING:
+    from streaming.job import Job, JobOptions
+
+OK, FINDINGS, USAGE, FAILED = 0, 1, 2, 3
+_INTERRUPTED = (signal.SIGTERM, signal.SIGINT)
+
+app = typer.Typer(
+    name="reput",
+    help="""
+Dispatch RocketMQ commitlogs: build the consume queues, index files and checkpoint that a broker
+would have written, byte for byte, with Spark Structured Streaming.
+
+Begin with `reput demo`. Exit codes: 0 fine, 1 findings (verify), 2 wrong usage, 3 failed.
+""",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+Store = Annotated[
+    Path | None,
+    typer.Option("--store", help="A broker's storePathRootDir: the directory above commitlog/."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", help="Where to write: a directory of its own, made if need be."),
+]
+Version = Annotated[
+    str,
+    typer.Option(
+        "--broker-version",
+        help=f"The broker whose files to write: {', '.join(broker.VERSIONS)} (or 5.3.3, 4.9.8 …).",
+    ),
+]
+Conf = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-conf",
+        help="The broker's own properties file; sizes, delay levels and switches count from it.",
+    ),
+]
+InPlace = Annotated[
+    bool,
+    typer.Option(
+        "--in-place",
+        help="Write into the store itself: only without abort file and under the broker's lock.",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="A reput.toml with [[store]] tables: several stores in one job."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+BatchBytes = Annotated[
+    str,
+    typer.Option("--max-batch-bytes", help="Soft cap of a batch behind a backlog, such as 256m."),
+]
+Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads that parse, per store.")]
+FlushSeconds = Annotated[
+    float,
+    typer.Option(
+        "--flush-seconds",
+        min=0.0,
+        help="Have written data on disk so often; 0: after every batch.",
+    ),
+]
+DataLoss = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-data-loss/--no-fail-on-data-loss",
+        help="Stop where records have expired before they were dispatched, or go on behind them.",
+    ),
+]
+SparkCheckpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--spark-checkpoint",
+        help="Spark's checkpoint directory; losing it loses nothing. [default: in the output]",
+    ),
+]
+
+
+def configs_of(
+    store: Path | None,
+    output: Path | None,
+    version: str,
+    conf: Path | None,
+    config: Path | None,
+    *,
+    in_place: bool,
+) -> list[StoreConfig]:
+    """Return the stores that the arguments name.
+
+    Raises:
+        UsageError: neither, both, or something wrong with them.
+    """
+    if config is not None:
+        if store is not None or output is not None or conf is not None:
+            raise UsageError("--config names the stores: leave --store, --output and the rest out")
+        return read_config(config)
+    if store is None:
+        raise UsageError("say what to read with --store DIR, or name several with --config FILE")
+    return [
+        store_config(store, output, broker_version=version, broker_conf=conf, in_place=in_place)
+    ]
+
+
+@app.command()
+def run(
+    store: Store = None,
+    output: Output = None,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    config: Config = None,
+    in_place: InPlace = False,
+    trigger_seconds: Annotated[
+        float, typer.Option("--trigger-seconds", min=0.0, help="Least time between batches.")
+    ] = 0.0,
+    max_batch_bytes: BatchBytes = "1g",
+    threads: Threads = 2,
+    flush_seconds: FlushSeconds = 10.0,
+    fail_on_data_loss: DataLoss = True,
+    spark_checkpoint: SparkCheckpoint = None,
+    as_json: Json = False,
+) -> None:
+    """Dispatch a live store until stopped: SIGTERM or Ctrl-C end it behind the running batch.
+
+    Example: `reput run --store /data/rocketmq/store --output /data/reput --broker-version 5.3`
+    """
+    configs = configs_of(store, output, broker_version, broker_conf, config, in_place=in_place)
+    options = job_options(
+        available_now=False,
+        trigger_seconds=trigger_seconds,
+        max_batch_bytes=max_batch_bytes,
+        threads=threads,
+        flush_seconds=flush_seconds,
+        fail_on_data_loss=fail_on_data_loss,
+        checkpoint=spark_checkpoint,
+    )
+    console.log_to_stderr()
+    run_job(configs, options, as_json=as_json)
+
+
+@app.command()
+def rebuild(
+    store: Store = None,
+    output: Output = None,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    config: Config = None,
+    in_place: InPlace = False,
+    max_batch_bytes: BatchBytes = "1g",
+    threads: Threads = 2,
+    flush_seconds: FlushSeconds = 10.0,
+    fail_on_data_loss: DataLoss = True,
+    spark_checkpoint: SparkCheckpoint = None,
+    as_json: Json = False,
+) -> None:
+    """Dispatch all that a store has now, then end with a summary. Goes on where it was left.
+
+    Example: `reput rebuild --store /backup/store --output /backup/rebuilt --broker-version 4.9.8`
+    """
+    configs = configs_of(store, output, broker_version, broker_conf, config, in_place=in_place)
+    options = job_options(
+        available_now=True,
+        trigger_seconds=0.0,
+        max_batch_bytes=max_batch_bytes,
+        threads=threads,
+        flush_seconds=flush_seconds,
+        fail_on_data_loss=fail_on_data_loss,
+        checkpoint=spark_checkpoint,
+    )
+    run_job(configs, options, as_json=as_json, shows_progress=not as_json)
+
+
+def job_options(max_batch_bytes: str, **values: Any) -> JobOptions:
+    """Return the options of a job, its byte cap read from text."""
+    from streaming.job import JobOptions  # noqa: PLC0415 - Spark is slow to import
+
+    return JobOptions(max_batch_bytes=console.parse_bytes(max_batch_bytes), **values)
+
+
+def run_job(
+    configs: list[StoreConfig],
+    options: JobOptions,
+    *,
+    as_json: bool,
+    shows_progress: bool = False,
+) -> None:
+    """Run the job and print its summary."""
+    from streaming.job import Job  # noqa: PLC0415 - Spark is slow to import
+    from streaming.session import build_session  # noqa: PLC0415
+    from streaming.source import register  # noqa: PLC0415
+
+    job = Job(configs, options)
+    console.report_openings(job)
+    stop_on_signals(job)
+    spark = build_session("reput")
+    try:
+        register(spark)
+        with console.progress(job) if shows_progress else console.quiet():
+            summary = job.run(spark)
+    finally:
+        spark.stop()
+    console.print_summary(summary, as_json=as_json)
+
+
+def stop_on_signals(job: Job) -> None:
+    """End the job behind its batch on SIGTERM and Ctrl-C; a second one ends it at once."""
+
+    def stop(number: int, _frame: object) -> None:
+        logging.getLogger("reput").info("%s: ending behind the batch", signal.Signals(number).name)
+        for again in _INTERRUPTED:
+            signal.signal(again, signal.SIG_DFL)
+        job.stop()
+
+    for number in _INTERRUPTED:
+        signal.signal(number, stop)
+
+
+@app.command()
+def verify(
+    store: Store = None,
+    output: Output = None,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Compare consume queues, extensions, index and checkpoint with the commitlog.
+
+    Without --output a broker's own store is checked. Exit code 1: something was found.
+    """
+    from streaming.verify import verify as verify_store  # noqa: PLC0415 - numba is slow to import
+
+    configs = configs_of(store, output, broker_version, broker_conf, None, in_place=output is None)
+    report = verify_store(configs[0])
+    console.print_report(report, as_json=as_json)
+    raise typer.Exit(OK if report.ok else FINDINGS)
+
+
+def main() -> None:
+    """Run the command and exit with its code."""
+    try:
+        # Without click's own handling, Exit comes back as a number and errors come as they are.
+        code = app(standalone_mode=False)
+    except UsageError as error:
+        fail(str(error), USAGE)
+    except ReputError as error:
+        fail(str(error), FAILED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{error.strerror or error}", FAILED)
+    except typer.Abort:
+        fail("interrupted", FAILED)
+    except Exception as error:  # click's usage errors have an exit code of their own
+        if not hasattr(error, "format_message"):
+            raise
+        fail(error.format_message(), USAGE)
+    sys.exit(code if isinstance(code, int) else OK)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Say what went wrong and exit; with --json as a document."""
+    if "--json" in sys.argv:
+        print(json.dumps({"error": message, "exit_code": code}))
+    print(f"reput: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""The streaming job: the source's ranges, batch by batch, through one dispatcher a store.
+
+Spark plans ranges and remembers them; what is dispatched and where to go on is each output's own
+progress. A batch that comes twice, an old, a new or a lost Spark checkpoint thus change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from formats.errors import ReputError
+from streaming.dispatcher import FLUSH_SECONDS, Batch, StoreDispatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from streaming.config import StoreConfig
+    from streaming.pipeline import Block
+
+LOG = logging.getLogger("reput")
+
+# Behind a backlog, so much a batch: Spark's cost of a batch is then a few per cent of it.
+MAX_BATCH_BYTES = 1 << 30
+SPARK_DIRECTORY = "spark"
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """How the job runs.
+
+    Attributes:
+        available_now: dispatch what is there and end; else go on until stopped.
+        trigger_seconds: wait so long between batches at least; 0 for not at all.
+        max_batch_bytes: soft cap of a batch, over all stores.
+        threads: that parse, per store.
+        flush_seconds: data is on disk so often; 0: after each batch.
+        fail_on_data_loss: stop where records have expired before they were dispatched.
+        starting_offsets: where an output without progress begins.
+        checkpoint: Spark's checkpoint directory; by default in the first store's output.
+    """
+
+    available_now: bool = False
+    trigger_seconds: float = 0.0
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    threads: int = 2
+    flush_seconds: float = FLUSH_SECONDS
+    fail_on_data_loss: bool = True
+    starting_offsets: str = "earliest"
+    checkpoint: Path | None = None
+
+
+@dataclass
+class StoreSummary:
+    """What was dispatched of one store."""
+
+    name: str
+    messages: int = 0
+    bytes: int = 0
+    batches: int = 0
+    end: int = 0
+    files: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Summary:
+    """What a job did; `seconds` runs from its first batch to everything being on disk."""
+
+    stores: list[StoreSummary]
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what `--json` prints."""
+        messages = sum(store.messages for store in self.stores)
+        total = {
+            "messages": messages,
+            "bytes": sum(store.bytes for store in self.stores),
+            "seconds": round(self.seconds, 3),
+            "messages_per_second": round(messages / self.seconds) if self.seconds else 0,
+            "files": sum(len(store.files) for store in self.stores),
+        }
+        stores = [
+            {
+                "name": store.name,
+                "messages": store.messages,
+                "bytes": store.bytes,
+                "batches": store.batches,
+                "end": store.end,
+                "seconds": round(self.seconds, 3),
+                "messages_per_second": round(store.messages / self.seconds) if self.seconds else 0,
+                "files": store.files,
+            }
+            for store in self.stores
+        ]
+        return {**total, "stores": stores}
+
+
+class Job:
+    """One streaming query over any number of stores; open it, run it, close it."""
+
+    def __init__(self, configs: Sequence[StoreConfig], options: JobOptions) -> None:
+        """Open all outputs, before anything slow: what is wrong with one is said at once.
+
+        Raises:
+            ReputError: a store or an output that cannot be used.
+            OSError: no permission, no space.
+        """
+        self.options = options
+        self.configs = list(configs)
+        self.dispatchers: dict[str, StoreDispatcher] = {}
+        self.error: BaseException | None = None
+        self.summary = Summary([StoreSummary(config.name) for config in configs])
+        self.on_block: Callable[[str, Block], None] | None = None
+        self.on_batch: Callable[[str, Batch], None] | None = None
+        self._stopping = threading.Event()
+        self._batch_lock = threading.Lock()
+        self._began: float | None = None
+        try:
+            for config in configs:
+                self.dispatchers[config.name] = StoreDispatcher(
+                    config,
+                    threads=options.threads,
+                    flush_seconds=options.flush_seconds,
+                    fail_on_data_loss=options.fail_on_data_loss,
+                )
+        except BaseException:
+            self._close()
+            raise
+
+    def run(self, spark: SparkSession) -> Summary:
+        """Dispatch until there is no more, or until `stop`.
+
+        Args:
+            spark: a session that has the source registered.
+
+        Raises:
+            ReputError: what stopped it; what was dispatched before stays.
+        """
+        try:
+            self._wait(self._start(spark))
+        finally:
+            self._close()
+        if self.error is not None:
+            raise self.error
+        self._finish()
+        return self.summary
+
+    def stop(self) -> None:
+        """Ask it to end behind the batch that is running; returns at once."""
+        self._stopping.set()
+
+    def _start(self, spark: SparkSession) -> StreamingQuery:
+        options = self.options
+        first = self.configs[0]
+        checkpoint = options.checkpoint or first.output / ".reput" / SPARK_DIRECTORY
+        frame = (
+            spark.readStream.format("rocketmq")
+            .option("stores", json.dumps(self._stores()))
+            .option("rows", "ranges")
+            .option("startingOffsets", json.dumps(self._starting_offsets()))
+            .option("maxBytesPerTrigger", str(options.max_batch_bytes))
+            .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
+            .load()
+        )
+        writer = frame.writeStream.queryName("reput").foreachBatch(self._dispatch_batch)
+        writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
+        if options.available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{options.trigger_seconds} seconds")
+        return writer.start()
+
+    def _stores(self) -> dict[str, dict[str, object]]:
+        return {
+            config.name: {
+                "path": str(config.path.resolve()),
+                "brokerVersion": config.settings.version.family,
+                "broker": dict(config.properties),
+            }
+            for config in self.configs
+        }
+
+    def _starting_offsets(self) -> dict[str, object]:
+        """Return where Spark begins if it has no checkpoint: where the outputs stand."""
+        return {
+            name: dispatcher.progress.end
+            if dispatcher.progress.end >= 0
+            else self.options.starting_offsets
+            for name, dispatcher in self.dispatchers.items()
+        }
+
+    def _dispatch_batch(self, ranges: DataFrame, batch_id: int) -> None:
+        """Play ReputMessageService: what `foreachBatch` calls, on Spark's thread."""
+        with self._batch_lock:
+            if self._stopping.is_set():
+                # Not dispatched, but Spark will think so: the next start begins at our progress.
+                return
+            self._began = self._began or time.monotonic()
+            try:
+                for store, start, end in ranges.collect():
+                    self._dispatch(store, start, end, batch_id)
+            except BaseException as error:
+                self.error = error
+                raise
+
+    def _dispatch(self, store: str, start: int, end: int, batch_id: int) -> None:
+        observe = self.on_block
+        batch = self.dispatchers[store].dispatch(
+            end,
+            observe=(lambda block: observe(store, block)) if observe else None,
+            start=start,
+        )
+        summary = next(s for s in self.summary.stores if s.name == store)
+        summary.messages += batch.messages
+        summary.bytes += batch.bytes
+        summary.batches += 1
+        summary.end = batch.end
+        LOG.info(
+            "batch %d of %s: %d messages, %d bytes in %.3f s, at %d",
+            batch_id,
+            store,
+            batch.messages,
+            batch.bytes,
+            batch.seconds,
+            batch.end,
+        )
+        if self.on_batch is not None:
+            self.on_batch(store, batch)
+
+    def _wait(self, query: StreamingQuery) -> None:
+        while query.isActive:
+            if self._stopping.wait(_POLL_SECONDS):
+                # Between batches only: a query that is stopped while Python runs for it may die
+                # with an error of Spark's own.
+                with self._batch_lock:
+                    query.stop()
+                return
+        failure = query.exception()
+        if failure is not None and self.error is None:
+            self.error = source_error(str(failure))
+
+    def _finish(self) -> None:
+        self.summary.seconds = time.monotonic() - self._began if self._began else 0.0
+        for config, store in zip(self.configs, self.summary.stores, strict=True):
+            store.files = sorted(
+                str(path.relative_to(config.output))
+                for kind in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
+                for path in (config.output / kind).rglob("*")
+                if path.is_file()
+            )
+
+    def _close(self) -> None:
+        for dispatcher in self.dispatchers.values():
+            dispatcher.close()
+        self.dispatchers = {}
+
+
+def source_error(text: str) -> ReputError:
+    """Return what our source said, out of what Spark made of it."""
+    for line in text.splitlines():
+        name, found, message = line.partition(": ")
+        if found and name.strip().startswith("formats.errors."):
+            return ReputError(message.strip())
+    return ReputError(f"the streaming query failed: {text.strip()[:2000]}")
