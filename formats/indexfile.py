@@ -37,7 +37,7 @@ from numba import njit
 from formats import java
 from formats.commitlog import ROLLBACK, TRANSACTION_TYPE
 from formats.layout import field_offsets
-from formats.memory import load_i32, prefetch_write, store_i32, store_i64
+from formats.memory import load_i32, load_i64, prefetch_write, store_i32, store_i64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -253,3 +253,39 @@ def insert(
             state[_END_TIMESTAMP] = timestamp
     state[_COUNT] = number
     return count, keys
+
+
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+def undo(first: int, file: Bytes, slots: int, items: int) -> int:
+    """Take items back, newest first, so that each slot passes through all that it held.
+
+    The header is written once a block: items stand beyond its count. The first item of zeros ends
+    them, unless a slot points to it: the log's first record may have a key whose hash is 0. An
+    item whose slot was not written yet is not in it; then there is nothing to undo but the item.
+
+    Args:
+        first: number of the first item to take back.
+        file: the whole index file, writable; its header is left alone.
+        slots: slots in it.
+        items: its capacity.
+
+    Returns:
+        The number behind the last item that stood there.
+    """
+    items_at = HEADER_SIZE + slots * SLOT_SIZE
+    end = first
+    while end < items:
+        at = items_at + end * ITEM_SIZE
+        is_empty = load_i64(file, at) == 0 and load_i64(file, at + 8) == 0
+        if is_empty and load_i32(file, at + 16) == 0 and load_i32(file, HEADER_SIZE) != end:
+            break
+        end += 1
+    for number in range(end - 1, first - 1, -1):
+        at = items_at + number * ITEM_SIZE
+        slot_at = HEADER_SIZE + load_i32(file, at + _KEY_HASH) % slots * SLOT_SIZE
+        if load_i32(file, slot_at) == number:
+            store_i32(file, slot_at, load_i32(file, at + _PREVIOUS))
+        store_i64(file, at, 0)
+        store_i64(file, at + 8, 0)
+        store_i32(file, at + 16, 0)
+    return end

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats import batchconsumequeue, consumequeue, consumequeue_ext, indexfile, names
-from formats.indexfile import HEADER_SIZE, SLOT_SIZE
+from formats.indexfile import HEADER_SIZE
 from sinks.file_queue import FileQueue
 from sinks.mapped_file import MappedFile
 
@@ -148,7 +148,9 @@ def cut_index(root: Path, settings: BrokerSettings, position: IndexPosition) -> 
         return cut
     size = indexfile.file_size(settings.index_slots, settings.index_items)
     file = MappedFile(directory / position.name, size)
-    cut += _undo_items(file, settings, position)
+    first = position.header.next_item
+    cut += int(indexfile.undo(first, file.data, settings.index_slots, settings.index_items)) - first
+    file.write(0, position.header.pack())
     file.flush()
     file.close()
     return cut
@@ -157,28 +159,3 @@ def cut_index(root: Path, settings: BrokerSettings, position: IndexPosition) -> 
 def _items_written(path: Path) -> int:
     with path.open("rb") as file:
         return indexfile.Header.unpack(file.read(HEADER_SIZE)).next_item - indexfile.FIRST_ITEM
-
-
-def _undo_items(file: MappedFile, settings: BrokerSettings, position: IndexPosition) -> int:
-    """Undo items newest first, so that each slot passes through all it held.
-
-    The header is written once a block: items stand beyond its count. The first zero item ends
-    them, unless a slot points to it: the log's first record may have a key whose hash is 0.
-    """
-    start = indexfile.item_position(0, settings.index_slots)
-    count = (file.size - start) // indexfile.ITEM_SIZE
-    items = file.data[start : start + count * indexfile.ITEM_SIZE].view(indexfile.ITEM)
-    slots = file.data[HEADER_SIZE : HEADER_SIZE + settings.index_slots * SLOT_SIZE].view(">i4")
-    first = position.header.next_item
-    end = first
-    raw = file.data[start : start + count * indexfile.ITEM_SIZE].reshape(count, -1)
-    while end < count and (raw[end].any() or int(slots[0]) == end):
-        end += 1
-    for number in range(end - 1, first - 1, -1):
-        slot = int(items["key_hash"][number]) % settings.index_slots
-        # An item whose slot was not written yet is not in it: then there is nothing to undo.
-        if int(slots[slot]) == number:
-            slots[slot] = items["previous"][number]
-    raw[first:end] = 0
-    file.write(0, position.header.pack())
-    return end - first
