@@ -33,6 +33,9 @@ class BrokerVersion:
         indexes_tags: makes an index entry of a record's tag.
         checkpoint_fields: longs of the checkpoint file.
         has_batch_queues: knows topics of type BatchCQ.
+        multi_dispatches_all: further queues are for records of every topic, and their names may
+            hold separators (later ones leave system topics and such names out).
+        has_string_operators: filter expressions may say CONTAINS, STARTSWITH, ENDSWITH.
     """
 
     family: str
@@ -40,15 +43,17 @@ class BrokerVersion:
     indexes_tags: bool
     checkpoint_fields: int
     has_batch_queues: bool
+    has_string_operators: bool
+    multi_dispatches_all: bool = False
 
 
 VERSIONS = {
     version.family: version
     for version in (
-        BrokerVersion("4.9", False, False, 3, False),
-        BrokerVersion("5.3", True, False, 5, True),
-        BrokerVersion("5.4", True, True, 5, True),
-        BrokerVersion("5.5", True, True, 6, True),
+        BrokerVersion("4.9", False, False, 3, False, False, multi_dispatches_all=True),
+        BrokerVersion("5.3", True, False, 5, True, True),
+        BrokerVersion("5.4", True, True, 5, True, True),
+        BrokerVersion("5.5", True, True, 6, True, True),
     )
 }
 
@@ -88,9 +93,8 @@ class BrokerSettings:
     )
     max_message_size: int = commitlog.MAX_MESSAGE_SIZE  # maxMessageSize
     checks_property_crc: bool = False  # enabledAppendPropCRC, forceVerifyPropCRC
-    bloom_error_rate: int = 20  # maxErrorRateOfBloomFilter
-    bloom_consumers: int = 32  # expectConsumerNumUseFilter
-    bitmap_bits: int = 64  # bitMapLengthConsumeQueueExt
+    bloom_error_rate: int | None = None  # maxErrorRateOfBloomFilter; None: not said
+    bloom_consumers: int | None = None  # expectConsumerNumUseFilter; None: not said
     commitlog_paths: tuple[str, ...] = ()  # storePathCommitLog
     path_splitter: str = ","
 
@@ -203,9 +207,8 @@ def settings_of(version: str, properties: Mapping[str, str] | None = None) -> Br
         max_message_size=values.whole("maxMessageSize", commitlog.MAX_MESSAGE_SIZE),
         checks_property_crc=values.switch("forceVerifyPropCRC", default=False)
         or values.switch("enabledAppendPropCRC", default=False),
-        bloom_error_rate=values.whole("maxErrorRateOfBloomFilter", 20),
-        bloom_consumers=values.whole("expectConsumerNumUseFilter", 32),
-        bitmap_bits=values.whole("bitMapLengthConsumeQueueExt", 64),
+        bloom_error_rate=values.whole("maxErrorRateOfBloomFilter", 0) or None,
+        bloom_consumers=values.whole("expectConsumerNumUseFilter", 0) or None,
         commitlog_paths=tuple(p for p in paths.split(splitter) if p),
         path_splitter=splitter,
     )

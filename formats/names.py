@@ -48,8 +48,17 @@ def is_index_file(name: str) -> bool:
     return name.isascii() and name.isdigit()
 
 
-def topic_problem(topic: str) -> str | None:
-    """Return why `topic` cannot name a directory, None if it can."""
+def topic_problem(topic: str, *, nested: bool = False) -> str | None:
+    """Return why `topic` cannot name a directory, None if it can.
+
+    Args:
+        topic: the name.
+        nested: separators are allowed: brokers 4.9 make directories in directories for the names
+            of further queues.
+    """
+    if nested and "/" in topic:
+        problems = (topic_problem(part) for part in topic.split("/"))
+        return next((problem for problem in problems if problem), None)
     if not topic:
         return "it is empty"
     if topic in {".", ".."}:

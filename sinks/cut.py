@@ -7,6 +7,8 @@ Source: docs/adr/0003-recovery.md.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +20,6 @@ from sinks.mapped_file import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from formats.broker import BrokerSettings
     from sinks.index import IndexPosition
@@ -46,16 +47,16 @@ def cut_queues(root: Path, staging: Path, settings: BrokerSettings, end: int) ->
 
 
 def queue_directories(base: Path) -> Iterator[Path]:
-    """Yield the directory of every queue below `base`, in the order of their names."""
-    if base.is_dir():
-        for topic in sorted(base.iterdir()):
-            yield from sorted(path for path in topic.iterdir() if path.is_dir())
+    """Yield the directory of every queue below `base`: those that have files in them."""
+    for directory, _, files in os.walk(base):
+        if files:
+            yield Path(directory)
 
 
 def _cut_queue(path: Path, staging: Path, settings: BrokerSettings, root: Path, end: int) -> int:
     files = FileQueue(path, settings.consumequeue_file_size, staging)
     cut = _cut_units(files, consumequeue.ENTRY, end)
-    ext = root / names.CONSUMEQUEUE_EXT / path.parent.name / path.name
+    ext = root / names.CONSUMEQUEUE_EXT / path.relative_to(root / names.CONSUMEQUEUE)
     if ext.is_dir():
         last = _last_address(path)
         _cut_ext(FileQueue(ext, settings.ext_file_size, staging), last)

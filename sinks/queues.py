@@ -39,14 +39,19 @@ class QueueDirectory:
         self._is_special = is_special
         self._lock = threading.Lock()
 
-    def number(self, topic: str, queue_id: int) -> int:
+    def number(self, topic: str, queue_id: int, *, nested: bool = False) -> int:
         """Return the number of a queue, a new one if it is new.
+
+        Args:
+            topic: the topic, or the name of a further queue.
+            queue_id: the queue's id.
+            nested: see `names.topic_problem`.
 
         Raises:
             ReputError: it cannot have a directory.
         """
         with self._lock:
-            return self._number(QueueName(topic, queue_id))
+            return self._number(QueueName(topic, queue_id), nested=nested)
 
     def add_route(self, raw_topic: bytes, queue_id: int) -> None:
         """Make records of a topic, as its bytes stand in them, find their queue.
@@ -61,11 +66,11 @@ class QueueDirectory:
             kind |= SPECIAL if self._is_special(topic) else 0
             self.routes.add(raw_topic, queue_id, number, kind)
 
-    def _number(self, name: QueueName) -> int:
+    def _number(self, name: QueueName, *, nested: bool = False) -> int:
         known = self._numbers.get(name)
         if known is not None:
             return known
-        problem = names.topic_problem(name.topic)
+        problem = names.topic_problem(name.topic, nested=nested)
         if problem:
             raise ReputError(
                 f"topic {name.topic[:300]!r} cannot have a directory: {problem}. "

@@ -126,8 +126,10 @@ class SpecialSink:
         return code if address is None else address
 
     def _put_multi(self, record: Record, entry: Entry) -> None:
-        for name, queue_offset in multi_queues(record, lmq=self._settings.lmq):
-            number = self._queues.number(*name)
+        settings = self._settings
+        every = settings.version.multi_dispatches_all
+        for name, queue_offset in multi_queues(record, lmq=settings.lmq, every=every):
+            number = self._queues.number(*name, nested=every)
             self._entries.put_entry(number, queue_offset, entry)
 
     def flush(self) -> None:
@@ -161,14 +163,20 @@ def inner_batch(properties: Mapping[str, str]) -> tuple[int, int] | None:
     return java.parse_long(base), size
 
 
-def multi_queues(record: Record, *, lmq: bool) -> list[tuple[QueueName, int]]:
+def multi_queues(record: Record, *, lmq: bool, every: bool) -> list[tuple[QueueName, int]]:
     """Return the further queues of a record and its offset in each (`MultiDispatchUtils`).
+
+    Args:
+        record: the record.
+        lmq: the broker's `enableLmq`.
+        every: see `BrokerVersion.multi_dispatches_all`.
 
     Raises:
         ValueError: an offset is no number.
     """
     topic = record.topic
-    if topic.startswith(_NEVER_MULTI) or topic == consumequeue.SCHEDULE_TOPIC:
+    is_system = topic.startswith(_NEVER_MULTI) or topic == consumequeue.SCHEDULE_TOPIC
+    if is_system and not every:
         return []
     names = _split(record.properties.get(MULTI_DISPATCH, ""))
     offsets = _split(record.properties.get(MULTI_QUEUE_OFFSET, ""))
@@ -180,7 +188,7 @@ def multi_queues(record: Record, *, lmq: bool) -> list[tuple[QueueName, int]]:
             java.parse_long(offset),
         )
         for name, offset in zip(names, offsets, strict=True)
-        if "/" not in name
+        if every or "/" not in name
     ]
 
 

@@ -1,0 +1,199 @@
+"""config/consumerFilter.json: the filters of SQL92 consumers, and the bit maps made of them.
+
+    {"filterDataByTopic": {TOPIC: {"groupFilterData": {GROUP: {
+        "expression": "a > 5", "expressionType": "SQL92", "bornTime": ms, "deadTime": ms or 0,
+        "bloomFilterData": {"bitNum": 112, "bitPos": [47, 102, 45]}, "clientVersion": n, …}}}}}
+
+Source: RocketMQ `ConsumerFilterManager`, `CommitLogDispatcherCalcBitMap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from formats import fastjson, sql92
+from formats.bloomfilter import BloomFilter, mask
+
+SQL92 = "SQL92"
+# `filterDataCleanTimeSpan`, ms: how long a broker keeps a filter whose consumers are gone.
+CLEAN_TIME_SPAN = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerFilter:
+    """What one consumer group subscribed to a topic with.
+
+    `bit_positions` and `bit_count` are the group's bits in a bloom filter of `bit_count` bits;
+    0 bits where the file has none. Times are ms, a `dead_time` of 0 is none.
+    """
+
+    group: str
+    expression: str
+    expression_type: str
+    born_time: int
+    dead_time: int
+    bit_positions: tuple[int, ...]
+    bit_count: int
+    client_version: int
+
+    @property
+    def dead(self) -> bool:
+        """Tell whether the group has unsubscribed since; a broker that starts takes all as dead."""
+        return self.dead_time >= self.born_time
+
+    def expired(self, now: int, clean_time_span: int = CLEAN_TIME_SPAN) -> bool:
+        """Tell whether a broker would drop it at `now`, ms, when it next writes the file."""
+        return self.dead and now - self.dead_time >= clean_time_span
+
+
+Filters = Mapping[str, tuple[ConsumerFilter, ...]]
+
+
+def parse(text: str) -> dict[str, tuple[ConsumerFilter, ...]]:
+    """Return the filters of each topic in the text of a consumerFilter.json.
+
+    Fields that are not known are passed over, missing ones are empty or 0, as in the broker.
+
+    Raises:
+        ValueError: the text is no such file; says where.
+    """
+    topics = _section(fastjson.loads(text), "filterDataByTopic", "the file")
+    filters = {}
+    for topic, data in topics.items():
+        groups = _section(data, "groupFilterData", f"topic {topic}")
+        filters[topic] = tuple(
+            _filter(group, fields, f"group {group} of topic {topic}")
+            for group, fields in groups.items()
+            if fields is not None
+        )
+    return filters
+
+
+def _section(holder: Any, name: str, where: str) -> dict[str, Any]:
+    """Return the object that `holder` has under `name`, empty where it is absent or null."""
+    if holder is None:
+        return {}
+    section = holder.get(name) if isinstance(holder, dict) else holder
+    if section is None:
+        return {}
+    if not isinstance(section, dict):
+        raise _broken(f"{name} of {where} is no object")
+    return section
+
+
+def _broken(what: str) -> ValueError:
+    return ValueError(f"consumerFilter.json: {what}")
+
+
+def _filter(group: str, fields: Any, where: str) -> ConsumerFilter:
+    if not isinstance(fields, dict):
+        raise _broken(f"{where} is no object")
+
+    def number(name: str, holder: Mapping[str, Any] = fields) -> int:
+        value = holder.get(name)
+        if value is None:
+            return 0
+        if type(value) is not int:
+            raise _broken(f"{name} of {where} is no integer")
+        return value
+
+    def string(name: str) -> str:
+        value = fields.get(name)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise _broken(f"{name} of {where} is no string")
+        return value
+
+    bloom = _section(fields, "bloomFilterData", where)
+    bit_count = number("bitNum", bloom)
+    positions = bloom.get("bitPos") or []
+    if not isinstance(positions, list) or not all(
+        type(position) is int and 0 <= position < bit_count for position in positions
+    ):
+        raise _broken(f"bitPos of {where} are no bits below {bit_count}")
+    return ConsumerFilter(
+        group,
+        string("expression"),
+        string("expressionType"),
+        number("bornTime"),
+        number("deadTime"),
+        tuple(positions),
+        bit_count,
+        number("clientVersion"),
+    )
+
+
+class FilterBitmaps:
+    """The bit maps that a broker with these filters stores beside a consume queue's entries.
+
+    A broker makes them with `enableCalcFilterBitMap=true` and stores them in ConsumeQueueExt
+    files, which it keeps with `enableConsumeQueueExt=true`; both are off unless set. (It uses
+    them for consumers with `enablePropertyFilter=true`.) The size is the bloom filter's alone:
+    it overrules `bitMapLengthConsumeQueueExt`.
+
+    Which filters count (not what one would think):
+
+    * a dead one does, for as long as the file has it: drop the `expired` ones before, if a
+      running broker would have;
+    * one that is not of type SQL92, or that the broker cannot parse, sets no bits; but its topic
+      has bit maps, if only empty ones;
+    * if a single one has bits for a bloom filter of another size, the broker that reads the file
+      ignores it as a whole: no topic has bit maps.
+    """
+
+    def __init__(
+        self, filters: Filters, bloom: BloomFilter, *, string_operators: bool = True
+    ) -> None:
+        """Parse the expressions.
+
+        Args:
+            filters: what `parse` returned.
+            bloom: `BloomFilter.sized` of the broker's two settings.
+            string_operators: see `sql92.parse`; False for a broker before 5.1.3.
+        """
+        self._bytes = bloom.bits // 8
+        self._topics: dict[str, list[tuple[sql92.Expression, int]]] = {}
+        every = [entry for entries in filters.values() for entry in entries]
+        if all(_belongs(entry, bloom) for entry in every):
+            for topic, entries in filters.items():
+                if entries:
+                    self._topics[topic] = _compile(entries, string_operators)
+
+    def bitmap_for(self, topic: str, properties: Mapping[str, str]) -> bytes | None:
+        """Return the bit map for a message, None (a unit's bit map size 0) for a topic without.
+
+        Args:
+            topic: of the queue that the message is dispatched to.
+            properties: the message's.
+        """
+        filters = self._topics.get(topic)
+        if filters is None:
+            return None
+        bits = 0
+        for expression, group_bits in filters:
+            if expression.matches(properties):
+                bits |= group_bits
+        return bits.to_bytes(self._bytes, "little")
+
+
+def _belongs(entry: ConsumerFilter, bloom: BloomFilter) -> bool:
+    return entry.bit_count == bloom.bits and len(entry.bit_positions) == bloom.hashes
+
+
+def _compile(
+    entries: tuple[ConsumerFilter, ...], string_operators: bool
+) -> list[tuple[sql92.Expression, int]]:
+    compiled = []
+    for entry in entries:
+        if entry.expression_type != SQL92:
+            continue
+        try:
+            expression = sql92.parse(entry.expression, string_operators=string_operators)
+        except sql92.ExpressionError:
+            # As the broker has it: such a group matches nothing, and gets every message to look at.
+            continue
+        compiled.append((expression, mask(entry.bit_positions)))
+    return compiled
