@@ -82,9 +82,20 @@ def contradictions(store: Path, settings: BrokerSettings) -> list[str]:
             f"the broker has {store / names.CONSUMEQUEUE_EXT}, but enableConsumeQueueExt is not "
             "set in --broker-conf: entries will hold plain tag codes"
         )
+    config = store / names.CONFIG
+    if _has_rocksdb(config) and not (config / "topics.json").is_file():
+        found.append(
+            f"{config} keeps topics and filters in RocksDB, which is not read: topics of type "
+            "BatchCQ are taken for ordinary ones, and bit maps are not made"
+        )
     if settings.calculates_bitmaps and not settings.writes_ext:
         found.append("enableCalcFilterBitMap does nothing without enableConsumeQueueExt")
     return found
+
+
+def _has_rocksdb(config: Path) -> bool:
+    """Tell whether a broker keeps its configuration in RocksDB (`configManagerVersion`)."""
+    return config.is_dir() and any(config.glob("*/CURRENT"))
 
 
 def _first_file(directory: Path) -> Path | None:

@@ -10,6 +10,7 @@ import json
 import logging
 import threading
 import time
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ LOG = logging.getLogger("reput")
 
 # Behind a backlog, so much a batch: Spark's cost of a batch is then a few per cent of it.
 MAX_BATCH_BYTES = 1 << 30
-SPARK_DIRECTORY = "spark"
+STATE = ".reput"
 _POLL_SECONDS = 0.2
 
 
@@ -160,8 +161,7 @@ class Job:
 
     def _start(self, spark: SparkSession) -> StreamingQuery:
         options = self.options
-        first = self.configs[0]
-        checkpoint = options.checkpoint or first.output / ".reput" / SPARK_DIRECTORY
+        checkpoint = options.checkpoint or self._default_checkpoint()
         frame = (
             spark.readStream.format("rocketmq")
             .option("stores", json.dumps(self._stores()))
@@ -178,6 +178,14 @@ class Job:
         else:
             writer = writer.trigger(processingTime=f"{options.trigger_seconds} seconds")
         return writer.start()
+
+    def _default_checkpoint(self) -> Path:
+        """Return a directory in the first output, another one for another set of stores.
+
+        Spark refuses a checkpoint of other stores, and ours are not in it anyway.
+        """
+        names = "\0".join(config.name for config in self.configs)
+        return self.configs[0].output / STATE / f"spark-{zlib.crc32(names.encode()):08x}"
 
     def _stores(self) -> dict[str, dict[str, object]]:
         return {

@@ -1,0 +1,180 @@
+"""A Spark session that is fit for the source: quiet, quick to start, workers that find us.
+
+Starting Spark is loading some twelve thousand classes. On a 2-core machine a session and its
+first job take about 9 s as Spark comes; without the optimising compilers, which a job that leaves
+its work to Python never pays back, about 7 s; with the classes taken from an archive as well
+(`archive_classes`, once per installation), under 5 s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import sys
+import sysconfig
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+ARCHIVE_DIRECTORY = Path("~/.cache/reput")
+_LOOPBACK = "127.0.0.1"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_INSTALL = (
+    f"Spark needs a JDK {OLDEST_JAVA} or later. Install one (Debian, Ubuntu: apt-get install "
+    f"openjdk-{OLDEST_JAVA}-jdk-headless; Fedora: dnf install java-{OLDEST_JAVA}-openjdk-headless),"
+    " then have java on PATH or set JAVA_HOME"
+)
+# Two compilers that work for every class that is started are what a small machine waits for.
+_QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    # A query that is stopped while Python runs for it matches a long traceback recursively.
+    _JAVA_OPTIONS: f"-Xss8m {_QUICK_START}",
+    "spark.sql.adaptive.enabled": "false",
+    # One writer a store: a second attempt beside the first would be a second writer.
+    "spark.speculation": "false",
+    # A batch of ours takes Spark's books longer than its data; this one renames plainly, where
+    # the default goes through Hadoop's FileContext.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+# Executors elsewhere have to reach the driver by its real address.
+_LOCAL_DEFAULTS = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+
+
+def build_session(app_name: str, master: str | None = None, **conf: str) -> SparkSession:
+    """Return a session whose workers can import these packages.
+
+    Args:
+        app_name: what Spark calls the application.
+        master: a Spark master; by default the one of spark-submit, else `local[*]`.
+        **conf: settings of Spark, as `**{"spark.ui.enabled": "true"}`. They go before those of
+            spark-submit, and these before `DEFAULTS`. Java options are added to the default ones.
+
+    Raises:
+        UsageError: no JDK, or too old a one.
+    """
+    java = require_java()
+    _export_python_path()
+    # Only who starts Spark pays for its import.
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - the public way starts one
+        return SparkSession.builder.config(map=dict(conf)).getOrCreate()
+    submitted = _submitted()
+    chosen = master or submitted.get("spark.master", "local[*]")
+    local = chosen.startswith("local")
+    defaults = {**DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **submitted}
+    options = f"{DEFAULTS[_JAVA_OPTIONS]} {_archive_option(java)} {conf.get(_JAVA_OPTIONS, '')}"
+    spark_conf = SparkConf().setAll(list({**defaults, **conf, _JAVA_OPTIONS: options}.items()))
+    spark_conf.setMaster(chosen).setAppName(app_name)
+    _start(spark_conf)
+    return SparkSession.builder.getOrCreate()
+
+
+def require_java() -> Path:
+    """Return the `java` that Spark will start.
+
+    Raises:
+        UsageError: there is none, or one too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if found is None:
+        raise UsageError(f"no java is on PATH and JAVA_HOME is not set. {_INSTALL}")
+    java = Path(found).resolve()
+    if not java.is_file():
+        raise UsageError(f"JAVA_HOME is {home}, but {found} is not there. {_INSTALL}")
+    release = java.parent.parent / "release"
+    text = release.read_text("utf-8", "replace") if release.is_file() else ""
+    version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
+    if version and int(version[1]) < OLDEST_JAVA:
+        raise UsageError(f"{found} is Java {version[1]}. {_INSTALL}")
+    return java
+
+
+def _export_python_path() -> None:
+    """Have Spark's workers run this interpreter, with this checkout on their path."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    # The launcher that only puts the command line together.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"{_QUICK_START} -Xshare:auto")
+    root = str(Path(__file__).resolve().parent.parent)
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root not in known and root != sysconfig.get_path("purelib"):
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, known)])
+
+
+def _submitted() -> dict[str, str]:
+    """Return the settings that spark-submit was given, if it started us."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()  # noqa: SLF001 - without it SparkConf knows nothing
+    return dict(SparkConf().getAll())
+
+
+def _start(conf: SparkConf) -> None:
+    """Start the JVM and the context; what it says until then counts only if it fails."""
+    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext(conf=conf)
+        return
+    reader, writer = os.pipe()
+    output = _StartupOutput(reader)
+    try:
+        gateway = launch_gateway(conf, {"stderr": writer})
+        SparkContext(conf=conf, gateway=gateway)
+    except BaseException:
+        output.show()
+        raise
+    finally:
+        os.close(writer)
+    output.started = True
+
+
+class _StartupOutput:
+    """Passes the JVM's standard error on, except for what it says while it starts well."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.started = False
+        self._lines: list[bytes] = []
+        self._descriptor = descriptor
+        threading.Thread(target=self._run, name="spark-stderr", daemon=True).start()
+
+    def _run(self) -> None:
+        with os.fdopen(self._descriptor, "rb") as lines:
+            for line in lines:
+                if self.started:
+                    self._print(line)
+                else:
+                    self._lines.append(line)
+
+    def show(self) -> None:
+        for line in self._lines:
+            self._print(line)
+
+    @staticmethod
+    def _print(line: bytes) -> None:
+        sys.stderr.write(line.decode("utf-8", "replace"))
+        sys.stderr.flush()
