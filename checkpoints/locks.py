@@ -14,6 +14,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import StoreError
 
@@ -26,6 +27,15 @@ WRITER_LOCK = "writer.lock"
 _HELD: set[str] = set()
 _BUSY = {errno.EACCES, errno.EAGAIN}
 _HOLDER_BYTES = 200
+
+
+def _is_ours(store: Path) -> bool:
+    """Tell whether the abort marker is the one that a killed writer of ours has left."""
+    try:
+        holder = (store / STATE_DIRECTORY / WRITER_LOCK).read_text("utf-8")
+        return f"process {(store / names.ABORT).read_text('ascii').strip()} " in holder
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
 
 
 class FileLock:
@@ -108,7 +118,7 @@ def lock_store(store: Path) -> FileLock:
     Raises:
         StoreError: a broker runs on it, or died on it.
     """
-    if (store / names.ABORT).exists():
+    if (store / names.ABORT).exists() and not _is_ours(store):
         raise StoreError(
             store / names.ABORT,
             "the store was not closed in order, or a broker runs on it",

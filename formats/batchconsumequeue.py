@@ -59,8 +59,3 @@ class Unit(NamedTuple):
     def pack(self) -> bytes:
         """Return its 46 bytes."""
         return UNIT_STRUCT.pack(*self)
-
-
-def round_file_size(size: int) -> int:
-    """Return `size` rounded up to whole units, as the broker's getter does."""
-    return -(-size // UNIT_SIZE) * UNIT_SIZE

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 NEWEST = "5.5"
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _DELAY_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SMALLEST_FILE = 4
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,8 @@ class BrokerSettings:
         default_factory=lambda: parse_delay_levels(DEFAULT_DELAY_LEVELS)
     )
     max_message_size: int = commitlog.MAX_MESSAGE_SIZE  # maxMessageSize
-    checks_property_crc: bool = False  # enabledAppendPropCRC, forceVerifyPropCRC
+    checks_property_crc: bool = False  # enabledAppendPropCRC
+    requires_property_crc: bool = False  # forceVerifyPropCRC
     bloom_error_rate: int | None = None  # maxErrorRateOfBloomFilter; None: not said
     bloom_consumers: int | None = None  # expectConsumerNumUseFilter; None: not said
     commitlog_paths: tuple[str, ...] = ()  # storePathCommitLog
@@ -102,7 +102,9 @@ class BrokerSettings:
     def read_rules(self) -> commitlog.ReadRules:
         """Return how records are read."""
         return commitlog.ReadRules(
-            accepts_v2=self.version.reads_v2, checks_property_crc=self.checks_property_crc
+            accepts_v2=self.version.reads_v2,
+            checks_property_crc=self.checks_property_crc,
+            requires_property_crc=self.requires_property_crc,
         )
 
     @property
@@ -191,8 +193,10 @@ def settings_of(version: str, properties: Mapping[str, str] | None = None) -> Br
         ext_file_size=values.whole(
             "mappedFileSizeConsumeQueueExt", consumequeue_ext.FILE_SIZE, consumequeue_ext.UNIT.size
         ),
-        batch_file_size=batchconsumequeue.round_file_size(
-            values.whole("mapperFileSizeBatchConsumeQueue", batchconsumequeue.FILE_SIZE)
+        batch_file_size=values.whole(
+            "mapperFileSizeBatchConsumeQueue",
+            batchconsumequeue.FILE_SIZE,
+            batchconsumequeue.UNIT_SIZE,
         ),
         index_slots=values.whole("maxHashSlotNum", indexfile.SLOTS),
         index_items=values.whole("maxIndexNum", indexfile.ITEMS, 2),
@@ -205,8 +209,8 @@ def settings_of(version: str, properties: Mapping[str, str] | None = None) -> Br
             values.values.get("messageDelayLevel", "").strip() or DEFAULT_DELAY_LEVELS
         ),
         max_message_size=values.whole("maxMessageSize", commitlog.MAX_MESSAGE_SIZE),
-        checks_property_crc=values.switch("forceVerifyPropCRC", default=False)
-        or values.switch("enabledAppendPropCRC", default=False),
+        checks_property_crc=values.switch("enabledAppendPropCRC", default=False),
+        requires_property_crc=values.switch("forceVerifyPropCRC", default=False),
         bloom_error_rate=values.whole("maxErrorRateOfBloomFilter", 0) or None,
         bloom_consumers=values.whole("expectConsumerNumUseFilter", 0) or None,
         commitlog_paths=tuple(p for p in paths.split(splitter) if p),

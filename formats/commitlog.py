@@ -139,6 +139,7 @@ class ReadRules(NamedTuple):
     accepts_v2: bool = True
     checks_body_crc: bool = True
     checks_property_crc: bool = False
+    requires_property_crc: bool = False
 
 
 DEFAULT_RULES = ReadRules()
@@ -223,7 +224,9 @@ def _read_record(raw: bytes, position: int, rules: ReadRules) -> tuple[Verdict, 
         return Verdict.BAD_TIMESTAMP, len(raw)
     if rules.checks_body_crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc:
         return Verdict.BAD_BODY_CRC, len(raw)
-    if rules.checks_property_crc and not property_crc_matches(raw):
+    wants_crc = rules.checks_property_crc or rules.requires_property_crc
+    crc_matches = property_crc_matches(raw) if wants_crc else None
+    if crc_matches is False or (crc_matches is None and rules.requires_property_crc):
         return Verdict.BAD_PROPERTY_CRC, len(raw)
     record = Record(
         physical_offset=physical,
@@ -274,15 +277,15 @@ PROPERTY_CRC = struct.Struct(">9s10sc")
 PROPERTY_CRC_PREFIX = b"__CRC32#\x01"
 
 
-def property_crc_matches(raw: bytes) -> bool:
-    """Tell whether a record ends with `__CRC32#` and its digits match the bytes before.
+def property_crc_matches(raw: bytes) -> bool | None:
+    """Tell whether the digits of `__CRC32#` match the bytes before; None if no record end has it.
 
     The digits are written lowest first, padded with zeros (`MessageDecoder#createCrc32`).
     """
     if len(raw) < MIN_SIZE + PROPERTY_CRC.size:
-        return False
+        return None
     name, digits, end = PROPERTY_CRC.unpack_from(raw, len(raw) - PROPERTY_CRC.size)
     if name != PROPERTY_CRC_PREFIX or end != b"\x02" or not digits.isdigit():
-        return False
+        return None
     expected = zlib.crc32(raw[: -PROPERTY_CRC.size]) & 0x7FFFFFFF
     return int(digits[::-1]) == expected

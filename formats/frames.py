@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CHECK_BODY_CRC = 1
 CHECK_PROPERTY_CRC = 2
 ACCEPT_V2 = 4
+REQUIRE_PROPERTY_CRC = 8
 
 _RECORD = int(Verdict.RECORD)
 _ROLL = int(Verdict.ROLL)
@@ -61,21 +62,23 @@ NO_POSITION = -1
 
 
 @njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
-def _property_crc_matches(data: Bytes, at: int, size: int) -> bool:
+def _property_crc(data: Bytes, at: int, size: int) -> int:
+    """Return 1 if the property CRC matches, 0 if not, -1 if there is none."""
     if size < MIN_SIZE + _PROPERTY_CRC_SIZE:
-        return False
+        return -1
     tail = at + size - _PROPERTY_CRC_SIZE
     if load_i64(data, tail) != _PROPERTY_CRC_WORD or data[tail + 8] != 1:
-        return False
+        return -1
     if data[tail + _PROPERTY_CRC_SIZE - 1] != 2:
-        return False
+        return -1
     expected = 0
     for i in range(_DIGITS):
         digit = int(data[tail + _DIGITS_AT + _DIGITS - 1 - i]) - 48
         if digit < 0 or digit > 9:
-            return False
+            return -1
         expected = expected * 10 + digit
-    return expected == crc32(data, at, size - _PROPERTY_CRC_SIZE) & 0x7FFFFFFF
+    found = crc32(data, at, size - _PROPERTY_CRC_SIZE) & 0x7FFFFFFF
+    return 1 if expected == found else 0
 
 
 @njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
@@ -90,7 +93,8 @@ def check(
         limit: index behind the last byte that may be read.
         position: physical offset of `data[at]`.
         file_end: physical offset of the file's end.
-        rules: `CHECK_BODY_CRC`, `CHECK_PROPERTY_CRC` and `ACCEPT_V2`, added.
+        rules: `CHECK_BODY_CRC`, `CHECK_PROPERTY_CRC` (if there is one),
+            `REQUIRE_PROPERTY_CRC` and `ACCEPT_V2`, added.
 
     Returns:
         The verdict (see `commitlog.Verdict`), the size that stands there, the index of the store
@@ -136,8 +140,9 @@ def check(
     elif (rules & CHECK_BODY_CRC) != 0 and body_length > 0:
         if crc32(data, body_at, body_length) & 0x7FFFFFFF != load_i32(data, at + BODY_CRC_AT):
             verdict = _BAD_BODY_CRC
-    if verdict == _RECORD and (rules & CHECK_PROPERTY_CRC) != 0:
-        if not _property_crc_matches(data, at, size):
+    if verdict == _RECORD and (rules & (CHECK_PROPERTY_CRC | REQUIRE_PROPERTY_CRC)) != 0:
+        matches = _property_crc(data, at, size)
+        if matches == 0 or (matches < 0 and (rules & REQUIRE_PROPERTY_CRC) != 0):
             verdict = _BAD_PROPERTY_CRC
     return (
         verdict,

@@ -21,7 +21,6 @@ import struct
 from typing import NamedTuple
 
 FILE_SIZE = 4096
-FIELDS_SINCE = {"4.9": 3, "5.3": 5, "5.4": 5, "5.5": 6}
 
 
 class StoreCheckpoint(NamedTuple):

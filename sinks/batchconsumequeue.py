@@ -70,7 +70,8 @@ class _BatchQueue:
         self.wrote = 0
         self.last_offset = _NEVER
         if files.base is not None:
-            units = np.frombuffer(files.last().data.tobytes(), UNIT)
+            data = files.last().data
+            units = data[: len(data) // UNIT_SIZE * UNIT_SIZE].view(UNIT)
             used = int(np.count_nonzero(units["size"] > 0))
             self.wrote = used * UNIT_SIZE
             self.last_offset = int(units["physical_offset"][used - 1]) if used else _NEVER
@@ -82,7 +83,7 @@ class _BatchQueue:
         files = self.files
         if files.base is None:
             files.add(0)
-        elif self.wrote >= files.file_size:
+        elif self.wrote + UNIT_SIZE > files.file_size:
             files.add(files.bases[-1] + files.file_size)
             self.wrote = self.flushed = 0
         files.room(self.wrote, UNIT_SIZE)

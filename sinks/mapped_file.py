@@ -93,6 +93,8 @@ class MappedFile:
         Raises:
             OSError: no space, no permission, or there is such a file.
         """
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         made = staging / f"new-{os.getpid()}"
         descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -100,8 +102,6 @@ class MappedFile:
             os.ftruncate(descriptor, size)
         finally:
             os.close(descriptor)
-        if path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         made.rename(path)
         return cls(path, size)
 

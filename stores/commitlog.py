@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats import frames, names
-from formats.commitlog import BLANK_SIZE, Verdict
+from formats.commitlog import MIN_SIZE, Verdict
 from formats.errors import FormatError, ReputError, StoreError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class CommitLog:
         self.rules = (
             (frames.CHECK_BODY_CRC if rules.checks_body_crc else 0)
             | (frames.CHECK_PROPERTY_CRC if rules.checks_property_crc else 0)
+            | (frames.REQUIRE_PROPERTY_CRC if rules.requires_property_crc else 0)
             | (frames.ACCEPT_V2 if rules.accepts_v2 else 0)
         )
         self._open: dict[int, int] = {}
@@ -210,11 +211,34 @@ class CommitLog:
             return self.min_offset
         if position == base:
             return position
+        reaching = [end for _, end in self._seeming(position) if end >= position]
+        if len(reaching) == 1:
+            return reaching[0]
+        return self.walk(base, position)
+
+    def timestamp_before(self, position: int) -> int:
+        """Return the store timestamp of the record that ends at `position`, 0 for none, ms."""
+        ending = [start for start, end in self._seeming(position) if end == position]
+        if not ending:
+            return 0
+        raw = self.read(ending[-1], position - ending[-1])
+        limit = len(raw) - PAD
+        rules = self.rules & frames.ACCEPT_V2
+        file_end = self.base_of(position) + self.file_size
+        verdict, _, at, *_ = frames.check(raw, PAD, limit, ending[-1], file_end, rules)
+        if verdict != Verdict.RECORD:
+            return 0
+        return int.from_bytes(raw[at : at + 8].tobytes(), "big")
+
+    def _seeming(self, position: int) -> list[tuple[int, int]]:
+        """Return begin and end of all that looks like a record (or BLANK) before `position`."""
+        base = self.base_of(position)
         begin = max(base, position - self.settings.max_record_size)
         file_end = base + self.file_size
-        data = self.read(begin, position - begin + BLANK_SIZE)
+        # A record that begins just before is told from its first bytes, the shortest one's size.
+        data = self.read(begin, position - begin + MIN_SIZE)
         limit = len(data) - PAD
-        reaching = []
+        seeming = []
         at = PAD
         stop = PAD + position - begin
         rules = self.rules & frames.ACCEPT_V2
@@ -222,13 +246,10 @@ class CommitLog:
             at = int(frames.find_record(data, at, limit, begin + at - PAD, file_end, rules, stop))
             if at == frames.NO_POSITION:
                 break
-            size = int.from_bytes(data[at : at + 4].tobytes(), "big")
-            if begin + at - PAD + size >= position:
-                reaching.append(begin + at - PAD + size)
+            start = begin + at - PAD
+            seeming.append((start, start + int.from_bytes(data[at : at + 4].tobytes(), "big")))
             at += 1
-        if len(reaching) == 1:
-            return reaching[0]
-        return self.walk(base, position)
+        return seeming
 
     def walk(self, start: int, stop: int) -> int:
         """Go from the record at `start` to the first one at or behind `stop`; return its place.

@@ -66,7 +66,12 @@ def _active_file(log: CommitLog) -> int:
 
 
 def _goes_on(log: CommitLog, position: int) -> bool:
-    """Tell whether a whole record stands close behind what cannot be read."""
+    """Tell whether a whole record stands close behind what cannot be read.
+
+    A broker that has recovered leaves what was behind its cut and writes over it: such records are
+    whole, but older than the one before the place.
+    """
+    newest = log.timestamp_before(position)
     base = log.base_of(position)
     file_end = base + log.file_size
     length = min(2 * log.settings.max_record_size, file_end - position)
@@ -79,9 +84,13 @@ def _goes_on(log: CommitLog, position: int) -> bool:
         )
         if at == frames.NO_POSITION:
             return False
-        verdict, *_ = frames.check(data, at, limit, position + at - PAD, file_end, log.rules)
+        verdict, _, timestamp_at, *_ = frames.check(
+            data, at, limit, position + at - PAD, file_end, log.rules
+        )
         if verdict == Verdict.RECORD:
-            return True
+            timestamp = int.from_bytes(data[timestamp_at : timestamp_at + 8].tobytes(), "big")
+            if timestamp >= newest:
+                return True
         at += 1
 
 

@@ -13,7 +13,7 @@ import typer
 
 from formats import broker
 from formats.errors import ReputError, UsageError
-from streaming import console
+from streaming import console, inspect_commands
 from streaming.config import StoreConfig, read_config, store_config
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ Begin with `reput demo`. Exit codes: 0 fine, 1 findings (verify), 2 wrong usage,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+app.add_typer(inspect_commands.app, name="inspect")
 
 Store = Annotated[
     Path | None,
@@ -215,6 +217,8 @@ def run_job(
     console.report_openings(job)
     stop_on_signals(job)
     spark = build_session("reput")
+    # What stops the job is said once, by us; Spark's account of it is a page of Scala.
+    spark.sparkContext.setLogLevel("OFF")
     try:
         register(spark)
         with console.progress(job) if shows_progress else console.quiet():
@@ -255,6 +259,23 @@ def verify(
     report = verify_store(configs[0])
     console.print_report(report, as_json=as_json)
     raise typer.Exit(OK if report.ok else FINDINGS)
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long to write.")] = 15.0,
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Records a second.")] = 2000,
+    directory: Annotated[
+        Path | None, typer.Option("--directory", help="Leave store and output here to look at.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show it at work, without RocketMQ: a live log, the job beside it, and proof at the end."""
+    from streaming.demo import run_demo  # noqa: PLC0415 - Spark is slow to import
+
+    shown = run_demo(seconds, rate, directory)
+    console.print_demo(shown, as_json=as_json)
+    raise typer.Exit(OK if shown.ok else FINDINGS)
 
 
 def main() -> None:

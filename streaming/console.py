@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -23,16 +24,23 @@ from rich.progress import (
 from rich.table import Table
 
 from formats.errors import UsageError
+from stores.printable import printable
 from stores.tail import find_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stores.findings import Finding, Report
+    from stores.inspect_queues import Inspection
+    from streaming.demo import Demo
     from streaming.job import Job, Summary
     from streaming.pipeline import Block
 
-OUT = Console(highlight=False)
+# Into a pipe or a file, lines may be long: a table that is cut off is of no use there.
+_PIPE_WIDTH = 200
+OUT = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 ERR = Console(stderr=True, highlight=False)
+_SHOWN = 40
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -131,3 +139,124 @@ def print_summary(summary: Summary, *, as_json: bool) -> None:
         )
     OUT.print(table)
     OUT.print(f"in {summary.seconds:.2f} s, without the start of Spark")
+
+
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Print what `verify` found."""
+    if as_json:
+        print(json.dumps(_report_as_dict(report)))
+        return
+    for title, findings in (("Findings", report.findings), ("Notes", report.notes)):
+        if findings:
+            table = Table(title=title, title_justify="left")
+            for header in ("kind", "file", "byte", "what"):
+                table.add_column(header, overflow="fold")
+            for finding in findings[:_SHOWN]:
+                cells = (finding.kind, finding.path, str(finding.position), finding.detail)
+                table.add_row(*(escape(printable(cell)) for cell in cells))
+            OUT.print(table)
+    shown = min(len(report.findings), _SHOWN)
+    more = f" ({shown} of them shown)" if report.found > shown else ""
+    verdict = "clean" if report.ok else f"{report.found} findings{more}"
+    OUT.print(
+        f"{verdict}: {report.messages:,} messages, {report.entries:,} queue entries, "
+        f"{report.units:,} extension units, {report.items:,} index items in {report.files:,} files "
+        f"in {report.seconds:.2f} s"
+        + (f"; {report.unverifiable:,} older than the log" if report.unverifiable else "")
+    )
+
+
+def _report_as_dict(report: Report) -> dict[str, object]:
+    def rows(findings: list[Finding]) -> list[dict[str, object]]:
+        return [
+            {"kind": f.kind, "file": f.path, "byte": f.position, "detail": f.detail}
+            for f in findings
+        ]
+
+    return {
+        "ok": report.ok,
+        "found": report.found,
+        "findings": rows(report.findings),
+        "notes": rows(report.notes),
+        "messages": report.messages,
+        "entries": report.entries,
+        "units": report.units,
+        "items": report.items,
+        "unverifiable": report.unverifiable,
+        "files": report.files,
+        "bytes": report.bytes,
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def print_inspection(shown: Inspection, *, as_json: bool, as_blocks: bool = False) -> None:
+    """Print what stands in a file.
+
+    Args:
+        shown: facts and rows.
+        as_json: as one document.
+        as_blocks: rows have too many fields for a table.
+    """
+    if as_json:
+        print(json.dumps({"file": shown.facts, "rows": list(shown.rows)}, default=_json_value))
+        return
+    OUT.print(", ".join(f"{k} {_text(v)}" for k, v in shown.facts.items()), markup=False)
+    if as_blocks:
+        for row in shown.rows:
+            OUT.print()
+            for name, value in row.items():
+                OUT.print(f"{name:>28}  {_text(value)}", markup=False, soft_wrap=True)
+        return
+    rows = list(shown.rows)
+    if not rows:
+        OUT.print("no rows")
+        return
+    table = Table()
+    for name in rows[0]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*(escape(_text(row.get(name, ""))) for name in rows[0]))
+    OUT.print(table)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return printable(value.decode("utf-8", "backslashreplace"))
+    if isinstance(value, dict):
+        return ", ".join(f"{_text(k)}={_text(v)}" for k, v in value.items())
+    return printable(str(value))
+
+
+def _json_value(value: object) -> object:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def print_demo(demo: Demo, *, as_json: bool) -> None:
+    """Print what the demonstration showed."""
+    if as_json:
+        values = {
+            "ok": demo.ok,
+            "seconds": round(demo.seconds, 3),
+            "written": demo.written,
+            "dispatched": demo.dispatched,
+            "verify": _report_as_dict(demo.report),
+            "topic": demo.topic,
+            "key": demo.key,
+            "found": [record.physical_offset for record in demo.found],
+        }
+        print(json.dumps(values))
+        return
+    OUT.print(f"{demo.written:,} records written, {demo.dispatched:,} dispatched")
+    print_report(demo.report, as_json=False)
+    if not demo.found:
+        OUT.print(f"key {demo.key} of topic {demo.topic} was not found", markup=False)
+        return
+    record = demo.found[0]
+    OUT.print(
+        f"key {demo.key} is at queue offset {record.queue_offset} of {record.topic}, queue "
+        f"{record.queue_id}, physical offset {record.physical_offset}:",
+        markup=False,
+    )
+    for name, value in record.properties.items():
+        OUT.print(f"  {_text(name)}: {_text(value)}", markup=False)
+    OUT.print(f"  body: {_text(record.body)}", markup=False)

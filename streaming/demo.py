@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
 from rich.table import Table
-from stores.printable import printable
 
 from formats import names
 from formats.errors import ReputError
@@ -191,19 +190,3 @@ def _view(config: StoreConfig, messages: int, rate: float, lag: int, writing: bo
         str(len(list(index.iterdir())) if index.is_dir() else 0),
     )
     return table
-
-
-def describe(demo: Demo) -> str:
-    """Return the message that the lookup found, for people."""
-    if not demo.found:
-        return f"key {demo.key} of topic {demo.topic} was not found"
-    record = demo.found[0]
-    lines = [
-        (
-            f"key {demo.key} → topic {record.topic}, queue {record.queue_id}, "
-            f"queue offset {record.queue_offset}, physical offset {record.physical_offset}"
-        ),
-        *(f"  {name}: {value}" for name, value in record.properties.items()),
-        f"  body: {record.body.decode('utf-8', 'replace')}",
-    ]
-    return "\n".join(printable(line) for line in lines)

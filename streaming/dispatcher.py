@@ -16,7 +16,7 @@ from checkpoints import locks, marks, progress
 from checkpoints.progress import Fingerprint, Progress
 from formats import consumequeue, names
 from formats.errors import ReputError, StoreError
-from formats.indexfile import Header
+from formats.indexfile import HEADER_SIZE, Header
 from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut
 from sinks.consumequeue import ConsumeQueueSink
@@ -184,7 +184,9 @@ class StoreDispatcher:
                 logics_timestamp=0,
                 logics_offset=0,
             )
-        if not found.clean:
+        if found.clean:
+            self._check_untouched(found)
+        else:
             self._take_back(found)
         self._check_identity(found)
         return replace(found, boot_id=boot_id)
@@ -197,6 +199,31 @@ class StoreDispatcher:
                     f"it was written with {name} = {found.settings.get(name)}, now it is {value}",
                     "Use the same broker version and broker.conf, or another output",
                 )
+
+    def _check_untouched(self, found: Progress) -> None:
+        """Refuse files that somebody else has written to since: a broker, after in-place work."""
+        directory = self.config.output / names.INDEX
+        newest = (
+            max((path.name for path in directory.iterdir()), default="")
+            if (directory.is_dir())
+            else ""
+        )
+        header: tuple[int, ...] = (0,) * len(Header._fields)
+        if newest:
+            with (directory / newest).open("rb") as file:
+                header = tuple(Header.unpack(file.read(HEADER_SIZE)))
+        # A broker's last act on a file without items is to count to one.
+        is_same = header[:-1] == found.index_header[:-1] and (
+            max(header[-1], 1) == max(found.index_header[-1], 1)
+        )
+        if newest != found.index_name or not is_same:
+            raise StoreError(
+                directory,
+                f"the newest index file is {newest or 'missing'} and not as it was left "
+                f"({found.index_name or 'none'})",
+                "Somebody else has written here since, a broker perhaps: move consumequeue, "
+                "index and .reput away and rebuild",
+            )
 
     def _take_back(self, found: Progress) -> None:
         config = self.config
@@ -226,14 +253,7 @@ class StoreDispatcher:
         data = self.log.read(position, size)[PAD:-PAD]
         return Fingerprint(position, size, zlib.crc32(data.tobytes()))
 
-    def begin_at(self, position: int) -> None:
-        """Say where an output without progress begins: at the first record from there on."""
-        if self.progress.end < 0:
-            self.progress = replace(self.progress, end=self.log.first_record(position))
-
-    def dispatch(
-        self, end: int, observe: Callable[[Block], None] | None = None, start: int | None = None
-    ) -> Batch:
+    def dispatch(self, end: int, observe: Callable[[Block], None] | None = None) -> Batch:
         """Dispatch the records that start before `end` and are not dispatched yet.
 
         Spark repeats its last batch after a restart; part or all of it may be done: what counts
@@ -242,7 +262,6 @@ class StoreDispatcher:
         Args:
             end: physical offset.
             observe: called with each block that is written.
-            start: where an output without progress begins; the log's beginning by default.
 
         Raises:
             ReputError: a corrupt record, data loss, a queue that cannot have a directory.
@@ -250,7 +269,9 @@ class StoreDispatcher:
         """
         began = time.monotonic()
         self.log.refresh()
-        self.begin_at(self.log.min_offset if start is None else start)
+        if self.progress.end < 0:
+            # Never where Spark's range begins: its checkpoint may have outlived the output.
+            self.progress = replace(self.progress, end=self.log.min_offset)
         self._skip_expired()
         position = self.progress.end
         batch = Batch(position, position)

@@ -46,7 +46,6 @@ class JobOptions:
         threads: that parse, per store.
         flush_seconds: data is on disk so often; 0: after each batch.
         fail_on_data_loss: stop where records have expired before they were dispatched.
-        starting_offsets: where an output without progress begins.
         checkpoint: Spark's checkpoint directory; by default in the first store's output.
     """
 
@@ -56,7 +55,6 @@ class JobOptions:
     threads: int = 2
     flush_seconds: float = FLUSH_SECONDS
     fail_on_data_loss: bool = True
-    starting_offsets: str = "earliest"
     checkpoint: Path | None = None
 
 
@@ -136,6 +134,8 @@ class Job:
         except BaseException:
             self._close()
             raise
+        for store in self.summary.stores:
+            store.end = max(self.dispatchers[store.name].progress.end, 0)
 
     def run(self, spark: SparkSession) -> Summary:
         """Dispatch until there is no more, or until `stop`.
@@ -200,9 +200,7 @@ class Job:
     def _starting_offsets(self) -> dict[str, object]:
         """Return where Spark begins if it has no checkpoint: where the outputs stand."""
         return {
-            name: dispatcher.progress.end
-            if dispatcher.progress.end >= 0
-            else self.options.starting_offsets
+            name: dispatcher.progress.end if dispatcher.progress.end >= 0 else "earliest"
             for name, dispatcher in self.dispatchers.items()
         }
 
@@ -212,20 +210,21 @@ class Job:
             if self._stopping.is_set():
                 # Not dispatched, but Spark will think so: the next start begins at our progress.
                 return
-            self._began = self._began or time.monotonic()
             try:
-                for store, start, end in ranges.collect():
-                    self._dispatch(store, start, end, batch_id)
+                planned = ranges.collect()
+                # The first rows bring up Spark's Python workers: start-up, not dispatch.
+                self._began = self._began or time.monotonic()
+                for store, _, end in planned:
+                    self._dispatch(store, end, batch_id)
             except BaseException as error:
                 self.error = error
                 raise
 
-    def _dispatch(self, store: str, start: int, end: int, batch_id: int) -> None:
+    def _dispatch(self, store: str, end: int, batch_id: int) -> None:
         observe = self.on_block
         batch = self.dispatchers[store].dispatch(
             end,
             observe=(lambda block: observe(store, block)) if observe else None,
-            start=start,
         )
         summary = next(s for s in self.summary.stores if s.name == store)
         summary.messages += batch.messages
@@ -274,7 +273,7 @@ class Job:
 
 def source_error(text: str) -> ReputError:
     """Return what our source said, out of what Spark made of it."""
-    for line in text.splitlines():
+    for line in reversed(text.splitlines()):
         name, found, message = line.partition(": ")
         if found and name.strip().startswith("formats.errors."):
             return ReputError(message.strip())

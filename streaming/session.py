@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -20,6 +20,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from formats import names
 from formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ _INSTALL = (
 )
 # Two compilers that work for every class that is started are what a small machine waits for.
 _QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_QUIET_LOG = "-Xlog:disable -Xlog:all=error:stderr"
 DEFAULTS = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     # A query that is stopped while Python runs for it matches a long traceback recursively.
     _JAVA_OPTIONS: f"-Xss8m {_QUICK_START}",
@@ -137,7 +140,8 @@ def _start(conf: SparkConf) -> None:
     from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:  # noqa: SLF001
+        # A JVM is there: spark-submit's, or that of a session which was stopped.
         SparkContext(conf=conf)
         return
     reader, writer = os.pipe()
@@ -151,6 +155,75 @@ def _start(conf: SparkConf) -> None:
     finally:
         os.close(writer)
     output.started = True
+
+
+def archive_path(java: Path) -> Path:
+    """Return where the classes of this Java and this Spark are kept, there or not."""
+    import pyspark  # noqa: PLC0415
+
+    release = java.parent.parent / "release"
+    identity = f"{java} {release.stat().st_mtime_ns if release.exists() else 0} "
+    identity += f"{pyspark.__file__} {pyspark.__version__}"
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return ARCHIVE_DIRECTORY.expanduser() / f"spark-{key}.jsa"
+
+
+def _archive_option(java: Path) -> str:
+    archive = archive_path(java)
+    # Java compares it with its jars, and goes on without it where they differ.
+    return f"-XX:SharedArchiveFile={archive} {_QUIET_LOG}" if archive.is_file() else ""
+
+
+def archive_classes() -> Path:
+    """Keep the classes that a job loads in an archive, so that later sessions start faster.
+
+    Takes some 20 s and 150 MB; a second call finds the archive and does nothing. It belongs to
+    one Java and one Spark: others do not find it.
+
+    Raises:
+        UsageError: no JDK, or too old a one.
+        OSError: the archive cannot be written.
+    """
+    archive = archive_path(require_java())
+    if archive.is_file():
+        return archive
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    partial = archive.with_suffix(f".{os.getpid()}")
+    # A JVM writes its archive when it ends, and this process's may be somebody's session.
+    command = [sys.executable, "-m", "streaming.session", str(partial)]
+    subprocess.run(command, check=True, cwd=Path(__file__).parent.parent)
+    partial.replace(archive)
+    return archive
+
+
+def _run_typical_job(archive: Path) -> None:
+    """Run a small streaming query of our own source, and have the JVM write down its classes."""
+    from formats.encode import Message, encode, encode_blank  # noqa: PLC0415
+    from streaming.source import register  # noqa: PLC0415
+
+    # Classes that cannot be kept are named one by one; only what keeps all others counts.
+    options = f"-XX:ArchiveClassesAtExit={archive} {_QUIET_LOG}"
+    session = build_session("archive", **{_JAVA_OPTIONS: options})
+    register(session)
+    record = encode(Message("topic", b"body"), 0)
+    size = 4096
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory, "commitlog")
+        log.mkdir()
+        (log / names.offset_file(0)).write_bytes(record + encode_blank(size - len(record)))
+        for rows in ("messages", "ranges"):
+            frame = session.readStream.format("rocketmq").option("path", directory)
+            frame = frame.option("broker.mappedFileSizeCommitLog", size).option("rows", rows)
+            writer = frame.load().writeStream.foreachBatch(
+                lambda batch, _: batch.collect() and None
+            )
+            place = str(Path(directory, rows))
+            writer = writer.option("checkpointLocation", place).trigger(availableNow=True)
+            writer.start().awaitTermination()
+    process = session.sparkContext._gateway.proc  # noqa: SLF001 - it has to end by itself
+    session.stop()
+    process.stdin.close()
+    process.wait(timeout=120)
 
 
 class _StartupOutput:
@@ -178,3 +251,7 @@ class _StartupOutput:
     def _print(line: bytes) -> None:
         sys.stderr.write(line.decode("utf-8", "replace"))
         sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    _run_typical_job(Path(sys.argv[1]))

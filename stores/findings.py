@@ -1,0 +1,164 @@
+"""What a verification finds: where an output differs from what its commitlog gives.
+
+A finding names a file and a byte in it. Findings are bounded, for a wrong setting makes every
+entry one; their number is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEPT = 1000
+
+
+class Kind(StrEnum):
+    """What is wrong; the values are what the command prints."""
+
+    MISSING = "missing"
+    SURPLUS = "surplus"
+    MISPLACED = "misplaced"
+    WRONG_BYTES = "wrong bytes"
+    BROKEN_CHAIN = "broken chain"
+    HEADER = "header"
+    SIZE = "size"
+    NAME = "name"
+    CHECKPOINT = "checkpoint"
+    CHECKPOINT_AHEAD = "checkpoint ahead of files"
+    PROGRESS = "progress"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference.
+
+    Attributes:
+        kind: see `Kind`.
+        path: the file, or the directory that should hold it.
+        position: byte in that file.
+        detail: what stands there and what should.
+    """
+
+    kind: Kind
+    path: str
+    position: int
+    detail: str
+
+
+class Scope(NamedTuple):
+    """Which records an output is checked against, and how strictly.
+
+    Attributes:
+        floor: physical offset of the first of them; what points below it cannot be checked.
+        end: physical offset behind the last one.
+        is_ours: written by reput, so that every byte is determined; else a broker's own.
+        is_clean: closed in order.
+    """
+
+    floor: int
+    end: int
+    is_ours: bool
+    is_clean: bool
+
+    @property
+    def tolerates_leftovers(self) -> bool:
+        """Tell whether well-formed entries behind the last one are no fault.
+
+        Our killed writer leaves them for its successor to take back; a broker that recovered
+        moves its write position before them and zeroes nothing (`truncateDirtyLogicFiles`).
+        """
+        return self.is_clean != self.is_ours
+
+
+@dataclass
+class _Run:
+    """Units of one kind that stand one after another in a file: reported as one."""
+
+    kind: Kind
+    first: int
+    end: int
+    count: int
+    what: str
+
+
+@dataclass
+class Report:
+    """What was found, and how much was looked at.
+
+    Attributes:
+        findings: the first `KEPT` ones.
+        found: all of them.
+        notes: well-known artefacts of a broker's crashes, which are no faults; bounded too.
+        noted: all of those.
+        messages: records of the log.
+        entries: consume queue entries, and units of batch queues.
+        units: units of consume queue extensions.
+        items: index items.
+        unverifiable: entries and items of records that the log has no more.
+        files: files of the output.
+        bytes: commitlog bytes.
+        seconds: wall time.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    found: int = 0
+    notes: list[Finding] = field(default_factory=list)
+    noted: int = 0
+    messages: int = 0
+    entries: int = 0
+    units: int = 0
+    items: int = 0
+    unverifiable: int = 0
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    _runs: dict[str, _Run] = field(default_factory=dict, repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether nothing is wrong."""
+        return self.found == 0
+
+    def add(self, kind: Kind, path: Path | str, position: int, detail: str) -> None:
+        """Count a finding, and keep it if there is room."""
+        self.found += 1
+        if len(self.findings) < KEPT:
+            self.findings.append(Finding(kind, str(path), position, detail))
+
+    def note(self, kind: Kind, path: Path | str, position: int, detail: str) -> None:
+        """Count what looks like a finding and is none."""
+        self.noted += 1
+        if len(self.notes) < KEPT:
+            self.notes.append(Finding(kind, str(path), position, detail))
+
+    def add_to_run(self, kind: Kind, path: Path | str, position: int, size: int, what: str) -> None:
+        """Count one of several units in a row as a part of one finding.
+
+        Args:
+            kind: see `Kind`.
+            path: the file.
+            position: the unit's byte in it.
+            size: the unit's bytes.
+            what: noun phrase for the units.
+        """
+        run = self._runs.get(str(path))
+        if run is not None:
+            if run.kind == kind and run.what == what and run.end == position:
+                run.end += size
+                run.count += 1
+                return
+            self._end_run(str(path), run)
+        self._runs[str(path)] = _Run(kind, position, position + size, 1, what)
+
+    def _end_run(self, path: str, run: _Run) -> None:
+        self.add(run.kind, path, run.first, f"{run.count} {run.what}")
+
+    def end_runs(self) -> None:
+        """Make findings of what `add_to_run` has gathered."""
+        for path, run in self._runs.items():
+            self._end_run(path, run)
+        self._runs = {}

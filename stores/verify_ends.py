@@ -1,0 +1,181 @@
+"""What stands before and behind the entries of a queue that can be compared with the log.
+
+Before them: fill up to a queue's very first record, and entries of records that have expired.
+Behind them: nothing, or what a crash has left.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from formats import commitlog
+from formats.consumequeue import ENTRY, ENTRY_SIZE, PRE_BLANK, Entry
+from stores.findings import Kind
+from stores.stored_files import surplus_runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from formats.broker import BrokerSettings
+    from stores.findings import Report, Scope
+    from stores.stored_files import StoredFiles
+
+NOT_THERE = "entries that the log gives are not there"
+_HEAD_PIECE = 1 << 14
+
+
+class HeadCheck:
+    """The entries before the first one that can be verified: fill, or of expired records."""
+
+    def __init__(
+        self, files: StoredFiles, settings: BrokerSettings, scope: Scope, report: Report
+    ) -> None:
+        self._files = files
+        self._largest = settings.max_record_size
+        self._floor = scope.floor
+        self._report = report
+        self._end = 0
+
+    def check(self, end: int) -> bool:
+        """Check the entries before number `end`; tell whether any is one of a record."""
+        files = self._files
+        end_byte = end * ENTRY_SIZE
+        expected = end_byte - end_byte % files.file_size
+        has_records = False
+        self._check_gaps([base for base in files.bases if base <= expected])
+        for base in files.bases:
+            if base > expected:
+                break
+            if base < expected and self._floor == 0:
+                self._report.add(
+                    Kind.SURPLUS, files.path(base), 0, f"the queue's first entry is number {end}"
+                )
+                continue
+            stop = min(base + files.file_size, end_byte)
+            has_records |= self._check_file(base, stop, base == files.bases[0] and not has_records)
+        return has_records
+
+    def _check_gaps(self, bases: list[int]) -> None:
+        for before, after in pairwise(bases):
+            if after != before + self._files.file_size:
+                path = self._files.path(before + self._files.file_size)
+                self._report.add(Kind.MISSING, path, 0, f"no file before {after}")
+
+    def check_all(self) -> None:
+        """Check a queue that no record of the log belongs to."""
+        files = self._files
+        self._check_gaps(files.bases)
+        for base in files.bases:
+            path = files.path(base)
+            if self._floor == 0:
+                self._report.add(Kind.SURPLUS, path, 0, "no record of the log is in this queue")
+                continue
+            runs = list(surplus_runs(path, 0, ENTRY_SIZE))
+            used = runs[-1][0] + len(runs[-1][1]) if runs else 0
+            self._check_file(base, base + used, base == files.bases[0])
+
+    def _check_file(self, base: int, stop: int, may_be_fill: bool) -> bool:
+        """Check the entries of one file before byte `stop` of the queue."""
+        has_records = False
+        position = base
+        while position < stop:
+            length = min(_HEAD_PIECE * ENTRY_SIZE, stop - position)
+            raw = self._files.read(position, length)
+            entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
+            is_fill = entries == np.frombuffer(PRE_BLANK, ENTRY)[0]
+            good = self._plausible(entries)
+            self._report.unverifiable += int(np.count_nonzero(good))
+            has_records |= bool(good.any())
+            # Fill stands before a queue's very first record, nowhere else.
+            first_record = int(np.argmax(good)) if good.any() else len(entries)
+            if may_be_fill:
+                good[:first_record] |= is_fill[:first_record]
+                may_be_fill = first_record == len(entries)
+            self._report_bad(position, entries, good)
+            if len(raw) < length:
+                path, byte = self._files.place(position + len(entries) * ENTRY_SIZE)
+                self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, NOT_THERE)
+                return has_records
+            position += length
+        return has_records
+
+    def _plausible(self, entries: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Tell which entries could be of records below the log's beginning, in order."""
+        offset = entries["physical_offset"].astype(np.int64)
+        size = entries["size"].astype(np.int64)
+        good = (offset >= 0) & (size >= commitlog.MIN_SIZE) & (size <= self._largest)
+        end = np.where(good, offset + size, 0)
+        good &= end <= self._floor
+        before = np.maximum.accumulate(np.concatenate([[self._end], np.where(good, end, 0)]))
+        self._end = int(before[-1])
+        in_order: NDArray[np.bool_] = good & (offset >= before[:-1])
+        return in_order
+
+    def _report_bad(
+        self, position: int, entries: NDArray[np.void], good: NDArray[np.bool_]
+    ) -> None:
+        for i in np.flatnonzero(~good).tolist():
+            path, byte = self._files.place(position + i * ENTRY_SIZE)
+            found = Entry(*entries[i].item())
+            self._report.add(
+                Kind.WRONG_BYTES,
+                path,
+                byte,
+                f"{tuple(found)} is neither fill nor an entry of a record below {self._floor}",
+            )
+
+
+class RestCheck:
+    """What stands behind the last unit of a queue: nothing, or what a crash has left."""
+
+    def __init__(
+        self, files: StoredFiles, unit: np.dtype[np.void], scope: Scope, report: Report
+    ) -> None:
+        self._files = files
+        self._unit = unit
+        self._scope = scope
+        self._report = report
+
+    def check(self, position: int, last_end: int) -> None:
+        """Check all bytes from `position` of the queue on.
+
+        Args:
+            position: byte behind the last unit.
+            last_end: physical offset behind the record of the last unit.
+        """
+        files = self._files
+        boundary = -(-position // files.file_size) * files.file_size
+        for base in files.bases:
+            path = files.path(base)
+            if base >= boundary:
+                self._check_runs(path, 0, last_end, "a file behind the queue's last one")
+            elif base + files.file_size > position:
+                self._check_runs(path, position - base, last_end, "")
+
+    def _check_runs(self, path: Path, start: int, last_end: int, is_whole: str) -> None:
+        is_left_over = False
+        for byte, raw in surplus_runs(path, start, self._unit.itemsize):
+            units = np.frombuffer(raw, self._unit)
+            if self._are_leftovers(units, last_end):
+                detail = f"{len(units)} entries behind the last, left by a crash"
+                self._report.note(Kind.SURPLUS, path, byte, detail)
+                is_left_over = True
+            elif not is_whole:
+                detail = f"{len(units)} entries behind the last one that the log gives"
+                self._report.add(Kind.SURPLUS, path, byte, detail)
+        if is_whole and not is_left_over:
+            self._report.add(Kind.SURPLUS, path, 0, is_whole)
+
+    def _are_leftovers(self, units: NDArray[np.void], last_end: int) -> bool:
+        if not self._scope.tolerates_leftovers:
+            return False
+        beyond = self._scope.end if self._scope.is_ours else last_end
+        offsets = units["physical_offset"].astype(np.int64)
+        sizes = units["size"].astype(np.int64)
+        # Ours may have been killed between the fields of an entry.
+        return bool(np.all(offsets >= beyond) and np.all((sizes > 0) | self._scope.is_ours))

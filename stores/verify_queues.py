@@ -1,0 +1,304 @@
+"""Compares consume queues with the records of the log: each entry at the place it belongs to.
+
+The twin of `sinks.consumequeue`: the same questions in the same order, but where that writes this
+reads. The common case, the next entry of a queue, is the kernel `compare`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+from formats import names
+from formats.commitlog import COMMIT, TRANSACTION_TYPE
+from formats.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, NEVER, Entry
+from formats.layout import field_offsets
+from formats.memory import load_i32, load_i64
+from stores.findings import Kind
+from stores.stored_files import StoredFiles, queue_directories
+from stores.verify_ends import NOT_THERE, HeadCheck, RestCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from formats.broker import BrokerSettings
+    from formats.memory import Bytes
+    from formats.scan import Columns
+    from stores.findings import Report, Scope
+
+_PHYSICAL_OFFSET, _SIZE, _TAGS_CODE = field_offsets(ENTRY)
+# Entries read at a time, of each queue: 100,000 queues then take 400 MB.
+_WINDOW = 200
+_FIRST_CAPACITY = 256
+_UNKNOWN = -1
+
+
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+def compare(
+    first: int,
+    count: int,
+    queue: NDArray[np.int32],
+    queue_offset: NDArray[np.int64],
+    physical_offset: NDArray[np.int64],
+    size: NDArray[np.int32],
+    tags_code: NDArray[np.int64],
+    sys_flag: NDArray[np.int32],
+    special: NDArray[np.uint8],
+    next_entry: NDArray[np.int64],
+    last_end: NDArray[np.int64],
+    window: Bytes,
+    window_first: NDArray[np.int64],
+    window_end: NDArray[np.int64],
+) -> int:
+    """Compare entries until one is not the plain next one of its queue, or not as it should be.
+
+    Args:
+        first: record to begin with.
+        count: records there are.
+        queue: dense queue numbers, shape (n,); so the other columns.
+        queue_offset: entries.
+        physical_offset: bytes.
+        size: bytes.
+        tags_code: see `formats.consumequeue`.
+        sys_flag: see `formats.commitlog`.
+        special: not 0 for a record that has more than one plain entry.
+        next_entry: by queue: number of its next entry; written.
+        last_end: by queue: end of the last record put, -1 for none; written.
+        window: entries read, `_WINDOW` a queue.
+        window_first: by queue: number of the first one read.
+        window_end: by queue: number behind the last one read.
+
+    Returns:
+        The record that the caller has to look at, `count` when all are done.
+    """
+    for i in range(first, count):
+        transaction = sys_flag[i] & TRANSACTION_TYPE
+        if transaction != 0 and transaction != COMMIT:
+            continue
+        number = queue[i]
+        entry = queue_offset[i]
+        end = physical_offset[i] + np.int64(size[i])
+        if (
+            special[i] != 0
+            or entry != next_entry[number]
+            or entry >= window_end[number]
+            or end <= last_end[number]
+        ):
+            return i
+        at = (number * _WINDOW + entry - window_first[number]) * ENTRY_SIZE
+        if (
+            load_i64(window, at + _PHYSICAL_OFFSET) != physical_offset[i]
+            or load_i32(window, at + _SIZE) != size[i]
+            or load_i64(window, at + _TAGS_CODE) != tags_code[i]
+        ):
+            return i
+        next_entry[number] = entry + 1
+        last_end[number] = end
+    return count
+
+
+class QueueCheck:
+    """All consume queues of one output root."""
+
+    def __init__(
+        self,
+        root: Path,
+        settings: BrokerSettings,
+        scope: Scope,
+        report: Report,
+        is_record: Callable[[int, int], bool],
+    ) -> None:
+        """Read nothing yet; each queue is read when its first record comes.
+
+        Args:
+            root: the output root.
+            settings: file size, largest record.
+            scope: see there.
+            report: gets what is found.
+            is_record: tells whether a record of a size stands at a physical offset.
+        """
+        self.directory = root / names.CONSUMEQUEUE
+        self._settings = settings
+        self._file_size = settings.consumequeue_file_size
+        self._scope = scope
+        self._report = report
+        self._is_record = is_record
+        self._files: dict[int, StoredFiles] = {}
+        self._next_entry = np.full(_FIRST_CAPACITY, _UNKNOWN, np.int64)
+        self._last_end = np.full(_FIRST_CAPACITY, NEVER, np.int64)
+        self._window = np.zeros(_FIRST_CAPACITY * _WINDOW * ENTRY_SIZE, np.uint8)
+        self._window_first = np.zeros(_FIRST_CAPACITY, np.int64)
+        # No window: the kernel hands the queue's first entry over.
+        self._window_end = np.zeros(_FIRST_CAPACITY, np.int64)
+        # By queue: its first entry that can be verified, whether others stand before it.
+        self._first: dict[int, int] = {}
+        self._has_head: dict[int, bool] = {}
+
+    def compare(
+        self,
+        columns: Columns,
+        count: int,
+        queues: Sequence[tuple[str, int]],
+        expect_special: Callable[[int], None],
+    ) -> None:
+        """Compare the entries of the first `count` records of a block.
+
+        Args:
+            columns: the block; blocks come in commitlog order.
+            count: records in it.
+            queues: topic and queue id by queue number.
+            expect_special: called with the row of a record that is more than one plain entry.
+        """
+        self._grow(len(queues))
+        row = 0
+        while True:
+            row = self._compare(row, count, columns)
+            if row >= count:
+                return
+            if columns.special[row]:
+                expect_special(row)
+            else:
+                number = int(columns.queue[row])
+                self.expect(
+                    number,
+                    queues[number],
+                    int(columns.queue_offset[row]),
+                    Entry(
+                        int(columns.physical_offset[row]),
+                        int(columns.size[row]),
+                        int(columns.tags_code[row]),
+                    ),
+                )
+            row += 1
+
+    def _compare(self, row: int, count: int, columns: Columns) -> int:
+        return int(
+            compare(
+                row,
+                count,
+                columns.queue,
+                columns.queue_offset,
+                columns.physical_offset,
+                columns.size,
+                columns.tags_code,
+                columns.sys_flag,
+                columns.special,
+                self._next_entry,
+                self._last_end,
+                self._window,
+                self._window_first,
+                self._window_end,
+            )
+        )
+
+    def begin(self, number: int, name: tuple[str, int], queue_offset: int) -> bool:
+        """Look at a queue's files when its first record comes; tell what stands before its entry.
+
+        Args:
+            number: the queue's.
+            name: topic and queue id.
+            queue_offset: the record's.
+
+        Returns:
+            Entries of records that the log has no more stand before the queue's first.
+        """
+        self._grow(number + 1)
+        if number not in self._files:
+            files = StoredFiles(
+                self.directory / name[0] / str(name[1]), self._file_size, self._report
+            )
+            self._files[number] = files
+            self._next_entry[number] = self._first[number] = queue_offset
+            head = HeadCheck(files, self._settings, self._scope, self._report)
+            self._has_head[number] = head.check(queue_offset)
+        return self._has_head[number]
+
+    def found(self, number: int, name: tuple[str, int], queue_offset: int) -> Entry | None:
+        """Return the entry that stands where a queue's next one belongs, None for none."""
+        self.begin(number, name, queue_offset)
+        raw = self._raw(number, int(self._next_entry[number]))
+        return Entry(*ENTRY_STRUCT.unpack(raw)) if len(raw) == ENTRY_SIZE else None
+
+    def expect(self, number: int, name: tuple[str, int], queue_offset: int, entry: Entry) -> None:
+        """Compare one entry with what a broker would have put, in turn or not.
+
+        Args:
+            number: the queue's.
+            name: topic and queue id.
+            queue_offset: where the record says that it belongs.
+            entry: what it should be.
+        """
+        self.begin(number, name, queue_offset)
+        end = entry.physical_offset + entry.size
+        following = int(self._next_entry[number])
+        if end <= self._last_end[number] or (queue_offset != 0 and queue_offset < following):
+            return
+        raw = self._raw(number, following)
+        if raw != entry.pack():
+            self._report_difference(self._files[number], following, entry, raw)
+        self._next_entry[number] = following + 1
+        self._last_end[number] = end
+
+    def _raw(self, number: int, entry: int) -> bytes:
+        """Return an entry's bytes, fewer where the file ends; reads the window that it begins."""
+        first, end = int(self._window_first[number]), int(self._window_end[number])
+        start = number * _WINDOW * ENTRY_SIZE
+        if not first <= entry < end:
+            data = self._files[number].read(entry * ENTRY_SIZE, _WINDOW * ENTRY_SIZE)
+            read = len(data) // ENTRY_SIZE
+            self._window[start : start + len(data)] = np.frombuffer(data, np.uint8)
+            self._window_first[number], self._window_end[number] = entry, entry + read
+            if read == 0:
+                return b""
+            first = entry
+        at = start + (entry - first) * ENTRY_SIZE
+        return self._window[at : at + ENTRY_SIZE].tobytes()
+
+    def _report_difference(self, files: StoredFiles, number: int, entry: Entry, raw: bytes) -> None:
+        path, byte = files.place(number * ENTRY_SIZE)
+        if len(raw) < ENTRY_SIZE or not any(raw):
+            self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, NOT_THERE)
+            return
+        found = Entry(*ENTRY_STRUCT.unpack(raw))
+        is_other = found.physical_offset != entry.physical_offset
+        if is_other and self._is_record(found.physical_offset, found.size):
+            kind = Kind.MISPLACED
+        else:
+            kind = Kind.WRONG_BYTES
+        self._report.add(
+            kind, path, byte, f"entry {number} is {tuple(found)}, expected {tuple(entry)}"
+        )
+
+    def _grow(self, queues: int) -> None:
+        capacity = len(self._next_entry)
+        if queues <= capacity:
+            return
+        more = max(queues, capacity * 2) - capacity
+        self._next_entry = np.concatenate([self._next_entry, np.full(more, _UNKNOWN, np.int64)])
+        self._last_end = np.concatenate([self._last_end, np.full(more, NEVER, np.int64)])
+        empty = np.zeros(more, np.int64)
+        self._window_first = np.concatenate([self._window_first, empty])
+        self._window_end = np.concatenate([self._window_end, empty])
+        room = np.zeros(more * _WINDOW * ENTRY_SIZE, np.uint8)
+        self._window = np.concatenate([self._window, room])
+
+    def finish(self) -> None:
+        """Look at what stands behind the last entries, and at queues that no record belongs to."""
+        known = set()
+        for number, files in self._files.items():
+            known.add(files.directory)
+            following = int(self._next_entry[number])
+            self._report.entries += following - self._first[number]
+            last_end = int(self._last_end[number])
+            rest = RestCheck(files, ENTRY, self._scope, self._report)
+            rest.check(following * ENTRY_SIZE, max(last_end, 0))
+        for path in queue_directories(self.directory, self._report):
+            if path not in known:
+                files = StoredFiles(path, self._file_size, self._report)
+                HeadCheck(files, self._settings, self._scope, self._report).check_all()
+        self._report.end_runs()

@@ -1,0 +1,114 @@
+"""`reput inspect …`: one file of a store as a table or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from formats import broker
+from streaming import console
+from streaming.config import read_broker_conf
+
+app = typer.Typer(
+    help="Show what stands in one file of a store, byte for byte, damaged or not.",
+    no_args_is_help=True,
+)
+
+File = Annotated[Path, typer.Argument(help="The file; for queues a directory shows all its files.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Rows to show.")]
+Version = Annotated[str, typer.Option("--broker-version", help="The broker that wrote it.")]
+Conf = Annotated[
+    Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_ROWS = 20
+
+
+def _settings(version: str, conf: Path | None) -> broker.BrokerSettings:
+    return broker.settings_of(version, read_broker_conf(conf) if conf else {})
+
+
+@app.command()
+def commitlog(
+    file: File,
+    first: Annotated[
+        int, typer.Option("--from", help="Physical offset; the record there or the next one.")
+    ] = 0,
+    limit: Limit = _ROWS,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Show records with all their fields, and what stands where they end."""
+    from stores.inspect import inspect_commitlog  # noqa: PLC0415 - numba is slow to import
+
+    settings = _settings(broker_version, broker_conf)
+    shown = inspect_commitlog(file, settings, first, limit)
+    console.print_inspection(shown, as_json=as_json, as_blocks=True)
+
+
+@app.command()
+def consumequeue(
+    file: File,
+    first: Annotated[int, typer.Option("--from", help="Queue offset: number of an entry.")] = 0,
+    limit: Limit = _ROWS,
+    as_json: Json = False,
+) -> None:
+    """Show entries of a consume queue."""
+    from stores.inspect import inspect_consumequeue  # noqa: PLC0415
+
+    console.print_inspection(inspect_consumequeue(file, first, limit), as_json=as_json)
+
+
+@app.command()
+def ext(
+    file: File,
+    first: Annotated[int, typer.Option("--from", help="Byte position in the extension.")] = 0,
+    limit: Limit = _ROWS,
+    as_json: Json = False,
+) -> None:
+    """Show units of a consume queue extension."""
+    from stores.inspect import inspect_ext  # noqa: PLC0415
+
+    console.print_inspection(inspect_ext(file, first, limit), as_json=as_json)
+
+
+@app.command()
+def batch(
+    file: File,
+    first: Annotated[int, typer.Option("--from", help="Number of a unit.")] = 0,
+    limit: Limit = _ROWS,
+    as_json: Json = False,
+) -> None:
+    """Show units of a batch consume queue."""
+    from stores.inspect import inspect_batch  # noqa: PLC0415
+
+    console.print_inspection(inspect_batch(file, first, limit), as_json=as_json)
+
+
+@app.command()
+def index(
+    file: File,
+    first: Annotated[int, typer.Option("--from", help="Number of an item, or of a slot.")] = 1,
+    limit: Limit = _ROWS,
+    slots: Annotated[bool, typer.Option("--slots", help="Show used slots, not items.")] = False,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Show the header and the items (or slots) of an index file."""
+    from stores.inspect import inspect_index  # noqa: PLC0415
+
+    settings = _settings(broker_version, broker_conf)
+    shown = inspect_index(file, settings, first, limit, shows_slots=slots)
+    console.print_inspection(shown, as_json=as_json)
+
+
+@app.command()
+def checkpoint(file: File, as_json: Json = False) -> None:
+    """Show the longs of a broker's checkpoint file."""
+    from stores.inspect import inspect_checkpoint  # noqa: PLC0415
+
+    console.print_inspection(inspect_checkpoint(file), as_json=as_json)

@@ -1,0 +1,243 @@
+"""Where a batch begins and ends: one store's commitlog as the planner of a query sees it.
+
+Any physical offset is a good end of a batch, as a batch is the records that start before it. So
+planning need not go from record to record: a cap in bytes is an addition. Only a cap in records is
+walked, so many records and no more.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from formats import frames, names
+from formats.commitlog import (
+    BLANK_SIZE,
+    BORN_HOST,
+    BORN_HOST_V6,
+    HOST_V4,
+    HOST_V6,
+    MAGIC_AT,
+    MAGIC_BLANK,
+    MIN_SIZE,
+    SYS_FLAG_AT,
+    Verdict,
+)
+from formats.errors import FormatError, ReputError, StoreError
+from formats.memory import load_i32, load_i64
+from stores.commitlog import PAD, CommitLog, commitlog_directories
+from stores.tail import corruption, find_tail
+from streaming.options import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from streaming.options import Bound, Store
+
+LOG = logging.getLogger("reput")
+# The offset of a store that has no log file yet: its beginning, wherever that will be.
+NOTHING = -1
+_STEP = 16 << 20
+_SMALLEST_STEP = 64 << 10
+_BYTES_A_RECORD = 512
+
+
+class StoreOffsets:
+    """The offsets of one store; lives as long as the query and remembers the log's end."""
+
+    def __init__(self, store: Store) -> None:
+        """Look at the store.
+
+        Raises:
+            StoreError: it is not there, or is none.
+        """
+        self.name = store.name
+        self.path = store.path
+        self._settings = store.settings
+        self._directories = commitlog_directories(store.path, store.settings)
+        self._log: CommitLog | None = None
+        self._known: int | None = None
+        self._frozen: int | None = None
+        # What stands at `end`, if that is nothing that can be read or waited for.
+        self.error: FormatError | None = None
+        self.log()
+
+    def log(self) -> CommitLog | None:
+        """Return the commitlog, None as long as it has no file.
+
+        Raises:
+            StoreError: the directories hold something else.
+        """
+        if self._log is None:
+            try:
+                self._log = CommitLog(self._directories, self._settings)
+            except StoreError:
+                if _has_files(self._directories):
+                    raise
+        return self._log
+
+    def freeze(self) -> None:
+        """Have the log end where it ends now."""
+        self._frozen = None
+        self._frozen = self.end()
+
+    def end(self) -> int:
+        """Return the end of the whole records, `NOTHING` if there is no file.
+
+        Where a corrupt record stands before good ones, the end is there, and `error` says it:
+        what is before is read first.
+        """
+        if self._frozen is not None:
+            return self._frozen
+        log = self.log()
+        if log is None:
+            return NOTHING
+        log.refresh()
+        self.error = None
+        try:
+            self._known = find_tail(log, self._known).end
+        except FormatError as error:
+            base = names.parse_offset_file(Path(error.path).name)
+            if base is None or error.position >= log.file_size:
+                raise
+            self.error = error
+            return base + error.position
+        return self._known
+
+    def resolve(self, bound: Bound, *, fail_on_data_loss: bool) -> int:
+        """Return the offset that `bound` means now.
+
+        Raises:
+            ReputError: an offset that has expired, or that is behind the log's end.
+        """
+        log = self.log()
+        if log is None or bound.kind == LATEST:
+            return self.end()
+        log.refresh()
+        if bound.kind == EARLIEST:
+            return log.min_offset
+        end = self.end()
+        if bound.kind == "timestamp":
+            return _first_since(log, bound.value, end)
+        if bound.value > end:
+            raise ReputError(
+                f"store {self.name}: offset {bound.value} is behind the end of the commitlog, {end}"
+            )
+        return self.existing(bound.value, fail_on_data_loss=fail_on_data_loss)
+
+    def existing(self, start: int, *, fail_on_data_loss: bool) -> int:
+        """Return `start`, or the log's first offset where `start` has expired.
+
+        Raises:
+            ReputError: it has expired, and that must not be.
+        """
+        log = self.log()
+        return start if log is None else skip_expired(log, self.name, start, fail_on_data_loss)
+
+    def after_bytes(self, start: int, wanted: int, end: int) -> int:
+        """Return an end of a batch of about `wanted` bytes, and of one record at least."""
+        log = self.log()
+        if log is None or not wanted:
+            return start
+        start = max(start, log.min_offset)
+        cut = start + wanted
+        if cut >= end or wanted >= self._settings.max_record_size:
+            return min(cut, end)
+        first = log.first_record(start)
+        if first >= end:
+            return end
+        try:
+            return min(log.walk(first, max(cut, first + 1)), end)
+        except FormatError:
+            # Who reads the batch will say it, and where.
+            return min(max(cut, first + 1), end)
+
+    def after_records(self, start: int, wanted: int, end: int) -> tuple[int, int]:
+        """Return the end of a batch of `wanted` records, or of fewer if they end, and how many.
+
+        Raises:
+            FormatError: the very first one is corrupt.
+        """
+        log = self.log()
+        if log is None or not wanted:
+            return start, 0
+        position = log.first_record(start)
+        left = wanted
+        step = min(max(_SMALLEST_STEP, left * _BYTES_A_RECORD), _STEP)
+        while left and position < end:
+            file_end = log.base_of(position) + log.file_size
+            data = log.read(position, min(step, file_end - position))
+            limit = len(data) - PAD
+            rules = log.rules & frames.ACCEPT_V2
+            code, reached, passed, _ = frames.hop(
+                data, PAD, limit, position, file_end, rules, end, left
+            )
+            verdict = Verdict(code)
+            left -= int(passed)
+            if verdict == Verdict.SHORT and not passed and position + step < file_end:
+                step *= 2
+            elif verdict not in {Verdict.RECORD, Verdict.ROLL, Verdict.SHORT}:
+                if left == wanted:
+                    raise corruption(log, int(reached), verdict)
+                return int(reached), wanted - left
+            elif verdict == Verdict.SHORT and not passed:
+                raise corruption(log, int(reached), verdict)
+            position = file_end if verdict == Verdict.ROLL else int(reached)
+        return min(position, end), wanted - left
+
+
+def skip_expired(log: CommitLog, name: str, start: int, fail_on_data_loss: bool) -> int:  # noqa: FBT001 - an option's value, handed on
+    """Return `start`, or the log's first offset where `start` has expired.
+
+    Raises:
+        ReputError: it has expired, and that must not be.
+    """
+    if start >= log.min_offset:
+        return start
+    if start == NOTHING:
+        return log.min_offset
+    lost = f"store {name}: physical offsets {start} to {log.min_offset} have expired"
+    if fail_on_data_loss:
+        raise ReputError(
+            f"{lost} before they were read. Restore the files, or go on behind the gap with the "
+            "option failOnDataLoss=false"
+        )
+    LOG.warning("%s and are skipped (failOnDataLoss=false)", lost)
+    return log.min_offset
+
+
+def _has_files(directories: list[Path]) -> bool:
+    """Tell whether there is anything to complain about, other than that all is empty."""
+    there = [directory for directory in directories if directory.is_dir()]
+    return not there or any(
+        path.stat().st_size for directory in there for path in directory.iterdir()
+    )
+
+
+def _first_since(log: CommitLog, timestamp: int, end: int) -> int:
+    """Return the first record stored at `timestamp` or later, `end` if there is none.
+
+    A broker stores in the order of its clock, so bisection finds it, as it does in RocketMQ.
+    """
+    low, high = log.min_offset, end
+    while low < high:
+        middle = (low + high) // 2
+        record = _record_from(log, middle)
+        if record >= end or _stored_at(log, record) >= timestamp:
+            high = middle
+        else:
+            low = record + 1
+    return min(_record_from(log, low), end) if low < end else end
+
+
+def _record_from(log: CommitLog, position: int) -> int:
+    """Return the first record at or behind a position, past the end of its file if need be."""
+    record = log.first_record(position)
+    is_blank = load_i32(log.read(record, BLANK_SIZE), PAD + MAGIC_AT) == MAGIC_BLANK
+    return log.base_of(record) + log.file_size if is_blank else record
+
+
+def _stored_at(log: CommitLog, position: int) -> int:
+    """Return the store timestamp of the record at `position`, ms."""
+    data = log.read(position, MIN_SIZE)
+    is_v6 = load_i32(data, PAD + SYS_FLAG_AT) & BORN_HOST_V6
+    return int(load_i64(data, PAD + BORN_HOST + (HOST_V6 if is_v6 else HOST_V4)))

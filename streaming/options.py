@@ -1,0 +1,300 @@
+"""What a query can be told: the options of the source, read once into frozen values.
+
+The names are those of Spark's own sources where one means the same (`startingOffsets`,
+`maxBytesPerTrigger`, `minPartitions`, `failOnDataLoss`, …), and RocketMQ's behind `broker.`.
+Spark hands option names over in lower case and adds none of its own, so every name that is not
+known here is a mistake, and is refused.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from formats import broker
+from formats.broker import BrokerSettings
+from formats.errors import UsageError
+from streaming.config import read_broker_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EARLIEST = "earliest"
+LATEST = "latest"
+MESSAGES = "messages"
+RANGES = "ranges"
+NAMES = (
+    "path",
+    "paths",
+    "stores",
+    "rows",
+    "startingOffsets",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingTimestamp",
+    "maxBytesPerTrigger",
+    "maxRecordsPerTrigger",
+    "minPartitions",
+    "failOnDataLoss",
+    "brokerVersion",
+    "brokerConf",
+)
+BROKER_PREFIX = "broker."
+# RocketMQ's names of the settings that reading depends on; options come without their case.
+BROKER_NAMES = (
+    "mappedFileSizeCommitLog",
+    "maxMessageSize",
+    "storePathCommitLog",
+    "enabledAppendPropCRC",
+    "forceVerifyPropCRC",
+    "storeType",
+    "enableDLegerCommitLog",
+)
+_STORE_KEYS = {"path", "brokerVersion", "brokerConf", "broker"}
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where a range begins or ends in one store.
+
+    Attributes:
+        kind: `EARLIEST`, `LATEST`, "offset" or "timestamp".
+        value: a physical offset, or ms.
+    """
+
+    kind: str
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class Store:
+    """One store of a query."""
+
+    name: str
+    path: Path
+    settings: BrokerSettings
+    starting: Bound
+    ending: Bound
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """All that a query was told; see the module `streaming.source` for what it means."""
+
+    stores: tuple[Store, ...]
+    rows: str = MESSAGES
+    max_bytes: int | None = None
+    max_records: int | None = None
+    min_partitions: int | None = None
+    fail_on_data_loss: bool = True
+
+
+def parse(options: Mapping[str, str]) -> SourceOptions:
+    """Return what the options of a query mean.
+
+    Args:
+        options: by name, in any case.
+
+    Raises:
+        UsageError: naming the option that is unknown, misspelled, missing or has a bad value.
+    """
+    values = {name.lower(): value for name, value in options.items()}
+    _refuse_unknown(values)
+    stores = _Stores(values).read()
+    starting = _bounds(values, "starting", [s[0] for s in stores], Bound(EARLIEST))
+    ending = _bounds(values, "ending", [s[0] for s in stores], Bound(LATEST))
+    rows = values.get("rows", MESSAGES).strip().lower()
+    if rows not in {MESSAGES, RANGES}:
+        raise UsageError(f"rows={rows!r}: it is {MESSAGES} or {RANGES}")
+    return SourceOptions(
+        stores=tuple(
+            Store(name, path, settings, starting[name], ending[name])
+            for name, path, settings in stores
+        ),
+        rows=rows,
+        max_bytes=_size(values, "maxBytesPerTrigger"),
+        max_records=_count(values, "maxRecordsPerTrigger"),
+        min_partitions=_count(values, "minPartitions"),
+        fail_on_data_loss=_switch(values, "failOnDataLoss", default=True),
+    )
+
+
+def _refuse_unknown(values: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in NAMES}
+    known |= {f"{BROKER_PREFIX}{name}".lower(): f"{BROKER_PREFIX}{name}" for name in BROKER_NAMES}
+    for name in sorted(values):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {known[near[0]]}?" if near else f"known are {', '.join(NAMES)}"
+            raise UsageError(f"option {name!r} is not known; {hint}")
+
+
+class _Stores:
+    """Finds out which stores a query reads, and by which settings."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+        self._version = values.get("brokerversion", broker.NEWEST)
+        self._conf = values.get("brokerconf")
+        names = {name.lower(): name for name in BROKER_NAMES}
+        self._settings = {
+            names[key.removeprefix(BROKER_PREFIX)]: value
+            for key, value in values.items()
+            if key.startswith(BROKER_PREFIX)
+        }
+
+    def read(self) -> list[tuple[str, Path, BrokerSettings]]:
+        """Return name, path and settings of each store.
+
+        Raises:
+            UsageError: there is none, or two are called alike.
+        """
+        stores: list[tuple[str, Path, BrokerSettings]] = []
+        for text in self._paths():
+            path = Path(text)
+            stores.append((path.resolve().name, path, self._settings_of({})))
+        for name, table in self._tables().items():
+            stores.append((name, Path(table["path"]), self._settings_of(table)))
+        if not stores:
+            raise UsageError("option path is missing: give the directory of a broker's store")
+        seen = set()
+        for name, path, _ in stores:
+            if name in seen:
+                raise UsageError(
+                    f"path: two stores are called {name!r} ({path} is one); name them by the "
+                    'option stores, such as {"a": "/data/a/store", "b": "/data/b/store"}'
+                )
+            seen.add(name)
+        return stores
+
+    def _paths(self) -> list[str]:
+        texts = self._values.get("path", "").split(",")
+        if "paths" in self._values:
+            # What Spark makes of load([…]).
+            more = _json("paths", self._values["paths"])
+            texts += [str(text) for text in more] if isinstance(more, list) else [str(more)]
+        return [text.strip() for text in texts if text.strip()]
+
+    def _tables(self) -> dict[str, dict[str, Any]]:
+        text = self._values.get("stores")
+        if text is None:
+            return {}
+        found = _json("stores", text)
+        if not isinstance(found, dict) or not found:
+            raise UsageError('stores must be JSON such as {"name": "/path/to/store", …}')
+        tables = {}
+        for name, value in found.items():
+            table = value if isinstance(value, dict) else {"path": value}
+            unknown = sorted(set(table) - _STORE_KEYS)
+            if unknown:
+                known = ", ".join(sorted(_STORE_KEYS))
+                raise UsageError(f"stores: {name}: unknown key {unknown[0]!r}; known are {known}")
+            if not isinstance(table.get("path"), str) or not table["path"]:
+                raise UsageError(f"stores: {name}: path is missing")
+            tables[str(name)] = table
+        return tables
+
+    def _settings_of(self, table: Mapping[str, Any]) -> BrokerSettings:
+        """Return the settings of one store: its own before the query's, single ones before all."""
+        conf = table.get("brokerConf", self._conf)
+        properties = read_broker_conf(Path(conf)) if conf else {}
+        own = {key: str(value) for key, value in (table.get("broker") or {}).items()}
+        properties |= self._settings | own
+        return broker.settings_of(str(table.get("brokerVersion", self._version)), properties)
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{name}={text!r} is not JSON: {error}") from error
+
+
+def _bounds(
+    values: Mapping[str, str], which: str, stores: list[str], default: Bound
+) -> dict[str, Bound]:
+    """Return where each store's range begins, or ends."""
+    offsets, timestamp = values.get(f"{which}offsets"), values.get(f"{which}timestamp")
+    if offsets is not None and timestamp is not None:
+        raise UsageError(f"give {which}Offsets or {which}Timestamp, not both")
+    name = f"{which}Offsets"
+    if timestamp is not None:
+        return dict.fromkeys(stores, Bound("timestamp", _milliseconds(which, timestamp)))
+    if offsets is None:
+        return dict.fromkeys(stores, default)
+    if not offsets.strip().startswith("{"):
+        return dict.fromkeys(stores, _bound(name, which, offsets))
+    table = _json(name, offsets)
+    strange = sorted(set(table) - set(stores))
+    if strange:
+        raise UsageError(
+            f"{name}: no store is called {strange[0]!r}; there are {', '.join(stores)}"
+        )
+    missing = [store for store in stores if store not in table]
+    if missing:
+        raise UsageError(f"{name}: store {missing[0]!r} is missing; name every store of the query")
+    return {store: _bound(name, which, str(table[store])) for store in stores}
+
+
+def _bound(name: str, which: str, text: str) -> Bound:
+    text = text.strip()
+    kind, found, value = text.lower().partition(":")
+    if found and kind == "timestamp":
+        return Bound("timestamp", _milliseconds(which, text.partition(":")[2]))
+    if re.fullmatch(r"\d+", text):
+        return Bound("offset", int(text))
+    # As in Spark's Kafka source: a range cannot end at the beginning.
+    words = (EARLIEST, LATEST) if which == "starting" else (LATEST,)
+    if text.lower() not in words:
+        raise UsageError(
+            f"{name}={text!r}: it is {' or '.join(words)}, a physical offset, timestamp:MS, or "
+            "JSON with one of these for each store"
+        )
+    return Bound(text.lower())
+
+
+def _milliseconds(which: str, text: str) -> int:
+    text = text.strip()
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{which}Timestamp={text!r} is neither ms since 1970 nor such as 2026-01-31T12:00:00Z"
+        ) from error
+    # What names no zone means UTC: a query must not depend on the machine it is planned on.
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def _size(values: Mapping[str, str], name: str) -> int | None:
+    text = values.get(name.lower())
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(i?b)?", text.strip().lower())
+    if not match or not int(match[1]):
+        raise UsageError(f"{name}={text!r} is no number of bytes such as 4096, 64m or 1g")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _count(values: Mapping[str, str], name: str) -> int | None:
+    text = values.get(name.lower())
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d+", text.strip()) or not int(text):
+        raise UsageError(f"{name}={text!r} is no whole number of 1 or more")
+    return int(text)
+
+
+def _switch(values: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = values.get(name.lower(), str(default)).strip().lower()
+    if text not in {"true", "false"}:
+        raise UsageError(f"{name}={text!r} is neither true nor false")
+    return text == "true"

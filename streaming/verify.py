@@ -1,0 +1,305 @@
+"""Compares an output with the commitlog that it was made from, without Spark and without writing.
+
+Two passes over the log: one for consume queues, extensions and batch queues, one in lockstep with
+the index. A broker's own store can be verified as well: its output is the store itself.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checkpoints import marks, progress
+from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
+from formats import consumequeue, indexfile, names
+from formats.consumequeue import Entry
+from formats.consumequeue_ext import Unit as ExtUnit
+from formats.errors import FormatError, StoreError
+from sinks.batchconsumequeue import unit_of
+from sinks.queues import QueueDirectory, QueueName
+from sinks.special import inner_batch, multi_queues, needs_slow_path
+from stores import layout
+from stores.commitlog import PAD, CommitLog, commitlog_directories
+from stores.filters import bitmaps_of
+from stores.findings import Finding, Kind, Report, Scope
+from stores.index_reader import index_files
+from stores.tail import find_tail
+from stores.verify_index import IndexCheck
+from stores.verify_queues import QueueCheck
+from stores.verify_units import BatchCheck, ExtCheck
+from streaming.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from checkpoints.progress import Progress
+    from formats.commitlog import Record
+    from formats.scan import Columns
+    from streaming.config import StoreConfig
+    from streaming.pipeline import Block
+
+__all__ = ["Finding", "Kind", "Report", "verify"]
+
+# Size and magic up to the physical offset: what tells a record from anything else.
+_FRAME = 36
+
+
+def verify(config: StoreConfig, *, start: int | None = None) -> Report:
+    """Compare an output with its store's commitlog.
+
+    Args:
+        config: the store and the output; both the same for a broker's own files.
+        start: physical offset where the output was begun, if that was not the log's beginning.
+
+    Returns:
+        What was found; `ok` if nothing.
+
+    Raises:
+        ReputError: the commitlog cannot be read, or the output was made with other settings.
+        OSError: no permission, the device failed.
+    """
+    began = time.monotonic()
+    verification = _Verification(config, start)
+    try:
+        verification.run()
+    finally:
+        verification.close()
+    verification.report.seconds = time.monotonic() - began
+    return verification.report
+
+
+@dataclass
+class _Log:
+    """The log as the index check needs it; see `stores.index_parting.Records`."""
+
+    log: CommitLog
+    pipeline: Pipeline
+    tag_entries: bool
+    scope: Scope
+
+    def columns(self, start: int, end: int) -> Generator[tuple[Columns, int]]:
+        """Yield the records that start in [`start`, `end`), a block at a time."""
+        for block in self.pipeline.blocks(start, end):
+            if block.count:
+                yield block.columns, block.count
+
+    def is_record(self, position: int, size: int) -> bool:
+        """Tell whether a record of `size` bytes starts at a physical offset in the scope."""
+        return size > 0 and self.size_at(position) == size
+
+    def size_at(self, position: int) -> int | None:
+        """Return the size of the record at a physical offset, None if none is there."""
+        if not self.scope.floor <= position < self.scope.end:
+            return None
+        head = self.log.read(position, _FRAME)[PAD:-PAD].tobytes()
+        is_record = int.from_bytes(head[28:_FRAME], "big") == position
+        return int.from_bytes(head[:4], "big") if is_record and len(head) == _FRAME else None
+
+    def keys_at(self, position: int) -> list[int] | None:
+        """Return the key hashes of the record at a physical offset, None if none is there."""
+        record = self.record_at(position)
+        if record is None:
+            return None
+        keys = indexfile.index_keys(record.topic, record.properties, tag_entries=self.tag_entries)
+        return [indexfile.key_hash(key) for key in keys]
+
+    def record_at(self, position: int) -> Record | None:
+        """Return the record at a physical offset, None if none is there."""
+        size = self.size_at(position)
+        if size is None or not 0 < size <= self.log.settings.max_record_size:
+            return None
+        try:
+            return self.pipeline.record_at(position, size)
+        except FormatError:
+            return None
+
+
+class _Verification:
+    """One run: opens the log, asks each check, closes."""
+
+    def __init__(self, config: StoreConfig, start: int | None) -> None:
+        self.config = config
+        self.report = Report()
+        self.settings = config.settings
+        self.log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+        self.tail = find_tail(self.log).end
+        self.progress = self._load_progress()
+        self.scope = self._scope(start)
+        self.batches = layout.batch_topics(config.path)
+        if not self.settings.version.has_batch_queues:
+            self.batches = frozenset()
+        self.queues = QueueDirectory(lambda t: needs_slow_path(self.settings, self.batches, t))
+        self.pipeline = Pipeline(self.log, self.queues, self.settings)
+        self.facts = LogFacts()
+
+    def close(self) -> None:
+        self.pipeline.close()
+        self.log.close()
+
+    def _load_progress(self) -> Progress | None:
+        """Return the output's own progress record; a damaged one is a finding."""
+        config = self.config
+        path = config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
+        try:
+            found = progress.load(config.output)
+        except (FormatError, UnicodeDecodeError, TypeError) as error:
+            self.report.add(Kind.PROGRESS, path, 0, str(error))
+            return None
+        if found is None:
+            if not self._is_store_itself:
+                self.report.add(Kind.MISSING, path, 0, "reput has not written this output")
+            return None
+        for name, value in self.settings.fingerprint().items():
+            if found.settings.get(name) != value:
+                raise StoreError(
+                    config.output,
+                    f"it was written with {name} = {found.settings.get(name)}, now it is {value}",
+                    "Give the broker version and broker.conf that it was written with",
+                )
+        if self._is_store_itself and found.end < self.tail:
+            detail = f"the broker has gone on behind {found.end}: verified as a broker's own"
+            self.report.note(Kind.PROGRESS, path, 0, detail)
+            return None
+        return found
+
+    @property
+    def _is_store_itself(self) -> bool:
+        return self.config.output.resolve() == self.config.path.resolve()
+
+    def _scope(self, start: int | None) -> Scope:
+        floor = self.log.min_offset if start is None else self.log.first_record(start)
+        found = self.progress
+        is_ours = found is not None or not self._is_store_itself
+        if found is None:
+            is_clean = not marks.has_abort(self.config.output)
+            return Scope(floor, self.tail, is_ours, is_clean)
+        path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
+        if found.end > self.tail:
+            detail = f"dispatched up to {found.end}, the log ends at {self.tail}"
+            self.report.add(Kind.PROGRESS, path, 0, detail)
+        elif found.end < self.tail:
+            detail = f"{self.tail - max(found.end, floor)} bytes of the log are not dispatched yet"
+            self.report.note(Kind.PROGRESS, path, 0, detail)
+        return Scope(floor, max(min(found.end, self.tail), floor), is_ours, found.clean)
+
+    def run(self) -> None:
+        """Ask each check."""
+        output, report, scope = self.config.output, self.report, self.scope
+        records = _Log(self.log, self.pipeline, self.settings.version.indexes_tags, scope)
+        _QueuePass(self, records).run()
+        if self.settings.writes_index:
+            check = IndexCheck(output, self.settings, scope, report, records)
+            self.facts.index_ends = check.run()
+            self.facts.index_files = check.file_count
+        else:
+            self._check_no_index(output)
+        if self.progress is not None:
+            path = output / progress.STATE_DIRECTORY / progress.FILE_NAME
+            verify_progress(path, self.progress, self.facts, report)
+        fields = self.settings.version.checkpoint_fields
+        CheckpointCheck(output, fields, scope, report).check(self.facts, self.progress)
+        verify_abort(output, report)
+        report.bytes = scope.end - scope.floor
+
+    def _check_no_index(self, output: Path) -> None:
+        for path in index_files(output / names.INDEX, self.settings, self.report):
+            detail = "an index file, and the broker's settings say that it writes none"
+            if self.scope.is_ours:
+                self.report.add(Kind.SURPLUS, path, 0, detail)
+            else:
+                self.report.note(Kind.SURPLUS, path, 0, detail)
+
+    def observe(self, block: Block) -> None:
+        """Take from a block what checkpoint and progress are compared with."""
+        columns, facts = block.columns, self.facts
+        self.report.messages += block.count
+        facts.messages += block.count
+        facts.last_timestamp = int(columns.store_timestamp[block.count - 1])
+        for i in range(block.count - 1, -1, -1):
+            if consumequeue.has_entry(int(columns.sys_flag[i])):
+                facts.entry_timestamp = int(columns.store_timestamp[i])
+                facts.entry_offset = int(columns.physical_offset[i])
+                return
+
+
+class _QueuePass:
+    """The pass over the log that compares queues; the twin of `sinks.special`."""
+
+    def __init__(self, run: _Verification, records: _Log) -> None:
+        parts = (run.config.output, run.settings, run.scope, run.report)
+        self._verification = run
+        self._queues = run.queues
+        self._entries = QueueCheck(*parts, records.is_record)
+        self._ext = ExtCheck(*parts)
+        self._batches = BatchCheck(*parts)
+        self._bitmaps = bitmaps_of(run.config.path, run.settings)
+
+    def run(self) -> None:
+        """Compare all queues with the records in the scope."""
+        run = self._verification
+        for block in run.pipeline.blocks(run.scope.floor, run.scope.end):
+            columns = block.columns
+            if block.count == 0:
+                continue
+
+            def expect_special(row: int, columns: Columns = columns) -> None:
+                self._expect_row(columns, row)
+
+            self._entries.compare(columns, block.count, self._queues.names, expect_special)
+            run.observe(block)
+        self._entries.finish()
+        self._ext.finish()
+        self._batches.finish()
+
+    def _expect_row(self, columns: Columns, row: int) -> None:
+        """Compare all that a record gives which is more than one plain entry."""
+        run = self._verification
+        position, size = int(columns.physical_offset[row]), int(columns.size[row])
+        code, timestamp = int(columns.tags_code[row]), int(columns.store_timestamp[row])
+        number, queue_offset = int(columns.queue[row]), int(columns.queue_offset[row])
+        name = self._queues.names[number]
+        record = None
+        if name.topic in run.batches or self._bitmaps is not None or run.settings.multi_dispatch:
+            record = run.pipeline.record_at(position, size)
+        if record is not None and name.topic in run.batches:
+            self._expect_batch(name, record, code)
+            return
+        held = code
+        if run.settings.writes_ext:
+            bitmap = None
+            if record is not None and self._bitmaps is not None:
+                bitmap = self._bitmaps.bitmap_for(record.topic, record.properties)
+            held = self._expect_ext(number, queue_offset, ExtUnit(code, timestamp, bitmap or b""))
+        self._entries.expect(number, name, queue_offset, Entry(position, size, held))
+        if record is not None and run.settings.multi_dispatch:
+            self._expect_multi(record, Entry(position, size, code))
+
+    def _expect_multi(self, record: Record, entry: Entry) -> None:
+        settings = self._verification.settings
+        every = settings.version.multi_dispatches_all
+        for name, queue_offset in multi_queues(record, lmq=settings.lmq, every=every):
+            number = self._queues.number(*name, nested=every)
+            self._entries.expect(number, name, queue_offset, entry)
+
+    def _expect_batch(self, name: QueueName, record: Record, code: int) -> None:
+        unit = unit_of(
+            record.physical_offset,
+            record.size,
+            code,
+            record.store_timestamp,
+            record.queue_offset,
+            inner_batch(record.properties),
+        )
+        if unit.base_offset >= 0 and unit.batch_size >= 0:
+            self._batches.expect(name, unit)
+
+    def _expect_ext(self, number: int, queue_offset: int, unit: ExtUnit) -> int:
+        """Compare a unit and return what the entry should hold."""
+        name = self._queues.names[number]
+        has_head = self._entries.begin(number, name, queue_offset)
+        found = self._entries.found(number, name, queue_offset)
+        held = unit.tags_code if found is None else found.tags_code
+        address = self._ext.expect(name, unit, held, has_head=has_head)
+        return unit.tags_code if address is None else address
