@@ -22,6 +22,6 @@ if [ -f "$stamp" ] && [ -z "$(find pom.xml build.sh src -newer "$stamp" -print -
     exit 0
 fi
 rm -rf "target/$version/classes" "$stamp"
-mvn -q -B -ntp -Drocketmq.version="$version" -Dcompat="$compat" -Dbroker.version="$broker" \
+mvn -q -B -ntp -Dstyle.color=never -Drocketmq.version="$version" -Dcompat="$compat" -Dbroker.version="$broker" \
     -DskipTests package
 touch "$stamp"

@@ -27,7 +27,9 @@ def _difference(a: Path, b: Path) -> str | None:
         return f"{len(p)} bytes against {len(q)}"
     at = [i for i, (x, y) in enumerate(zip(p, q, strict=True)) if x != y]
     window = slice(at[0] - at[0] % 4, at[0] - at[0] % 4 + 32)
-    return f"{len(at)} bytes differ, {at[0]} to {at[-1]}: {p[window].hex()} against {q[window].hex()}"
+    return (
+        f"{len(at)} bytes differ, {at[0]} to {at[-1]}: {p[window].hex()} against {q[window].hex()}"
+    )
 
 
 def differences(a: Path, b: Path) -> list[str]:

@@ -38,7 +38,7 @@ def _by_us(version: str, seed: int, count: int, stores: Path, outputs: Path) -> 
         try:
             conf = oracle.config_of(stores / f"{n}.facts")
             rebuild(bare, outputs / str(n), broker_version=version, broker_conf=conf)
-        except Exception:  # one store's failure must not end the run: it is reported as a difference
+        except Exception:  # noqa: BLE001 - one store's failure must not end the run: it is reported as a difference
             traceback.print_exc()
         shutil.rmtree(bare)
 
@@ -53,13 +53,22 @@ def _only_the_log(store: Path, bare: Path) -> None:
 def _by_broker(mode: str) -> Rebuild:
     def rebuild(version: str, seed: int, count: int, stores: Path, outputs: Path) -> None:
         oracle.run(
-            version, "Rebuild", str(seed), str(count), stores, outputs, f"--mode={mode}", timeout=60 + 3 * count
+            version,
+            "Rebuild",
+            str(seed),
+            str(count),
+            stores,
+            outputs,
+            f"--mode={mode}",
+            timeout=60 + 3 * count,
         )
 
     return rebuild
 
 
-def _chunk(version: str, seed: int, count: int, rebuild: Rebuild, root: Path, keep: Path | None) -> int:
+def _chunk(
+    version: str, seed: int, count: int, rebuild: Rebuild, root: Path, keep: Path | None
+) -> int:
     stores, outputs = root / "stores", root / "outputs"
     oracle.fuzz_stores(version, seed, count, stores)
     rebuild(version, seed, count, stores, outputs)
@@ -82,11 +91,15 @@ def _chunk(version: str, seed: int, count: int, rebuild: Rebuild, root: Path, ke
 
 def main() -> int:
     """Runs the chunks one after the other; the exit code says whether anything differed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--version", default=oracle.VERSIONS[0], choices=oracle.VERSIONS)
     parser.add_argument("--stores", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--chunk", type=int, default=50, help="stores a JVM makes before they are compared")
+    parser.add_argument(
+        "--chunk", type=int, default=50, help="stores a JVM makes before they are compared"
+    )
     parser.add_argument("--by", choices=("us", "reput", "default"), default="us")
     parser.add_argument("--keep", type=Path, help="a directory for the stores that differ")
     args = parser.parse_args()

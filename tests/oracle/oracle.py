@@ -20,7 +20,9 @@ def build(version: str) -> None:
     _command([str(HERE / "build.sh"), version], timeout=900, env=dict(os.environ))
 
 
-def run(version: str, main: str, *args: str | Path, timeout: float = 120, heap: str = "512m") -> str:
+def run(
+    version: str, main: str, *args: str | Path, timeout: float = 120, heap: str = "512m"
+) -> str:
     """Runs one main and returns what it printed.
 
     The JVM gets its whole heap at once, so that a test's memory does not depend on how the collector
@@ -48,7 +50,11 @@ def config_of(facts: Path) -> dict[str, str]:
 
 
 def _command(command: list[str], *, timeout: float, env: dict[str, str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, env=env, check=False
+    )
     if done.returncode != 0:
-        raise OracleError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+        raise OracleError(
+            f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        )
     return done.stdout

@@ -25,7 +25,8 @@ import org.apache.rocketmq.store.PutMessageResult;
  * store, its timestamps too: the store's clock is random as well.
  *
  * <p>What is left out, since a rebuild of such a log would not give the files that are there (see
- * README.md): sessions that end with a PREPARED record, and records the broker itself cannot parse.
+ * README.md): sessions that end with a record that is in no queue, and records the broker itself cannot
+ * parse.
  */
 public final class Fuzz {
     private static final String SCHEDULE = "SCHEDULE_TOPIC_XXXX";
@@ -252,7 +253,19 @@ public final class Fuzz {
         if (raw.length() > 0 && !m.getProperties().isEmpty() && !Compat.V5) {
             raw = "\u0002" + raw; // 4.9 leaves the last pair unended
         }
+        if (t.batchCq && chance(5)) {
+            raw += innerNumbersByClient();
+        }
         put(m, raw);
+    }
+
+    /** Numbers of an inner batch on a record that is none: the broker's queue believes them. */
+    private String innerNumbersByClient() {
+        String base = pair("INNER_BASE", String.valueOf(rnd.nextInt(1000) - (chance(20) ? 1000 : 0)));
+        // A unit of no messages ends the queue for the broker when it starts the next time.
+        int least = sessions == 1 ? 0 : 1;
+        String num = pair("INNER_NUM", String.valueOf(chance(20) ? -5 : least + rnd.nextInt(50)));
+        return chance(20) ? base : chance(20) ? num : base + num;
     }
 
     /** Names as the broker itself completes them with offsets, when it stores the message. */

@@ -9,15 +9,18 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.GetMessageStatus;
 import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 
@@ -31,10 +34,12 @@ public final class Open {
     private static final String[] DERIVED = {"consumequeue", "consumequeue_ext", "batchconsumequeue", "index"};
     /**
      * What every clean start logs: the zeros behind the log's last record; the check of the queues
-     * against the log's end, when they end together; and the HA service that it looks for.
+     * against the log's end, when they end together; and the HA service that it looks for. And what
+     * our reading of an entry that fills a gap, offset 0 and size 2147483647, makes it log.
      */
     private static final Pattern USUAL = Pattern.compile("WARN (found a illegal magic code 0x0"
         + "|maxPhyOffsetOfConsumeQueue\\((\\d+)\\) >= processOffset\\(\\2\\), truncate dirty logic files"
+        + "|selectMappedBuffer request pos invalid, request pos: 0, size: 2147483647, fileFromOffset: 0"
         + "|No resource file with name \\[META-INF/service/org.apache.rocketmq.store.ha.HAService\\] found."
         + "|Load default HA Service: DefaultHAService)");
 
@@ -42,6 +47,7 @@ public final class Open {
     private final Map<String, Object> out = new LinkedHashMap<>();
     private final List<String> problems = new ArrayList<>();
     private final Map<Long, MessageExt> records = new HashMap<>();
+    private boolean dispatchesItsOwnTail;
 
     public static void main(String[] args) throws Exception {
         Kit.haltOnFailure();
@@ -65,8 +71,8 @@ public final class Open {
         setup.quick = true;
         setup.config.putIfAbsent("maxMsgsNumBatch", String.valueOf(Integer.MAX_VALUE)); // a query's hits are cut to this
         Kit kit = new Kit(setup);
-        long[] dispatched = {0};
-        kit.store.getDispatcherList().addLast(r -> dispatched[0]++);
+        List<Long> dispatched = new CopyOnWriteArrayList<>();
+        kit.store.getDispatcherList().addLast(r -> dispatched.add(r.getCommitLogOffset()));
         boolean loaded = kit.store.load();
         out.put("load", loaded);
         Map<String, String> afterLoad = hashes();
@@ -82,7 +88,7 @@ public final class Open {
         Map<String, String> afterStart = hashes();
         out.put("changed_by_start", changes(afterLoad, afterStart));
         out.put("dispatch_behind_bytes", behind);
-        out.put("dispatched", dispatched[0]);
+        out.put("dispatched", dispatched.size());
         out.put("records", records.size());
         out.put("max_phy_offset", kit.store.getMaxPhyOffset());
         readQueues(kit);
@@ -95,15 +101,19 @@ public final class Open {
         if (behind > 0) {
             problems.add(behind + " bytes were left to dispatch");
         }
-        if (dispatched[0] > 0) {
-            problems.add(dispatched[0] + " records were dispatched again");
+        // A broker starts from its queues, and so dispatches again what is behind the last record that
+        // has a place in one, even if it did so before it was stopped: the index can get an item twice.
+        long lastQueued = records.values().stream().filter(Log::isQueued).mapToLong(MessageExt::getCommitLogOffset).max().orElse(-1);
+        dispatchesItsOwnTail = !dispatched.isEmpty() && dispatched.stream().allMatch(offset -> offset > lastQueued);
+        if (!dispatched.isEmpty() && !dispatchesItsOwnTail) {
+            problems.add(dispatched.size() + " records were dispatched again");
         }
         finish(log, loggedUntilHere);
     }
 
     /** log: what is logged at shutdown tells nothing of the store. */
     private void finish(List<String> log, int until) {
-        List<String> usual = new ArrayList<>();
+        Set<String> usual = new LinkedHashSet<>();
         List<String> unusual = new ArrayList<>();
         synchronized (log) {
             for (String line : until == 0 ? log : log.subList(0, until)) {
@@ -116,7 +126,8 @@ public final class Open {
             problems.add(unusual.size() + " lines logged");
         }
         for (String stage : new String[] {"changed_by_load", "changed_by_start", "changed_by_close"}) {
-            if (out.get(stage) instanceof List<?> list && !list.isEmpty()) {
+            if (out.get(stage) instanceof List<?> list && !list.isEmpty()
+                && !(dispatchesItsOwnTail && list.stream().allMatch(file -> file.toString().contains(" index/")))) {
                 problems.add(list.size() + " files " + stage.replace('_', ' '));
             }
         }
@@ -135,6 +146,7 @@ public final class Open {
         out.put("queued_records", unread.size());
         long read = 0;
         long byOthers = 0;
+        long blanks = 0;
         for (Map.Entry<String, Set<Integer>> e : Compat.queues(kit.store).entrySet()) {
             String topic = e.getKey();
             for (int id : e.getValue()) {
@@ -142,6 +154,14 @@ public final class Open {
                 long next = kit.store.getMinOffsetInQueue(topic, id);
                 while (next < max) {
                     GetMessageResult r = kit.store.getMessage("oracle", topic, id, next, 1, null);
+                    if (r.getStatus() == GetMessageStatus.MESSAGE_WAS_REMOVING) {
+                        // An entry that fills a gap stands for no record. The call has gone on behind it,
+                        // but for speed, not for every record.
+                        blanks++;
+                        next++;
+                        r.release();
+                        continue;
+                    }
                     if (r.getMessageMapedList().isEmpty() || r.getNextBeginOffset() <= next) {
                         problems.add("queue " + topic + " " + id + " at " + next + ": " + r.getStatus());
                         r.release();
@@ -172,6 +192,7 @@ public final class Open {
         }
         out.put("read_by_queue", read);
         out.put("read_by_multi_dispatch", byOthers);
+        out.put("blank_entries", blanks);
         out.put("not_in_queue", unread.size());
         if (!unread.isEmpty()) {
             problems.add(unread.size() + " records are not in their queue, the first at " + unread.stream().min(Long::compare).get());
