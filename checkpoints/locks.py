@@ -32,7 +32,7 @@ _HOLDER_BYTES = 200
 def _is_ours(store: Path) -> bool:
     """Tell whether the abort marker is the one that a killed writer of ours has left."""
     try:
-        holder = (store / STATE_DIRECTORY / WRITER_LOCK).read_text("utf-8")
+        holder = _holder(store / STATE_DIRECTORY / WRITER_LOCK)
         return f"process {(store / names.ABORT).read_text('ascii').strip()} " in holder
     except (FileNotFoundError, UnicodeDecodeError):
         return False
@@ -93,6 +93,13 @@ class FileLock:
         self.release()
 
 
+def _holder(path: Path) -> str:
+    """Return who a lock file names; our own is not opened, for closing it would end the lock."""
+    if os.path.realpath(path) in _HELD:
+        return f"this process, {os.getpid()}"
+    return path.read_text("utf-8", "replace")[:_HOLDER_BYTES].strip()
+
+
 def lock_output(state_directory: Path) -> FileLock:
     """Take the writer's lock of an output root.
 
@@ -102,7 +109,7 @@ def lock_output(state_directory: Path) -> FileLock:
     path = state_directory / WRITER_LOCK
     lock = FileLock(path)
     if not lock.acquire():
-        holder = path.read_text("utf-8", "replace")[:_HOLDER_BYTES].strip() or "another process"
+        holder = _holder(path) or "another process"
         raise StoreError(
             state_directory.parent,
             f"{holder} is writing to this output",

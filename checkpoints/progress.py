@@ -76,7 +76,7 @@ def load(root: Path) -> Progress | None:
     """
     path = root / STATE_DIRECTORY / FILE_NAME
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8", "replace")
     except FileNotFoundError:
         return None
     remedy = "Remove the output and rebuild it."

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from formats.broker import BrokerSettings
+    from formats.memory import Bytes
     from sinks.index import IndexPosition
 
 
@@ -39,7 +40,12 @@ def cut_queues(root: Path, staging: Path, settings: BrokerSettings, end: int) ->
     """
     cut = 0
     for path in queue_directories(root / names.CONSUMEQUEUE):
-        cut += _cut_queue(path, staging, settings, root, end)
+        files = FileQueue(path, settings.consumequeue_file_size, staging)
+        cut += _cut_units(files, consumequeue.ENTRY, end)
+    # A unit comes before its entry: a new queue may have an extension and nothing else.
+    for path in queue_directories(root / names.CONSUMEQUEUE_EXT):
+        entries = root / names.CONSUMEQUEUE / path.relative_to(root / names.CONSUMEQUEUE_EXT)
+        _cut_ext(FileQueue(path, settings.ext_file_size, staging), _last_address(entries))
     for path in queue_directories(root / names.BATCH_CONSUMEQUEUE):
         unit = batchconsumequeue.UNIT
         cut += _cut_units(FileQueue(path, settings.batch_file_size, staging), unit, end)
@@ -53,16 +59,6 @@ def queue_directories(base: Path) -> Iterator[Path]:
             yield Path(directory)
 
 
-def _cut_queue(path: Path, staging: Path, settings: BrokerSettings, root: Path, end: int) -> int:
-    files = FileQueue(path, settings.consumequeue_file_size, staging)
-    cut = _cut_units(files, consumequeue.ENTRY, end)
-    ext = root / names.CONSUMEQUEUE_EXT / path.relative_to(root / names.CONSUMEQUEUE)
-    if ext.is_dir():
-        last = _last_address(path)
-        _cut_ext(FileQueue(ext, settings.ext_file_size, staging), last)
-    return cut
-
-
 def _cut_units(files: FileQueue, unit: np.dtype[np.void], end: int) -> int:
     """Zero units from the first one at or beyond `end`; an emptied file goes."""
     cut = 0
@@ -74,7 +70,7 @@ def _cut_units(files: FileQueue, unit: np.dtype[np.void], end: int) -> int:
         first = int(np.argmax(beyond)) if beyond.any() else int(np.count_nonzero(used))
         stale = int(np.count_nonzero(beyond))
         # Zeros too where a write was cut off between its fields.
-        data[first * unit.itemsize :] = 0
+        _zero(data[first * unit.itemsize :])
         cut += stale
         # Entries that only fill up the file to its first record belong to that record.
         is_filler = first > 0 and not np.any(units["physical_offset"][:first].astype(np.int64))
@@ -85,6 +81,11 @@ def _cut_units(files: FileQueue, unit: np.dtype[np.void], end: int) -> int:
         drop_last(files)
     files.close()
     return cut
+
+
+def _zero(data: Bytes) -> None:
+    """Write zeros where something else is: holes stay holes, and a full disk takes no SIGBUS."""
+    data[data != 0] = 0
 
 
 def drop_last(files: FileQueue) -> None:
@@ -119,7 +120,7 @@ def _cut_ext(files: FileQueue, last: int) -> None:
     file = files.last()
     at = last - files.bases[-1]
     unit = consumequeue_ext.unpack(file.read(0, file.size), at)
-    file.data[at + (unit.size if unit else 0) :] = 0
+    _zero(file.data[at + (unit.size if unit else 0) :])
     file.flush()
     files.close()
 

@@ -212,15 +212,18 @@ def run_job(
     from streaming.job import Job  # noqa: PLC0415 - Spark is slow to import
     from streaming.session import build_session  # noqa: PLC0415
     from streaming.source import register  # noqa: PLC0415
+    from streaming.warm import warm_up  # noqa: PLC0415
 
     job = Job(configs, options)
     console.report_openings(job)
     stop_on_signals(job)
+    warming = warm_up()
     spark = build_session("reput")
     # What stops the job is said once, by us; Spark's account of it is a page of Scala.
     spark.sparkContext.setLogLevel("OFF")
     try:
         register(spark)
+        warming.join()
         with console.progress(job) if shows_progress else console.quiet():
             summary = job.run(spark)
     finally:

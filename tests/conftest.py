@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import golden_stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.golden_stores import GoldenStore
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], GoldenStore]:
+    """Return a function that gives a real broker's store: read it, or write to a copy of it."""
+    directories = {}
+
+    def load(version: str, scenario: str) -> GoldenStore:
+        # Unpacked once a session, and once a worker of pytest-xdist.
+        if version not in directories:
+            target = tmp_path_factory.mktemp("goldens") / version
+            directories[version] = golden_stores.unpack(version, target)
+        return golden_stores.load(version, scenario, directories[version])
+
+    return load

@@ -1,0 +1,370 @@
+"""The command as a user has it: a process, its exit code, what it prints and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.golden_stores import GOLDENS, VERSIONS
+from tests.test_goldens import FROM_NOTHING, files_below
+
+REPUT = [sys.executable, "-m", "streaming"]
+ROOT = Path(__file__).parent.parent
+
+
+def reput(*arguments, timeout=120):
+    command = [*REPUT, *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT
+    )
+
+
+def write_conf(path, conf):
+    path.write_text("".join(f"{name}={value}\n" for name, value in conf.items()))
+    return path
+
+
+@pytest.fixture
+def store(golden, tmp_path):
+    """A store with nothing but its log, and the broker.conf that goes with it."""
+    source = golden("5.5.0", "basic")
+    path = source.copy_input(tmp_path / "store")
+    return path, write_conf(tmp_path / "broker.conf", source.conf), source
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("version", VERSIONS)
+def test_one_job_rebuilds_all_scenarios_of_a_version(golden, tmp_path, version):
+    """
+    One `rebuild --config` over every store of a version, each with its own settings.
+    """
+    scenarios = [s for v, s in GOLDENS if v == version and s not in {"unclean.live"}]
+    tables = []
+    for scenario in scenarios:
+        source = golden(version, scenario)
+        source.copy_input(tmp_path / scenario)
+        write_conf(tmp_path / f"{scenario}.conf", source.conf)
+        tables.append(
+            f'[[store]]\nname = "{scenario}"\npath = "{scenario}"\noutput = "out/{scenario}"\n'
+            f'broker_version = "{version}"\nbroker_conf = "{scenario}.conf"\n'
+        )
+    (tmp_path / "reput.toml").write_text("\n".join(tables))
+
+    done = reput("rebuild", "--config", tmp_path / "reput.toml", "--json")
+
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert [s["name"] for s in summary["stores"]] == scenarios
+    assert summary["messages"] == sum(s["messages"] for s in summary["stores"]) > 0
+    assert {"messages", "bytes", "seconds", "messages_per_second", "files"} <= set(summary)
+    for scenario in set(scenarios) - {"unclean-dirty", "unclean-recovered"}:
+        for kind in ("consumequeue", "consumequeue_ext", "index"):
+            theirs = files_below(golden(version, scenario).path, kind)
+            assert files_below(tmp_path / "out" / scenario, kind) == theirs, (scenario, kind)
+    for scenario in ("unclean-dirty", "unclean-recovered"):
+        for kind in ("consumequeue", "index"):
+            theirs = files_below(golden(version, FROM_NOTHING).path, kind)
+            assert files_below(tmp_path / "out" / scenario, kind) == theirs, (scenario, kind)
+
+
+@pytest.mark.spark
+def test_a_second_rebuild_goes_on_and_changes_nothing(store, tmp_path):
+    """
+    Losing Spark's checkpoint loses nothing: the output knows how far it is.
+    """
+    path, conf, source = store
+    arguments = ("rebuild", "--store", path, "--output", tmp_path / "out", "--broker-conf", conf)
+    assert reput(*arguments).returncode == 0
+    before = files_below(tmp_path / "out", "index")
+    for spark in (tmp_path / "out" / ".reput").glob("spark-*"):
+        shutil.rmtree(spark)
+
+    again = reput(*arguments, "--json")
+
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["messages"] == 0
+    assert files_below(tmp_path / "out", "index") == before
+    assert files_below(source.path, "index") == before
+
+
+@pytest.mark.spark
+def test_sigterm_ends_a_live_job_in_order(tmp_path):
+    """
+    The running batch is finished, all is flushed, the abort marker is gone, the exit code is 0.
+    """
+    size = 4 << 20
+    conf = {"mappedFileSizeCommitLog": size, "maxHashSlotNum": 5000, "maxIndexNum": 20000}
+    log, output = tmp_path / "store" / "commitlog", tmp_path / "out"
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "streaming.demo_writer", log, "500", "120", str(size)],
+        stdout=subprocess.DEVNULL,
+        cwd=ROOT,
+    )
+    try:
+        while not (log.is_dir() and any(p.stat().st_size for p in log.iterdir())):
+            time.sleep(0.05)
+        arguments = ["run", "--store", tmp_path / "store", "--output", output, "--json"]
+        job = subprocess.Popen(
+            [*REPUT, *arguments, "--broker-conf", write_conf(tmp_path / "broker.conf", conf)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        progress = output / ".reput" / "progress.json"
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            if progress.exists() and json.loads(progress.read_text())["messages"] > 1000:
+                break
+            time.sleep(0.1)
+        assert (output / "abort").exists()
+        job.send_signal(signal.SIGTERM)
+        printed, errors = job.communicate(timeout=60)
+    finally:
+        writer.kill()
+        writer.wait()
+
+    assert job.returncode == 0, errors
+    assert json.loads(printed)["messages"] > 1000
+    assert not (output / "abort").exists()
+    assert json.loads(progress.read_text())["clean"] is True
+    arguments = ("--store", tmp_path / "store", "--output", output)
+    checked = reput("verify", *arguments, "--broker-conf", tmp_path / "broker.conf")
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.spark
+def test_the_demonstration_proves_itself():
+    """
+    `reput demo` ends with a clean verify and a message found by its key.
+    """
+    done = reput("demo", "--seconds", "3", "--rate", "1000", "--json")
+
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["written"] == shown["dispatched"] > 1000
+    assert shown["verify"]["found"] == 0
+    assert shown["found"]
+
+
+@pytest.mark.spark
+def test_a_corrupt_record_stops_the_job_and_what_is_before_it_stays(store, tmp_path):
+    """
+    The message names file and byte; what was good before is dispatched, and verify says clean.
+    """
+    path, conf, _ = store
+    first = path / "commitlog" / f"{131072:020d}"
+    data = bytearray(first.read_bytes())
+    data[100] ^= 0xFF
+    first.write_bytes(data)
+    output = tmp_path / "out"
+
+    done = reput("rebuild", "--store", path, "--output", output, "--broker-conf", conf)
+
+    assert done.returncode == 3
+    assert first.name in done.stderr
+    assert "at byte 0" in done.stderr
+    progress = json.loads((output / ".reput" / "progress.json").read_text())
+    assert progress["end"] == 131072
+    assert progress["messages"] > 0
+
+
+class TestBadInput:
+    """Each is one clear message on standard error, and exit code 2 or 3."""
+
+    def check(self, done, code, *words):
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        for word in words:
+            assert word in done.stderr
+
+    def rebuild(self, store, output, *more):
+        return reput("rebuild", "--store", store, "--output", output, *more)
+
+    def test_no_store(self, tmp_path):
+        self.check(self.rebuild(tmp_path / "none", tmp_path / "out"), 3, "no such directory")
+
+    def test_an_empty_store(self, tmp_path):
+        (tmp_path / "store").mkdir()
+        self.check(self.rebuild(tmp_path / "store", tmp_path / "out"), 3, "no commitlog")
+
+    def test_a_file_of_the_wrong_size(self, store, tmp_path):
+        path, _, _ = store
+        done = self.rebuild(path, tmp_path / "out")
+        self.check(done, 3, "expected 1073741824 bytes", "mappedFileSizeCommitLog")
+
+    def test_a_foreign_file(self, store, tmp_path):
+        path, conf, _ = store
+        (path / "commitlog" / "notes.txt").write_text("mine")
+        done = self.rebuild(path, tmp_path / "out", "--broker-conf", conf)
+        self.check(done, 3, "notes.txt", "not the name of a commitlog file")
+
+    def test_a_gap_between_files(self, store, tmp_path):
+        path, conf, _ = store
+        (path / "commitlog" / f"{131072:020d}").unlink()
+        done = self.rebuild(path, tmp_path / "out", "--broker-conf", conf)
+        self.check(done, 3, "expected 00000000000000131072")
+
+    def test_a_dledger_store(self, tmp_path):
+        (tmp_path / "store" / "dledger-n0" / "data").mkdir(parents=True)
+        self.check(self.rebuild(tmp_path / "store", tmp_path / "out"), 3, "DLedger")
+
+    def test_a_rocksdb_broker(self, store, tmp_path):
+        path, _, _ = store
+        conf = write_conf(tmp_path / "rocks.conf", {"storeType": "defaultRocksDB"})
+        done = self.rebuild(path, tmp_path / "out", "--broker-conf", conf)
+        self.check(done, 2, "RocksDB")
+
+    def test_an_unknown_version(self, store, tmp_path):
+        path, _, _ = store
+        done = self.rebuild(path, tmp_path / "out", "--broker-version", "3.2")
+        self.check(done, 2, "broker version '3.2' is not known", "5.5")
+
+    def test_an_option_that_does_not_exist(self):
+        self.check(reput("rebuild", "--stoer", "x"), 2, "--stoer")
+
+    def test_a_bad_setting(self, store, tmp_path):
+        path, _, _ = store
+        conf = write_conf(tmp_path / "bad.conf", {"maxIndexNum": "many"})
+        done = self.rebuild(path, tmp_path / "out", "--broker-conf", conf)
+        self.check(done, 2, "maxIndexNum='many'")
+
+    def test_the_store_as_output(self, store):
+        path, conf, _ = store
+        self.check(self.rebuild(path, path, "--broker-conf", conf), 2, "--in-place")
+
+    def test_an_output_that_is_not_ours(self, store, tmp_path):
+        path, conf, source = store
+        shutil.copytree(source.path / "index", tmp_path / "out" / "index")
+        done = self.rebuild(path, tmp_path / "out", "--broker-conf", conf)
+        self.check(done, 3, "was not written by reput")
+
+    def test_a_store_that_a_broker_holds(self, store):
+        path, conf, _ = store
+        holder = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import fcntl,os,sys,time\n"
+                "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+                "fcntl.lockf(fd, fcntl.LOCK_EX, 1, 0)\n"
+                "print('held', flush=True); time.sleep(60)",
+                path / "lock",
+            ],
+            stdout=subprocess.PIPE,
+        )
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        try:
+            done = reput("rebuild", "--store", path, "--in-place", "--broker-conf", conf)
+            self.check(done, 3, "a broker holds this store's lock")
+        finally:
+            holder.kill()
+            holder.wait()
+
+    def test_a_store_that_was_not_closed(self, store):
+        path, conf, _ = store
+        (path / "abort").touch()
+        done = reput("rebuild", "--store", path, "--in-place", "--broker-conf", conf)
+        self.check(done, 3, "not closed in order")
+
+    def test_errors_as_json(self, tmp_path):
+        done = self.rebuild(tmp_path / "none", tmp_path / "out", "--json")
+        assert done.returncode == 3
+        assert json.loads(done.stdout)["exit_code"] == 3
+
+    def test_no_permission(self, store, tmp_path):
+        path, conf, _ = store
+        output = tmp_path / "ro"
+        output.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", output], check=True)
+        try:
+            done = self.rebuild(path, output, "--broker-conf", conf)
+            self.check(done, 3, "Read-only file system")
+        finally:
+            subprocess.run(["umount", output], check=True)
+
+
+@pytest.mark.spark
+def test_in_place_work_needs_an_idle_store(golden, tmp_path):
+    """
+    Queues and index that were lost are rebuilt where they belong, under the broker's lock.
+    """
+    source = golden("5.3.3", "basic")
+    path = source.copy_input(tmp_path / "store")
+    conf = write_conf(tmp_path / "broker.conf", source.conf)
+    arguments = ("--broker-conf", conf, "--broker-version", "5.3")
+
+    done = reput("rebuild", "--store", path, "--in-place", *arguments)
+
+    assert done.returncode == 0, done.stderr
+    for kind in ("consumequeue", "index"):
+        assert files_below(path, kind) == files_below(source.path, kind)
+    assert reput("verify", "--store", path, *arguments).returncode == 0
+
+
+def test_verify_names_damage_with_exit_code_1(golden, tmp_path):
+    """
+    A broker's own store is verified too; a flipped byte is found, with file and byte.
+    """
+    source = golden("4.9.8", "basic")
+    path = source.copy(tmp_path / "store")
+    conf = write_conf(tmp_path / "broker.conf", source.conf)
+    arguments = ("verify", "--store", path, "--broker-version", "4.9.8", "--broker-conf", conf)
+    assert reput(*arguments).returncode == 0
+    entry = path / "consumequeue" / "topic-1" / "2" / f"{0:020d}"
+    data = bytearray(entry.read_bytes())
+    data[25] ^= 1
+    entry.write_bytes(data)
+
+    done = reput(*arguments, "--json")
+
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert report["found"] >= 1
+    assert report["findings"][0]["file"] == str(entry)
+
+
+@pytest.mark.parametrize("what", ["commitlog", "consumequeue", "index", "checkpoint"])
+def test_inspect_shows_a_file(golden, what):
+    """
+    Every kind of file is shown as a table and as JSON.
+    """
+    source = golden("5.5.0", "basic")
+    path = source.path / what
+    while path.is_dir():
+        path = sorted(path.iterdir())[0]
+    limit = [] if what == "checkpoint" else ["--limit", "3"]
+    conf = path.with_suffix(".conf")
+    if what in {"index", "commitlog"}:
+        limit += ["--broker-conf", str(write_conf(conf, source.conf))]
+    try:
+        shown = reput("inspect", what, path, *limit)
+        as_json = reput("inspect", what, path, *limit, "--json")
+    finally:
+        conf.unlink(missing_ok=True)
+
+    assert shown.returncode == 0, shown.stderr
+    assert str(path) in shown.stdout.replace("\n", "")
+    rows = json.loads(as_json.stdout)["rows"]
+    # The first queue in the order of names has one entry.
+    assert len(rows) == {"checkpoint": 6, "consumequeue": 1}.get(what, 3)
+
+
+def test_help_teaches():
+    """
+    Each command explains itself, with an example where one helps.
+    """
+    for command in ("", "run", "rebuild", "verify", "inspect", "demo"):
+        done = reput(*command.split(), "--help")
+        assert done.returncode == 0
+        assert "Usage" in done.stdout
+    assert "Exit codes" in reput("--help").stdout
+    assert "Example" in reput("run", "--help").stdout

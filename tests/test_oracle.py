@@ -1,0 +1,118 @@
+"""The real RocketMQ judges: random stores byte for byte, and our output opened as its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from streaming.config import store_config
+from streaming.dispatcher import rebuild
+from streaming.verify import verify
+from tests.golden_stores import VERSIONS
+from tests.oracle import compare, oracle
+
+pytestmark = pytest.mark.oracle
+
+SMALL = {
+    "mappedFileSizeCommitLog": "131072",
+    "mappedFileSizeConsumeQueue": "1000",
+    "mappedFileSizeConsumeQueueExt": "4096",
+    "mapperFileSizeBatchConsumeQueue": "4600",
+    "maxHashSlotNum": "101",
+    "maxIndexNum": "600",
+}
+
+
+def properties(conf):
+    return [f"{name}={value}" for name, value in conf.items()]
+
+
+def take_over(store, output, target):
+    """What an operator does: the log and the configuration are the broker's, the rest is ours."""
+    for part in ("commitlog", "config"):
+        if (store / part).is_dir():
+            shutil.copytree(store / part, target / part)
+    for part in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index"):
+        if (output / part).is_dir():
+            shutil.copytree(output / part, target / part)
+    shutil.copy(output / "checkpoint", target / "checkpoint")
+
+
+def opened(version, store, conf):
+    """Let the real broker open a store; its report. An exit code above 0 raises."""
+    return json.loads(oracle.run(version, "Open", store, *properties(conf), timeout=200))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_random_stores_are_rebuilt_to_the_byte(version, tmp_path):
+    """
+    Whatever a broker writes, we write; more of them by tests/oracle/differential.py.
+    """
+    oracle.build(version)
+    stores = oracle.fuzz_stores(version, 900_000, 10, tmp_path / "stores")
+    for store in stores:
+        conf = oracle.config_of(store.with_suffix(".facts"))
+        bare = tmp_path / "bare" / store.name
+        for part in ("commitlog", "config"):
+            if (store / part).is_dir():
+                shutil.copytree(store / part, bare / part)
+        output = tmp_path / "output" / store.name
+        rebuild(bare, output, broker_version=version, broker_conf=conf)
+
+        assert compare.differences(store, output) == []
+        config = store_config(bare, output, broker_version=version, broker_conf=conf)
+        report = verify(config)
+        assert report.findings == []
+
+
+@pytest.mark.parametrize("scenario", ["basic", "batch", "delay", "trans", "extonly", "lmq"])
+def test_a_real_broker_opens_our_output_as_its_own(golden, tmp_path, scenario):
+    """
+    5.5.0 loads it: nothing is truncated, rebuilt or logged, every message and key is found.
+    """
+    version = "5.5.0"
+    oracle.build(version)
+    store = golden(version, scenario)
+    source = store.copy_input(tmp_path / "store")
+    rebuild(source, tmp_path / "output", broker_version=version, broker_conf=store.conf)
+    take_over(source, tmp_path / "output", tmp_path / "taken")
+
+    report = opened(version, tmp_path / "taken", store.conf)
+
+    assert report["ok"], report
+
+
+def test_a_log_of_26_files_is_rebuilt_whole(tmp_path):
+    """
+    Brokers from 5.4.0 on look back over ten files only; we read all of them.
+    """
+    version = "5.5.0"
+    oracle.build(version)
+    conf = {**SMALL, "mappedFileSizeCommitLog": "32768"}
+    store = tmp_path / "store"
+    oracle.run(version, "Generate", "basic", store, *properties(conf))
+    assert len(list((store / "commitlog").iterdir())) >= 26
+    bare = tmp_path / "bare"
+    shutil.copytree(store / "commitlog", bare / "commitlog")
+
+    rebuild(bare, tmp_path / "output", broker_version=version, broker_conf=conf)
+
+    assert compare.differences(store, tmp_path / "output") == []
+    by_broker = json.loads(oracle.run(version, "Replay", bare, "--mode=default", *properties(conf)))
+    assert by_broker["messages"] < 3004
+
+
+def test_the_differential_command_reports_no_difference(tmp_path):
+    """
+    The command that users and CI run for any number of stores ends with 0 and says what it did.
+    """
+    command = [sys.executable, "tests/oracle/differential.py", "--version", "5.5.0"]
+    done = subprocess.run(
+        [*command, "--stores", "3", "--seed", "77"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 the same, 0 different" in done.stdout
