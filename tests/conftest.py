@@ -4,10 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.session import build_session
+from streaming.source import register
 from tests import golden_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
 
     from tests.golden_stores import GoldenStore
 
@@ -25,3 +29,12 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Gol
         return golden_stores.load(version, scenario, directories[version])
 
     return load
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session with the source registered; all tests share it, for it takes seconds to start."""
+    session = build_session("tests", master="local[2]")
+    register(session)
+    yield session
+    session.stop()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -104,6 +106,44 @@ def test_a_log_of_26_files_is_rebuilt_whole(tmp_path):
     assert compare.differences(store, tmp_path / "output") == []
     by_broker = json.loads(oracle.run(version, "Replay", bare, "--mode=default", *properties(conf)))
     assert by_broker["messages"] < 3004
+
+
+def checksum(rows):
+    """What `Facts` computes: place, length and bytes of every body, in the log's order."""
+    digest = hashlib.sha256()
+    for row in sorted(rows, key=lambda row: row.physicalOffset):
+        body = bytes(row.body or b"")
+        digest.update(struct.pack(">qi", row.physicalOffset, len(body)) + body)
+    return digest.hexdigest()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_dataframe_has_what_the_brokers_own_decoder_finds(golden, spark, tmp_path, version):
+    """
+    Count and bodies of batch and stream equal RocketMQ's; so with two stores in one query.
+    """
+    oracle.build(version)
+    stores, facts = {}, {}
+    for scenario in ("basic", "flags"):
+        source = golden(version, scenario)
+        stores[scenario] = {"path": str(source.path), "brokerVersion": version}
+        stores[scenario]["broker"] = source.conf
+        facts[scenario] = json.loads(oracle.run(version, "Facts", source.path))
+    options = {"stores": json.dumps(stores)}
+
+    batch = spark.read.format("rocketmq").options(**options).load().collect()
+    stream = spark.readStream.format("rocketmq").options(**options, minPartitions="5").load()
+    query = stream.writeStream.format("memory").queryName("facts").trigger(availableNow=True)
+    started = query.option("checkpointLocation", str(tmp_path / "spark")).start()
+    started.awaitTermination()
+    streamed = spark.table("facts").collect()
+
+    for rows in (batch, streamed):
+        for scenario, expected in facts.items():
+            ours = [row for row in rows if row.brokerName == scenario]
+            assert len(ours) == expected["records"]
+            assert checksum(ours) == expected["bodies"]
 
 
 def test_the_differential_command_reports_no_difference(tmp_path):
