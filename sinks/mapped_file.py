@@ -96,7 +96,8 @@ class MappedFile:
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = staging / f"new-{os.getpid()}"
+        # One name, so that what killed writers leave behind is not more than one file.
+        made = staging / "new"
         descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(descriptor, size)

@@ -36,7 +36,7 @@ class QueueDirectory:
         self.routes = RouteTable()
         self.names: list[QueueName] = []
         self._numbers: dict[QueueName, int] = {}
-        self._is_special = is_special
+        self.is_special = is_special
         self._lock = threading.Lock()
 
     def number(self, topic: str, queue_id: int, *, nested: bool = False) -> int:
@@ -63,7 +63,7 @@ class QueueDirectory:
         with self._lock:
             number = self._number(QueueName(topic, queue_id))
             kind = SCHEDULE if topic == SCHEDULE_TOPIC else 0
-            kind |= SPECIAL if self._is_special(topic) else 0
+            kind |= SPECIAL if self.is_special(topic) else 0
             self.routes.add(raw_topic, queue_id, number, kind)
 
     def _number(self, name: QueueName, *, nested: bool = False) -> int:

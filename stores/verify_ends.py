@@ -176,6 +176,10 @@ class RestCheck:
             return False
         beyond = self._scope.end if self._scope.is_ours else last_end
         offsets = units["physical_offset"].astype(np.int64)
-        sizes = units["size"].astype(np.int64)
-        # Ours may have been killed between the fields of an entry.
-        return bool(np.all(offsets >= beyond) and np.all((sizes > 0) | self._scope.is_ours))
+        good = (offsets >= beyond) & (units["size"].astype(np.int64) > 0)
+        if self._scope.is_ours:
+            # Killed between the fields of an entry, or behind the fill of a new queue.
+            good = offsets >= beyond
+            if self._unit is ENTRY:
+                good |= units == np.frombuffer(PRE_BLANK, ENTRY)[0]
+        return bool(np.all(good))

@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from formats import names
-from formats.commitlog import COMMIT, TRANSACTION_TYPE
 from formats.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, NEVER, Entry
-from formats.layout import field_offsets
-from formats.memory import load_i32, load_i64
+from stores.entry_kernels import WINDOW, compare
 from stores.findings import Kind
 from stores.stored_files import StoredFiles, queue_directories
 from stores.verify_ends import NOT_THERE, HeadCheck, RestCheck
@@ -24,82 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from formats.broker import BrokerSettings
-    from formats.memory import Bytes
     from formats.scan import Columns
     from stores.findings import Report, Scope
 
-_PHYSICAL_OFFSET, _SIZE, _TAGS_CODE = field_offsets(ENTRY)
-# Entries read at a time, of each queue: 100,000 queues then take 400 MB.
-_WINDOW = 200
 _FIRST_CAPACITY = 256
 _UNKNOWN = -1
-
-
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
-def compare(
-    first: int,
-    count: int,
-    queue: NDArray[np.int32],
-    queue_offset: NDArray[np.int64],
-    physical_offset: NDArray[np.int64],
-    size: NDArray[np.int32],
-    tags_code: NDArray[np.int64],
-    sys_flag: NDArray[np.int32],
-    special: NDArray[np.uint8],
-    next_entry: NDArray[np.int64],
-    last_end: NDArray[np.int64],
-    window: Bytes,
-    window_first: NDArray[np.int64],
-    window_end: NDArray[np.int64],
-) -> int:
-    """Compare entries until one is not the plain next one of its queue, or not as it should be.
-
-    Args:
-        first: record to begin with.
-        count: records there are.
-        queue: dense queue numbers, shape (n,); so the other columns.
-        queue_offset: entries.
-        physical_offset: bytes.
-        size: bytes.
-        tags_code: see `formats.consumequeue`.
-        sys_flag: see `formats.commitlog`.
-        special: not 0 for a record that has more than one plain entry.
-        next_entry: by queue: number of its next entry; written.
-        last_end: by queue: end of the last record put, -1 for none; written.
-        window: entries read, `_WINDOW` a queue.
-        window_first: by queue: number of the first one read.
-        window_end: by queue: number behind the last one read.
-
-    Returns:
-        The record that the caller has to look at, `count` when all are done.
-    """
-    for i in range(first, count):
-        transaction = sys_flag[i] & TRANSACTION_TYPE
-        if transaction != 0 and transaction != COMMIT:
-            continue
-        number = queue[i]
-        entry = queue_offset[i]
-        end = physical_offset[i] + np.int64(size[i])
-        if (
-            special[i] != 0
-            or entry != next_entry[number]
-            or entry >= window_end[number]
-            or end <= last_end[number]
-        ):
-            return i
-        at = (number * _WINDOW + entry - window_first[number]) * ENTRY_SIZE
-        if (
-            load_i64(window, at + _PHYSICAL_OFFSET) != physical_offset[i]
-            or load_i32(window, at + _SIZE) != size[i]
-            or load_i64(window, at + _TAGS_CODE) != tags_code[i]
-        ):
-            return i
-        next_entry[number] = entry + 1
-        last_end[number] = end
-    return count
 
 
 class QueueCheck:
@@ -112,6 +39,7 @@ class QueueCheck:
         scope: Scope,
         report: Report,
         is_record: Callable[[int, int], bool],
+        is_deleted: Callable[[str], bool],
     ) -> None:
         """Read nothing yet; each queue is read when its first record comes.
 
@@ -121,6 +49,7 @@ class QueueCheck:
             scope: see there.
             report: gets what is found.
             is_record: tells whether a record of a size stands at a physical offset.
+            is_deleted: tells whether a topic was deleted, its queues with it.
         """
         self.directory = root / names.CONSUMEQUEUE
         self._settings = settings
@@ -128,16 +57,18 @@ class QueueCheck:
         self._scope = scope
         self._report = report
         self._is_record = is_record
+        self._is_deleted = is_deleted
         self._files: dict[int, StoredFiles] = {}
         self._next_entry = np.full(_FIRST_CAPACITY, _UNKNOWN, np.int64)
         self._last_end = np.full(_FIRST_CAPACITY, NEVER, np.int64)
-        self._window = np.zeros(_FIRST_CAPACITY * _WINDOW * ENTRY_SIZE, np.uint8)
+        self._window = np.zeros(_FIRST_CAPACITY * WINDOW * ENTRY_SIZE, np.uint8)
         self._window_first = np.zeros(_FIRST_CAPACITY, np.int64)
         # No window: the kernel hands the queue's first entry over.
         self._window_end = np.zeros(_FIRST_CAPACITY, np.int64)
         # By queue: its first entry that can be verified, whether others stand before it.
         self._first: dict[int, int] = {}
         self._has_head: dict[int, bool] = {}
+        self._gone: set[int] = set()
 
     def compare(
         self,
@@ -216,7 +147,15 @@ class QueueCheck:
             self._next_entry[number] = self._first[number] = queue_offset
             head = HeadCheck(files, self._settings, self._scope, self._report)
             self._has_head[number] = head.check(queue_offset)
+            if not files.bases and self._is_deleted(name[0]):
+                self._gone.add(number)
+                detail = "the topic was deleted, its records are still in the log"
+                self._report.note(Kind.MISSING, files.directory, 0, detail)
         return self._has_head[number]
+
+    def is_gone(self, number: int) -> bool:
+        """Tell whether a queue was deleted: nothing is expected of it."""
+        return number in self._gone
 
     def found(self, number: int, name: tuple[str, int], queue_offset: int) -> Entry | None:
         """Return the entry that stands where a queue's next one belongs, None for none."""
@@ -234,6 +173,8 @@ class QueueCheck:
             entry: what it should be.
         """
         self.begin(number, name, queue_offset)
+        if self.is_gone(number):
+            return
         end = entry.physical_offset + entry.size
         following = int(self._next_entry[number])
         if end <= self._last_end[number] or (queue_offset != 0 and queue_offset < following):
@@ -247,9 +188,9 @@ class QueueCheck:
     def _raw(self, number: int, entry: int) -> bytes:
         """Return an entry's bytes, fewer where the file ends; reads the window that it begins."""
         first, end = int(self._window_first[number]), int(self._window_end[number])
-        start = number * _WINDOW * ENTRY_SIZE
+        start = number * WINDOW * ENTRY_SIZE
         if not first <= entry < end:
-            data = self._files[number].read(entry * ENTRY_SIZE, _WINDOW * ENTRY_SIZE)
+            data = self._files[number].read(entry * ENTRY_SIZE, WINDOW * ENTRY_SIZE)
             read = len(data) // ENTRY_SIZE
             self._window[start : start + len(data)] = np.frombuffer(data, np.uint8)
             self._window_first[number], self._window_end[number] = entry, entry + read
@@ -284,7 +225,7 @@ class QueueCheck:
         empty = np.zeros(more, np.int64)
         self._window_first = np.concatenate([self._window_first, empty])
         self._window_end = np.concatenate([self._window_end, empty])
-        room = np.zeros(more * _WINDOW * ENTRY_SIZE, np.uint8)
+        room = np.zeros(more * WINDOW * ENTRY_SIZE, np.uint8)
         self._window = np.concatenate([self._window, room])
 
     def finish(self) -> None:
@@ -299,6 +240,12 @@ class QueueCheck:
             rest.check(following * ENTRY_SIZE, max(last_end, 0))
         for path in queue_directories(self.directory, self._report):
             if path not in known:
-                files = StoredFiles(path, self._file_size, self._report)
-                HeadCheck(files, self._settings, self._scope, self._report).check_all()
+                self._check_unknown(StoredFiles(path, self._file_size, self._report))
         self._report.end_runs()
+
+    def _check_unknown(self, files: StoredFiles) -> None:
+        """Check a queue that no record in the scope belongs to."""
+        if self._scope.is_ours and self._scope.tolerates_leftovers:
+            RestCheck(files, ENTRY, self._scope, self._report).check(0, 0)
+        else:
+            HeadCheck(files, self._settings, self._scope, self._report).check_all()

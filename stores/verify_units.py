@@ -187,7 +187,8 @@ class ExtCheck:
         for base in files.bases:
             path = files.path(base)
             # A broker that had extensions once keeps them until their queue expires.
-            if self._scope.floor > 0 or (not self._is_expected and not self._scope.is_ours):
+            is_old = self._scope.floor > 0 or (not self._is_expected and not self._scope.is_ours)
+            if is_old or (self._scope.is_ours and self._scope.tolerates_leftovers):
                 self._report.note(Kind.SURPLUS, path, 0, "no record of the log points here")
             else:
                 self._report.add(Kind.SURPLUS, path, 0, "no record of the log is in this queue")
@@ -277,11 +278,18 @@ class BatchCheck:
             rest.check(place.position, max(place.last_offset + 1, 0))
         for path in queue_directories(self._directory, self._report):
             if path not in known:
-                for base in StoredFiles(path, self._file_size, self._report).bases:
-                    file = path / names.offset_file(base)
-                    detail = "no record of the log is in this queue"
-                    if self._scope.floor > 0:
-                        self._report.note(Kind.SURPLUS, file, 0, detail)
-                    else:
-                        self._report.add(Kind.SURPLUS, file, 0, detail)
+                self._check_unknown(StoredFiles(path, self._file_size, self._report))
         self._report.end_runs()
+
+    def _check_unknown(self, files: StoredFiles) -> None:
+        """Check a queue that no record in the scope belongs to."""
+        if self._scope.is_ours and self._scope.tolerates_leftovers:
+            rest = RestCheck(files, batchconsumequeue.UNIT, self._scope, self._report)
+            rest.check(0, 0)
+            return
+        for base in files.bases:
+            detail = "no record of the log is in this queue"
+            if self._scope.floor > 0:
+                self._report.note(Kind.SURPLUS, files.path(base), 0, detail)
+            else:
+                self._report.add(Kind.SURPLUS, files.path(base), 0, detail)

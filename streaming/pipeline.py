@@ -15,6 +15,7 @@ import numpy as np
 
 from formats import commitlog, frames, scan
 from formats.commitlog import QUEUE_ID_AT, Record, Verdict
+from formats.properties import MULTI_DISPATCH
 from formats.scan import Columns
 from stores.commitlog import PAD
 from stores.tail import corruption
@@ -212,10 +213,11 @@ class Pipeline:
                     return
                 overhang *= 8
                 origin = block.reached
-                before = len(data)
-                data = self._log.read(origin, min(overhang, file_end - origin))
+                wanted = min(overhang, file_end - origin)
+                data = self._log.read(origin, wanted)
                 at = PAD
-                if len(data) <= before and overhang > 2 * self._settings.max_record_size:
+                # The file was cut under us: there will be no more.
+                if len(data) - 2 * PAD < wanted:
                     return
             elif verdict == Verdict.UNKNOWN_QUEUE:
                 try:
@@ -284,7 +286,8 @@ class Pipeline:
         columns.tags_code[i] = row.tags_code
         columns.store_timestamp[i] = row.store_timestamp
         columns.sys_flag[i] = row.sys_flag
-        columns.special[i] = int(self._settings.writes_ext)
+        is_multi = self._settings.multi_dispatch and MULTI_DISPATCH in record.properties
+        columns.special[i] = int(is_multi or self._queues.is_special(record.topic))
         columns.key_hash[keys : keys + len(hashes)] = hashes
         columns.key_end[i] = keys + len(hashes)
         block.count += 1

@@ -7,20 +7,20 @@ the index. A broker's own store can be verified as well: its output is the store
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from checkpoints import marks, progress
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
-from formats import consumequeue, indexfile, names
+from formats import consumequeue, names
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
-from formats.errors import FormatError, StoreError
+from formats.errors import FormatError, ReputError, StoreError
 from sinks.batchconsumequeue import unit_of
 from sinks.queues import QueueDirectory, QueueName
 from sinks.special import inner_batch, multi_queues, needs_slow_path
 from stores import layout
-from stores.commitlog import PAD, CommitLog, commitlog_directories
+from stores.commitlog import CommitLog, commitlog_directories
+from stores.deleted_topics import deleted_topics
 from stores.filters import bitmaps_of
 from stores.findings import Finding, Kind, Report, Scope
 from stores.index_reader import index_files
@@ -28,10 +28,10 @@ from stores.tail import find_tail
 from stores.verify_index import IndexCheck
 from stores.verify_queues import QueueCheck
 from stores.verify_units import BatchCheck, ExtCheck
+from streaming.log_records import LogRecords
 from streaming.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from pathlib import Path
 
     from checkpoints.progress import Progress
@@ -42,16 +42,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "Kind", "Report", "verify"]
 
-# Size and magic up to the physical offset: what tells a record from anything else.
-_FRAME = 36
 
-
-def verify(config: StoreConfig, *, start: int | None = None) -> Report:
+def verify(config: StoreConfig) -> Report:
     """Compare an output with its store's commitlog.
 
     Args:
         config: the store and the output; both the same for a broker's own files.
-        start: physical offset where the output was begun, if that was not the log's beginning.
 
     Returns:
         What was found; `ok` if nothing.
@@ -61,7 +57,7 @@ def verify(config: StoreConfig, *, start: int | None = None) -> Report:
         OSError: no permission, the device failed.
     """
     began = time.monotonic()
-    verification = _Verification(config, start)
+    verification = _Verification(config)
     try:
         verification.run()
     finally:
@@ -70,63 +66,17 @@ def verify(config: StoreConfig, *, start: int | None = None) -> Report:
     return verification.report
 
 
-@dataclass
-class _Log:
-    """The log as the index check needs it; see `stores.index_parting.Records`."""
-
-    log: CommitLog
-    pipeline: Pipeline
-    tag_entries: bool
-    scope: Scope
-
-    def columns(self, start: int, end: int) -> Generator[tuple[Columns, int]]:
-        """Yield the records that start in [`start`, `end`), a block at a time."""
-        for block in self.pipeline.blocks(start, end):
-            if block.count:
-                yield block.columns, block.count
-
-    def is_record(self, position: int, size: int) -> bool:
-        """Tell whether a record of `size` bytes starts at a physical offset in the scope."""
-        return size > 0 and self.size_at(position) == size
-
-    def size_at(self, position: int) -> int | None:
-        """Return the size of the record at a physical offset, None if none is there."""
-        if not self.scope.floor <= position < self.scope.end:
-            return None
-        head = self.log.read(position, _FRAME)[PAD:-PAD].tobytes()
-        is_record = int.from_bytes(head[28:_FRAME], "big") == position
-        return int.from_bytes(head[:4], "big") if is_record and len(head) == _FRAME else None
-
-    def keys_at(self, position: int) -> list[int] | None:
-        """Return the key hashes of the record at a physical offset, None if none is there."""
-        record = self.record_at(position)
-        if record is None:
-            return None
-        keys = indexfile.index_keys(record.topic, record.properties, tag_entries=self.tag_entries)
-        return [indexfile.key_hash(key) for key in keys]
-
-    def record_at(self, position: int) -> Record | None:
-        """Return the record at a physical offset, None if none is there."""
-        size = self.size_at(position)
-        if size is None or not 0 < size <= self.log.settings.max_record_size:
-            return None
-        try:
-            return self.pipeline.record_at(position, size)
-        except FormatError:
-            return None
-
-
 class _Verification:
     """One run: opens the log, asks each check, closes."""
 
-    def __init__(self, config: StoreConfig, start: int | None) -> None:
+    def __init__(self, config: StoreConfig) -> None:
         self.config = config
         self.report = Report()
         self.settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
         self.tail = find_tail(self.log).end
         self.progress = self._load_progress()
-        self.scope = self._scope(start)
+        self.scope = self._scope()
         self.batches = layout.batch_topics(config.path)
         if not self.settings.version.has_batch_queues:
             self.batches = frozenset()
@@ -168,8 +118,8 @@ class _Verification:
     def _is_store_itself(self) -> bool:
         return self.config.output.resolve() == self.config.path.resolve()
 
-    def _scope(self, start: int | None) -> Scope:
-        floor = self.log.min_offset if start is None else self.log.first_record(start)
+    def _scope(self) -> Scope:
+        floor = self.log.min_offset
         found = self.progress
         is_ours = found is not None or not self._is_store_itself
         if found is None:
@@ -187,7 +137,7 @@ class _Verification:
     def run(self) -> None:
         """Ask each check."""
         output, report, scope = self.config.output, self.report, self.scope
-        records = _Log(self.log, self.pipeline, self.settings.version.indexes_tags, scope)
+        records = LogRecords(self.log, self.pipeline, self.settings.version.indexes_tags, scope)
         _QueuePass(self, records).run()
         if self.settings.writes_index:
             check = IndexCheck(output, self.settings, scope, report, records)
@@ -227,11 +177,13 @@ class _Verification:
 class _QueuePass:
     """The pass over the log that compares queues; the twin of `sinks.special`."""
 
-    def __init__(self, run: _Verification, records: _Log) -> None:
+    def __init__(self, run: _Verification, records: LogRecords) -> None:
         parts = (run.config.output, run.settings, run.scope, run.report)
         self._verification = run
         self._queues = run.queues
-        self._entries = QueueCheck(*parts, records.is_record)
+        # In an output of ours a topic's queues stay when a broker deletes the topic.
+        is_deleted = _never if run.scope.is_ours else deleted_topics(run.config.path)
+        self._entries = QueueCheck(*parts, records.is_record, is_deleted)
         self._ext = ExtCheck(*parts)
         self._batches = BatchCheck(*parts)
         self._bitmaps = bitmaps_of(run.config.path, run.settings)
@@ -245,7 +197,14 @@ class _QueuePass:
                 continue
 
             def expect_special(row: int, columns: Columns = columns) -> None:
-                self._expect_row(columns, row)
+                try:
+                    self._expect_row(columns, row)
+                except ValueError as error:
+                    offset = int(columns.physical_offset[row])
+                    raise ReputError(
+                        f"the record at physical offset {offset}: {error}. "
+                        "A broker cannot dispatch it either"
+                    ) from error
 
             self._entries.compare(columns, block.count, self._queues.names, expect_special)
             run.observe(block)
@@ -299,7 +258,13 @@ class _QueuePass:
         """Compare a unit and return what the entry should hold."""
         name = self._queues.names[number]
         has_head = self._entries.begin(number, name, queue_offset)
+        if self._entries.is_gone(number):
+            return unit.tags_code
         found = self._entries.found(number, name, queue_offset)
         held = unit.tags_code if found is None else found.tags_code
         address = self._ext.expect(name, unit, held, has_head=has_head)
         return unit.tags_code if address is None else address
+
+
+def _never(_topic: str) -> bool:
+    return False
