@@ -8,7 +8,7 @@ offset size header field     meaning (all integers signed, big-endian)
     16    8 begin_offset     physical offset of the first item
     24    8 end_offset       of the last
     32    4 slots_used       slots that are not empty
-    36    4 count            number of the next item: items + 1
+    36    4 index_count      number of the next item: items + 1
 ====== ==== ================ =========================================================
 
 ====== ==== ================ =========================================================
@@ -75,7 +75,7 @@ class Header(NamedTuple):
     begin_offset: int = 0
     end_offset: int = 0
     slots_used: int = 0
-    count: int = 0
+    index_count: int = 0
 
     def pack(self) -> bytes:
         """Return its 40 bytes."""
@@ -89,7 +89,7 @@ class Header(NamedTuple):
     @property
     def next_item(self) -> int:
         """Return the number of the next item; a new file states 0 for 1 (`IndexHeader#load`)."""
-        return max(self.count, FIRST_ITEM)
+        return max(self.index_count, FIRST_ITEM)
 
 
 def seeded(previous: Header | None) -> Header:

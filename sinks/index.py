@@ -231,8 +231,8 @@ class IndexSink:
         """
         if self._file is not None and writes_first_count:
             header = self.header
-            if header.count == 0:
-                self._file.write(0, header._replace(count=FIRST_ITEM).pack())
+            if header.index_count == 0:
+                self._file.write(0, header._replace(index_count=FIRST_ITEM).pack())
                 self._file.flush(0, HEADER_SIZE)
 
     def close(self) -> None:

@@ -216,16 +216,24 @@ class CommitLog:
             return reaching[0]
         return self.walk(base, position)
 
+    def record_before(self, position: int) -> int | None:
+        """Return where the record begins that ends at `position`, None if none does.
+
+        Where a message's body holds a forged record with the same end, the outer one is meant.
+        """
+        return min(
+            (start for start, end in self._seeming(position) if end == position), default=None
+        )
+
     def timestamp_before(self, position: int) -> int:
         """Return the store timestamp of the record that ends at `position`, 0 for none, ms."""
-        ending = [start for start, end in self._seeming(position) if end == position]
-        if not ending:
+        start = self.record_before(position)
+        if start is None:
             return 0
-        raw = self.read(ending[-1], position - ending[-1])
-        limit = len(raw) - PAD
+        raw = self.read(start, position - start)
         rules = self.rules & frames.ACCEPT_V2
-        file_end = self.base_of(position) + self.file_size
-        verdict, _, at, *_ = frames.check(raw, PAD, limit, ending[-1], file_end, rules)
+        file_end = self.base_of(start) + self.file_size
+        verdict, _, at, *_ = frames.check(raw, PAD, len(raw) - PAD, start, file_end, rules)
         if verdict != Verdict.RECORD:
             return 0
         return int.from_bytes(raw[at : at + 8].tobytes(), "big")

@@ -154,7 +154,7 @@ class IndexReplay:
         for field, size in zip(Header._fields, _FIELD_SIZES, strict=True):
             value, wanted = getattr(found, field), getattr(expected, field)
             allowed = {wanted}
-            if field == "count" and wanted == FIRST_ITEM:
+            if field == "index_count" and wanted == FIRST_ITEM:
                 allowed = self._counts_of_none()
             if value not in allowed and field not in unknown:
                 detail = f"{field} is {value}, expected {wanted}"

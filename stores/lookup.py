@@ -54,7 +54,7 @@ def _offsets(path: Path, settings: BrokerSettings, hashed: int) -> Iterator[int]
     slot_at = HEADER_SIZE + hashed % settings.index_slots * SLOT_SIZE
     number = int.from_bytes(data[slot_at : slot_at + SLOT_SIZE].tobytes(), "big", signed=True)
     # Each item points to an older one; anything else is damage, and would not end.
-    limit = header.count
+    limit = header.index_count
     while NO_ITEM < number < limit:
         at = indexfile.item_position(number, settings.index_slots)
         item = np.frombuffer(data[at : at + ITEM.itemsize].tobytes(), ITEM)[0]

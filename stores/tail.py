@@ -9,7 +9,10 @@ Source: docs/formats/commitlog.md, "End of the log".
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from formats import frames
 from formats.commitlog import BLANK_SIZE, Verdict
@@ -17,10 +20,12 @@ from formats.errors import FormatError
 from stores.commitlog import PAD
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from stores.commitlog import CommitLog
 
+# A record is copied in microseconds; its writer may be interrupted in between.
+_SETTLE_SECONDS = 0.002
+# Bytes of the length before a record's properties.
+_LENGTH = 2
 _HEX_BYTES = 32
 _PAGE = 4096
 
@@ -54,7 +59,30 @@ def find_tail(log: CommitLog, known: int | None = None) -> Tail:
             continue
         if verdict not in {Verdict.END, Verdict.RECORD} and _goes_on(log, reached):
             raise corruption(log, reached, verdict)
+        if reached > position and (torn := _torn_last(log, reached)) is not None:
+            return Tail(torn, Verdict.SHORT)
         return Tail(reached, Verdict.END if verdict == Verdict.RECORD else verdict)
+
+
+def _torn_last(log: CommitLog, end: int) -> int | None:
+    """Return where the last record begins if it may not be whole yet, None if it is.
+
+    A body has a CRC; topic and properties have none, and are what a broker copies last. So a
+    record that ends with a zero, which neither of them does, or that changes while we look, has
+    to wait until it does not, or until another one follows it.
+    """
+    start = log.record_before(end)
+    if start is None:
+        return None
+    before = log.read(start, end - start)
+    time.sleep(_SETTLE_SECONDS)
+    after = log.read(start, end - start)
+    limit = len(before) - PAD
+    file_end = log.base_of(start) + log.file_size
+    *_, properties_at = frames.check(before, PAD, limit, start, file_end, log.rules)
+    # Without properties their length is the end, two zeros; then the topic comes last.
+    last = before[limit - 1 if properties_at < limit else properties_at - _LENGTH - 1]
+    return None if last != 0 and np.array_equal(before, after) else start
 
 
 def _active_file(log: CommitLog) -> int:
