@@ -113,8 +113,9 @@ def report(runs: dict[str, list[dict[str, float]]], *, as_json: bool) -> None:
     for name, figures in runs.items():
         rates = sorted(run["rate"] for run in figures)
         total, cpu = median(name, "total_seconds"), median(name, "cpu_seconds")
-        middle = statistics.median(rates)
-        print(f"{name:8} {middle:14,.0f} {rates[0]:12,.0f} {rates[-1]:12,.0f} {total:9.1f} {cpu:7.1f}")
+        columns = (statistics.median(rates), rates[0], rates[-1])
+        shown = " ".join(f"{rate:{w},.0f}" for rate, w in zip(columns, (14, 12, 12), strict=True))
+        print(f"{name:8} {shown} {total:9.1f} {cpu:7.1f}")
     print(f"rate of reput / rate of the broker: {ratio:.2f}")
 
 

@@ -260,8 +260,8 @@ def undo(first: int, file: Bytes, slots: int, items: int) -> int:
     """Take items back, newest first, so that each slot passes through all that it held.
 
     The header is written once a block: items stand beyond its count. The first item of zeros ends
-    them, unless a slot points to it: the log's first record may have a key whose hash is 0. An
-    item whose slot was not written yet is not in it; then there is nothing to undo but the item.
+    them, unless slot 0 points to it or beyond: the log's first record may have a key whose hash
+    is 0. An item whose slot was not written yet is not in it; then only the item is undone.
 
     Args:
         first: number of the first item to take back.
@@ -277,7 +277,7 @@ def undo(first: int, file: Bytes, slots: int, items: int) -> int:
     while end < items:
         at = items_at + end * ITEM_SIZE
         is_empty = load_i64(file, at) == 0 and load_i64(file, at + 8) == 0
-        if is_empty and load_i32(file, at + 16) == 0 and load_i32(file, HEADER_SIZE) != end:
+        if is_empty and load_i32(file, at + 16) == 0 and load_i32(file, HEADER_SIZE) < end:
             break
         end += 1
     for number in range(end - 1, first - 1, -1):

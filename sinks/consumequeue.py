@@ -14,6 +14,7 @@ import numpy as np
 
 from formats import consumequeue, names
 from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT, NEVER, PRE_BLANK, Entry
+from formats.errors import ReputError
 from sinks.file_queue import FileQueue
 
 if TYPE_CHECKING:
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
     from sinks.queues import QueueDirectory, QueueName
 
 _FIRST_CAPACITY = 256
+# The files behind it still have names of 63 bits.
+_MAX_QUEUE_OFFSET = (1 << 62) // ENTRY_SIZE
+
+
+class PutError(ReputError):
+    """A record cannot be put, whole or in part; `row` is its place in the block."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 @dataclass
@@ -78,6 +89,7 @@ class ConsumeQueueSink:
 
         Raises:
             OSError: no space, no permission.
+            PutError: a record that no queue can take; those before it are put.
         """
         self._grow(len(self._queues.names))
         row = 0
@@ -85,19 +97,25 @@ class ConsumeQueueSink:
             row = int(self._put(row, count, columns))
             if row >= count:
                 return
-            if columns.special[row]:
-                put_special(row)
-            else:
-                self.put_entry(
-                    int(columns.queue[row]),
-                    int(columns.queue_offset[row]),
-                    Entry(
-                        int(columns.physical_offset[row]),
-                        int(columns.size[row]),
-                        int(columns.tags_code[row]),
-                    ),
-                )
+            try:
+                if columns.special[row]:
+                    put_special(row)
+                else:
+                    self._put_row(columns, row)
+            except ReputError as error:
+                raise PutError(row, str(error)) from error
             row += 1
+
+    def _put_row(self, columns: Columns, row: int) -> None:
+        self.put_entry(
+            int(columns.queue[row]),
+            int(columns.queue_offset[row]),
+            Entry(
+                int(columns.physical_offset[row]),
+                int(columns.size[row]),
+                int(columns.tags_code[row]),
+            ),
+        )
 
     def _put(self, row: int, count: int, columns: Columns) -> int:
         result: int = consumequeue.put(
@@ -127,7 +145,13 @@ class ConsumeQueueSink:
 
         Raises:
             OSError: no space, no permission.
+            ReputError: a queue offset that no queue can have.
         """
+        if not 0 <= queue_offset < _MAX_QUEUE_OFFSET:
+            raise ReputError(
+                f"the record at physical offset {entry.physical_offset} has queue offset "
+                f"{queue_offset}, which no queue can have; no broker has written it"
+            )
         self._grow(number + 1)
         files = self._open(number)
         end = entry.physical_offset + entry.size

@@ -104,14 +104,15 @@ def read_config(path: Path) -> list[StoreConfig]:
         raise UsageError(f"{path} cannot be read: {error}") from error
     unknown = set(tables) - {"store"}
     stores = tables.get("store")
-    if unknown or not isinstance(stores, list) or not stores:
+    is_list = isinstance(stores, list) and all(isinstance(table, dict) for table in stores)
+    if unknown or not is_list or not stores:
         what = f"unknown key {min(unknown)!r}" if unknown else "no [[store]] table"
         raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
     configs = [_from_table(path, number, table) for number, table in enumerate(stores, 1)]
     for attribute in ("name", "output"):
         seen: set[object] = set()
         for config in configs:
-            value = getattr(config, attribute)
+            value = config.output.resolve() if attribute == "output" else config.name
             if value in seen:
                 raise UsageError(f"{path}: two stores have the {attribute} {value}")
             seen.add(value)

@@ -19,7 +19,7 @@ from formats.errors import ReputError, StoreError
 from formats.indexfile import HEADER_SIZE, Header
 from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut
-from sinks.consumequeue import ConsumeQueueSink
+from sinks.consumequeue import ConsumeQueueSink, PutError
 from sinks.index import IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink, needs_slow_path
@@ -103,9 +103,9 @@ class StoreDispatcher:
         settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, settings), settings)
         self.warnings = layout.contradictions(config.path, settings)
-        self._broker_lock = locks.lock_store(config.path) if config.in_place else None
         self._staging = config.output / progress.STATE_DIRECTORY
         self._check_output()
+        self._broker_lock = locks.lock_store(config.path) if config.in_place else None
         self._staging.mkdir(parents=True, exist_ok=True)
         self._lock = locks.lock_output(self._staging)
         try:
@@ -151,6 +151,7 @@ class StoreDispatcher:
         self._flushed_at = time.monotonic()
         # False while files are ahead of the progress record.
         self._consistent = True
+        self._has_leftovers = False
         marks.set_abort(output)
         self._save(clean=False, sync=True)
 
@@ -267,6 +268,8 @@ class StoreDispatcher:
             ReputError: a corrupt record, data loss, a queue that cannot have a directory.
             OSError: the output cannot be written; Spark will hand the batch in again.
         """
+        if not self._consistent:
+            raise ReputError(f"{self.config.output}: a write to it has failed; open it again first")
         began = time.monotonic()
         self.log.refresh()
         if self.progress.end < 0:
@@ -303,13 +306,15 @@ class StoreDispatcher:
                 failure = None
                 batch.end = self._behind_blank(batch.end)
                 break
+            failure = self._write(block)
             if block.count:
-                self._write(block)
                 last = _last_record(block)
                 logics = _last_entry(block) or logics
                 batch.store_timestamp = int(block.columns.store_timestamp[block.count - 1])
             batch.messages += block.count
             batch.end = block.reached
+            if failure is not None:
+                break
             if observe is not None:
                 observe(block)
         self.progress = replace(
@@ -322,16 +327,26 @@ class StoreDispatcher:
         )
         return failure
 
-    def _write(self, block: Block) -> None:
-        columns, count = block.columns, block.count
+    def _write(self, block: Block) -> ReputError | None:
+        """Write a block; if a record cannot be put the block ends before it."""
+        columns = block.columns
+        failure = None
 
         def put_special(row: int) -> None:
             position, size = int(columns.physical_offset[row]), int(columns.size[row])
             self.special.put(self.pipeline.record_at(position, size))
 
-        self.entries.write(columns, count, put_special)
+        try:
+            self.entries.write(columns, block.count, put_special)
+        except PutError as error:
+            failure = error
+            block.reached = int(columns.physical_offset[error.row])
+            block.count = error.row
+            # Some of its entries may be there already.
+            self._has_leftovers = True
         if self.index is not None:
-            self.index.write(columns, count)
+            self.index.write(columns, block.count)
+        return failure
 
     def _behind_blank(self, position: int) -> int:
         """Return the next file's beginning where a BLANK stands: no record starts before it."""
@@ -416,10 +431,20 @@ class StoreDispatcher:
                 if self.index is not None:
                     is_five = self.config.settings.version.has_batch_queues
                     self.index.finish(writes_first_count=is_five)
-                self.flush(clean=True)
+                self.flush(clean=not self._has_leftovers)
+                if self._has_leftovers:
+                    self._cut_leftovers()
                 marks.clear_abort(self.config.output)
         finally:
             self._close_files()
+
+    def _cut_leftovers(self) -> None:
+        """Take back what a record that could not be put has left in some of its queues."""
+        self.entries.close()
+        self.special.close()
+        output, settings = self.config.output, self.config.settings
+        cut.cut_queues(output, self._staging, settings, self.progress.end)
+        self._save(clean=True, sync=True)
 
     def _close_files(self) -> None:
         self.pipeline.close()

@@ -8,6 +8,7 @@ walked, so many records and no more.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ NOTHING = -1
 _STEP = 16 << 20
 _SMALLEST_STEP = 64 << 10
 _BYTES_A_RECORD = 512
+_REMEMBERED = 8
 
 
 class StoreOffsets:
@@ -57,6 +59,8 @@ class StoreOffsets:
         self._log: CommitLog | None = None
         self._known: int | None = None
         self._frozen: int | None = None
+        # Where records are known to begin: looking for one takes a look at the 4 MiB before.
+        self._records: deque[int] = deque(maxlen=_REMEMBERED)
         # What stands at `end`, if that is nothing that can be read or waited for.
         self.error: FormatError | None = None
         self.log()
@@ -101,7 +105,12 @@ class StoreOffsets:
                 raise
             self.error = error
             return base + error.position
+        self._records.append(self._known)
         return self._known
+
+    def is_record(self, position: int) -> bool:
+        """Tell whether a record is known to begin at `position`, now or later."""
+        return position in self._records
 
     def resolve(self, bound: Bound, *, fail_on_data_loss: bool) -> int:
         """Return the offset that `bound` means now.
@@ -131,7 +140,11 @@ class StoreOffsets:
             ReputError: it has expired, and that must not be.
         """
         log = self.log()
-        return start if log is None else skip_expired(log, self.name, start, fail_on_data_loss)
+        return (
+            start
+            if log is None
+            else skip_expired(log, self.name, start, fail_on_data_loss=fail_on_data_loss)
+        )
 
     def after_bytes(self, start: int, wanted: int, end: int) -> int:
         """Return an end of a batch of about `wanted` bytes, and of one record at least."""
@@ -142,14 +155,16 @@ class StoreOffsets:
         cut = start + wanted
         if cut >= end or wanted >= self._settings.max_record_size:
             return min(cut, end)
-        first = log.first_record(start)
+        first = self._first(log, start)
         if first >= end:
             return end
         try:
-            return min(log.walk(first, max(cut, first + 1)), end)
+            reached = log.walk(first, max(cut, first + 1))
         except FormatError:
             # Who reads the batch will say it, and where.
             return min(max(cut, first + 1), end)
+        self._records.append(reached)
+        return min(reached, end)
 
     def after_records(self, start: int, wanted: int, end: int) -> tuple[int, int]:
         """Return the end of a batch of `wanted` records, or of fewer if they end, and how many.
@@ -160,32 +175,42 @@ class StoreOffsets:
         log = self.log()
         if log is None or not wanted:
             return start, 0
-        position = log.first_record(start)
+        position = self._first(log, start)
         left = wanted
         step = min(max(_SMALLEST_STEP, left * _BYTES_A_RECORD), _STEP)
         while left and position < end:
-            file_end = log.base_of(position) + log.file_size
-            data = log.read(position, min(step, file_end - position))
-            limit = len(data) - PAD
-            rules = log.rules & frames.ACCEPT_V2
-            code, reached, passed, _ = frames.hop(
-                data, PAD, limit, position, file_end, rules, end, left
-            )
-            verdict = Verdict(code)
-            left -= int(passed)
-            if verdict == Verdict.SHORT and not passed and position + step < file_end:
+            verdict, reached, passed = self._hop(log, position, step, end, left)
+            left -= passed
+            if verdict == Verdict.SHORT and not passed:
                 step *= 2
             elif verdict not in {Verdict.RECORD, Verdict.ROLL, Verdict.SHORT}:
                 if left == wanted:
-                    raise corruption(log, int(reached), verdict)
-                return int(reached), wanted - left
-            elif verdict == Verdict.SHORT and not passed:
-                raise corruption(log, int(reached), verdict)
-            position = file_end if verdict == Verdict.ROLL else int(reached)
+                    raise corruption(log, reached, verdict)
+                return reached, wanted - left
+            position = reached
+        self._records.append(position)
         return min(position, end), wanted - left
 
+    @staticmethod
+    def _hop(
+        log: CommitLog, position: int, step: int, end: int, count: int
+    ) -> tuple[Verdict, int, int]:
+        """Pass up to `count` records in the next `step` bytes; a BLANK leads to the next file."""
+        file_end = log.base_of(position) + log.file_size
+        data = log.read(position, min(step, file_end - position))
+        code, reached, passed, *_ = frames.hop(
+            data, PAD, len(data) - PAD, position, file_end, log.rules & frames.ACCEPT_V2, end, count
+        )
+        verdict = Verdict(code)
+        if verdict == Verdict.SHORT and position + step >= file_end:
+            verdict = Verdict.BAD_LENGTH
+        return verdict, file_end if verdict == Verdict.ROLL else int(reached), int(passed)
 
-def skip_expired(log: CommitLog, name: str, start: int, fail_on_data_loss: bool) -> int:  # noqa: FBT001 - an option's value, handed on
+    def _first(self, log: CommitLog, start: int) -> int:
+        return start if self.is_record(start) else log.first_record(start)
+
+
+def skip_expired(log: CommitLog, name: str, start: int, *, fail_on_data_loss: bool) -> int:
     """Return `start`, or the log's first offset where `start` has expired.
 
     Raises:

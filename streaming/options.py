@@ -8,21 +8,21 @@ known here is a mistake, and is refused.
 
 from __future__ import annotations
 
-import datetime as dt
 import difflib
-import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from formats import broker
-from formats.broker import BrokerSettings
 from formats.errors import UsageError
+from streaming import option_values
 from streaming.config import read_broker_conf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from formats.broker import BrokerSettings
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -45,18 +45,32 @@ NAMES = (
     "brokerConf",
 )
 BROKER_PREFIX = "broker."
-# RocketMQ's names of the settings that reading depends on; options come without their case.
+# All settings that `formats.broker` knows, by their own case: options come without it.
 BROKER_NAMES = (
-    "mappedFileSizeCommitLog",
-    "maxMessageSize",
-    "storePathCommitLog",
-    "enabledAppendPropCRC",
-    "forceVerifyPropCRC",
-    "storeType",
+    "bitMapLengthConsumeQueueExt",
+    "enableCalcFilterBitMap",
+    "enableConsumeQueueExt",
     "enableDLegerCommitLog",
+    "enableLmq",
+    "enableMultiDispatch",
+    "enabledAppendPropCRC",
+    "expectConsumerNumUseFilter",
+    "forceVerifyPropCRC",
+    "indexFileWriteEnable",
+    "mappedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "mappedFileSizeConsumeQueueExt",
+    "mapperFileSizeBatchConsumeQueue",
+    "maxErrorRateOfBloomFilter",
+    "maxHashSlotNum",
+    "maxIndexNum",
+    "maxMessageSize",
+    "messageDelayLevel",
+    "messageIndexEnable",
+    "storePathCommitLog",
+    "storeType",
 )
 _STORE_KEYS = {"path", "brokerVersion", "brokerConf", "broker"}
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True)
@@ -118,10 +132,10 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
             for name, path, settings in stores
         ),
         rows=rows,
-        max_bytes=_size(values, "maxBytesPerTrigger"),
-        max_records=_count(values, "maxRecordsPerTrigger"),
-        min_partitions=_count(values, "minPartitions"),
-        fail_on_data_loss=_switch(values, "failOnDataLoss", default=True),
+        max_bytes=option_values.size(values, "maxBytesPerTrigger"),
+        max_records=option_values.count(values, "maxRecordsPerTrigger"),
+        min_partitions=option_values.count(values, "minPartitions"),
+        fail_on_data_loss=option_values.switch(values, "failOnDataLoss", default=True),
     )
 
 
@@ -177,7 +191,7 @@ class _Stores:
         texts = self._values.get("path", "").split(",")
         if "paths" in self._values:
             # What Spark makes of load([…]).
-            more = _json("paths", self._values["paths"])
+            more = option_values.parse_json("paths", self._values["paths"])
             texts += [str(text) for text in more] if isinstance(more, list) else [str(more)]
         return [text.strip() for text in texts if text.strip()]
 
@@ -185,7 +199,7 @@ class _Stores:
         text = self._values.get("stores")
         if text is None:
             return {}
-        found = _json("stores", text)
+        found = option_values.parse_json("stores", text)
         if not isinstance(found, dict) or not found:
             raise UsageError('stores must be JSON such as {"name": "/path/to/store", …}')
         tables = {}
@@ -209,13 +223,6 @@ class _Stores:
         return broker.settings_of(str(table.get("brokerVersion", self._version)), properties)
 
 
-def _json(name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{name}={text!r} is not JSON: {error}") from error
-
-
 def _bounds(
     values: Mapping[str, str], which: str, stores: list[str], default: Bound
 ) -> dict[str, Bound]:
@@ -225,12 +232,14 @@ def _bounds(
         raise UsageError(f"give {which}Offsets or {which}Timestamp, not both")
     name = f"{which}Offsets"
     if timestamp is not None:
-        return dict.fromkeys(stores, Bound("timestamp", _milliseconds(which, timestamp)))
+        return dict.fromkeys(
+            stores, Bound("timestamp", option_values.milliseconds(which, timestamp))
+        )
     if offsets is None:
         return dict.fromkeys(stores, default)
     if not offsets.strip().startswith("{"):
         return dict.fromkeys(stores, _bound(name, which, offsets))
-    table = _json(name, offsets)
+    table = option_values.parse_json(name, offsets)
     strange = sorted(set(table) - set(stores))
     if strange:
         raise UsageError(
@@ -244,9 +253,9 @@ def _bounds(
 
 def _bound(name: str, which: str, text: str) -> Bound:
     text = text.strip()
-    kind, found, value = text.lower().partition(":")
-    if found and kind == "timestamp":
-        return Bound("timestamp", _milliseconds(which, text.partition(":")[2]))
+    kind, _, moment = text.partition(":")
+    if moment and kind.lower() == "timestamp":
+        return Bound("timestamp", option_values.milliseconds(which, moment))
     if re.fullmatch(r"\d+", text):
         return Bound("offset", int(text))
     # As in Spark's Kafka source: a range cannot end at the beginning.
@@ -257,44 +266,3 @@ def _bound(name: str, which: str, text: str) -> Bound:
             "JSON with one of these for each store"
         )
     return Bound(text.lower())
-
-
-def _milliseconds(which: str, text: str) -> int:
-    text = text.strip()
-    if re.fullmatch(r"\d+", text):
-        return int(text)
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(
-            f"{which}Timestamp={text!r} is neither ms since 1970 nor such as 2026-01-31T12:00:00Z"
-        ) from error
-    # What names no zone means UTC: a query must not depend on the machine it is planned on.
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
-
-
-def _size(values: Mapping[str, str], name: str) -> int | None:
-    text = values.get(name.lower())
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(i?b)?", text.strip().lower())
-    if not match or not int(match[1]):
-        raise UsageError(f"{name}={text!r} is no number of bytes such as 4096, 64m or 1g")
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def _count(values: Mapping[str, str], name: str) -> int | None:
-    text = values.get(name.lower())
-    if text is None:
-        return None
-    if not re.fullmatch(r"\d+", text.strip()) or not int(text):
-        raise UsageError(f"{name}={text!r} is no whole number of 1 or more")
-    return int(text)
-
-
-def _switch(values: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = values.get(name.lower(), str(default)).strip().lower()
-    if text not in {"true", "false"}:
-        raise UsageError(f"{name}={text!r} is neither true nor false")
-    return text == "true"

@@ -35,8 +35,6 @@ that *start* in [start, end). The columns are described in `streaming.rows`.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -52,37 +50,33 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from formats.errors import ReputError, UsageError
+from streaming.offsets import StoreOffsets
 from streaming.options import RANGES, SourceOptions, parse
+from streaming.planning import LogRange, cap_bytes, cap_records, partitions_of
+from streaming.rows import SCHEMA, read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
-
-    from streaming.offsets import StoreOffsets
 
 NAME = "rocketmq"
-RANGE_SCHEMA = "store string, start long, end long"
-# A task of about a second, so that many of them share the work evenly.
-PARTITION_BYTES = 128 << 20
+RANGE_SCHEMA = StructType(
+    [
+        StructField("store", StringType()),
+        StructField("start", LongType()),
+        StructField("end", LongType()),
+    ]
+)
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("rocketmq")` known to a session."""
     spark.dataSource.register(RocketMQDataSource)
-
-
-@dataclass
-class LogRange(InputPartition):
-    """What one task reads: the records of a store that start in [`start`, `end`)."""
-
-    store: str
-    start: int
-    end: int
 
 
 class RocketMQDataSource(DataSource):
@@ -102,30 +96,37 @@ class RocketMQDataSource(DataSource):
         """Return what `format` takes."""
         return NAME
 
-    def schema(self) -> StructType | str:
+    def schema(self) -> StructType:
         """Return the columns, after a look at the stores.
 
         Raises:
             ReputError: a store is not there, or is none.
         """
-        # Workers that only hand ranges on never pay for the imports of who reads.
-        from streaming.offsets import StoreOffsets  # noqa: PLC0415
-
         for store in self.parsed.stores:
             StoreOffsets(store)
-        if self.parsed.rows == RANGES:
-            return RANGE_SCHEMA
-        from streaming.rows import SCHEMA  # noqa: PLC0415
+        return self._columns
 
-        return SCHEMA
+    @property
+    def _columns(self) -> StructType:
+        return RANGE_SCHEMA if self.parsed.rows == RANGES else SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch DataFrame."""
+        self._require_own(schema)
         return BatchReader(self.parsed)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads a stream."""
+        self._require_own(schema)
         return StreamReader(self.parsed)
+
+    def _require_own(self, schema: StructType) -> None:
+        """Refuse columns of the user's own: rows are read by Spark as exactly these."""
+        own = self._columns.fieldNames()
+        if schema.fieldNames() != own:
+            raise UsageError(
+                f"schema: the columns are {', '.join(own)}; leave schema() out and select from them"
+            )
 
 
 class BatchReader(DataSourceReader):
@@ -150,7 +151,7 @@ class BatchReader(DataSourceReader):
             ends[store.name] = offsets.resolve(store.ending, fail_on_data_loss=loss)
             if offsets.error is not None and ends[store.name] == offsets.end():
                 raise offsets.error
-        return _partitions(stores, self._options, starts, ends)
+        return partitions_of(stores, self._options, starts, ends)
 
     def read(
         self, partition: InputPartition
@@ -218,9 +219,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Spark's limits do not add up, so the smaller one is found here.
             max_bytes = self._options.max_bytes
         if max_bytes is not None:
-            ends = self._cap_bytes(start, ends, max_bytes)
+            ends = cap_bytes(self._stores, start, ends, max_bytes)
         if isinstance(limit, ReadMaxRows):
-            ends = self._cap_records(start, ends, limit.max_rows)
+            ends = cap_records(self._stores, start, ends, limit.max_rows)
         return ends
 
     def _end_of(self, name: str, start: int) -> int:
@@ -241,31 +242,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return end
 
-    def _cap_bytes(
-        self, start: Mapping[str, int], ends: dict[str, int], budget: int
-    ) -> dict[str, int]:
-        """Share a number of bytes out: stores with little to read leave theirs to the others."""
-        capped = dict(ends)
-        waiting = _by_lag(start, ends)
-        for number, name in enumerate(waiting):
-            share = budget // (len(waiting) - number)
-            if share < ends[name] - start[name]:
-                capped[name] = self._stores[name].after_bytes(start[name], share, ends[name])
-            budget = max(0, budget - (capped[name] - start[name]))
-        return capped
-
-    def _cap_records(
-        self, start: Mapping[str, int], ends: dict[str, int], budget: int
-    ) -> dict[str, int]:
-        """Share a number of records out likewise."""
-        capped = dict(ends)
-        waiting = _by_lag(start, ends)
-        for number, name in enumerate(waiting):
-            share = budget // (len(waiting) - number)
-            capped[name], records = self._stores[name].after_records(start[name], share, ends[name])
-            budget -= records
-        return capped
-
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
         """Return the ends of the logs as last seen, for the query's progress."""
         return self._latest
@@ -277,17 +253,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ReputError: records have expired before they were read.
         """
         self._require_same_stores(start)
-        return _partitions(self._stores, self._options, start, end)
+        return partitions_of(self._stores, self._options, start, end)
 
     def _require_same_stores(self, start: Mapping[str, int]) -> None:
-        added = sorted(set(self._stores) - set(start))
-        missing = sorted(set(start) - set(self._stores))
-        if added or missing:
-            what = f"has no store {added[0]!r}" if added else f"has a store {missing[0]!r}"
+        if set(start) != set(self._stores):
+            then, now = ", ".join(sorted(start)), ", ".join(sorted(self._stores))
             raise UsageError(
-                f"path: the query's checkpoint {what}, the options say "
-                f"{', '.join(sorted(self._stores))}. Use the stores it began with, or begin with "
-                "a new checkpoint"
+                f"path: the query's checkpoint is of the stores {then}; the options name {now}. "
+                "Use the same stores, or begin with a new checkpoint"
             )
 
     def read(
@@ -297,52 +270,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, partition)
 
 
-def _by_lag(start: Mapping[str, int], ends: Mapping[str, int]) -> list[str]:
-    """Return the stores that have something to read, the one with least first."""
-    waiting = [name for name in ends if ends[name] > start[name]]
-    return sorted(waiting, key=lambda name: (ends[name] - start[name], name))
-
-
 def _open(options: SourceOptions) -> dict[str, StoreOffsets]:
-    from streaming.offsets import StoreOffsets  # noqa: PLC0415 - see `RocketMQDataSource.schema`
-
     return {store.name: StoreOffsets(store) for store in options.stores}
-
-
-def _partitions(
-    stores: Mapping[str, StoreOffsets],
-    options: SourceOptions,
-    start: Mapping[str, int],
-    end: Mapping[str, int],
-) -> list[InputPartition]:
-    """Cut the ranges of a batch: at files' beginnings, and into pieces that are not too large."""
-    ranges = []
-    for name, offsets in stores.items():
-        # Who takes ranges knows himself how far he is, and so what he has lost.
-        loss = options.fail_on_data_loss and options.rows != RANGES
-        if start[name] < end[name]:
-            begin = offsets.existing(start[name], fail_on_data_loss=loss)
-            if begin < end[name]:
-                ranges.append(LogRange(name, begin, end[name]))
-    if options.rows == RANGES:
-        return list(ranges)
-    total = sum(r.end - r.start for r in ranges)
-    piece = min(PARTITION_BYTES, max(1, total // (options.min_partitions or 1)))
-    sizes = {store.name: store.settings.commitlog_file_size for store in options.stores}
-    return [part for r in ranges for part in _cut(r, sizes[r.store], piece)]
-
-
-def _cut(whole: LogRange, file_size: int, piece: int) -> Iterator[LogRange]:
-    position = whole.start
-    while position < whole.end:
-        stop = min(position - position % file_size + file_size, whole.end)
-        parts = math.ceil((stop - position) / piece)
-        length = stop - position
-        for number in range(parts):
-            first = position + length * number // parts
-            last = position + length * (number + 1) // parts
-            yield LogRange(whole.store, first, last)
-        position = stop
 
 
 def _read(
@@ -353,7 +282,11 @@ def _read(
         return iter(())
     if options.rows == RANGES:
         return iter([(partition.store, partition.start, partition.end)])
-    from streaming.rows import read_batches  # noqa: PLC0415 - see `RocketMQDataSource.schema`
-
     store = next(store for store in options.stores if store.name == partition.store)
-    return read_batches(store, partition.start, partition.end, options.fail_on_data_loss)
+    return read_batches(
+        store,
+        partition.start,
+        partition.end,
+        fail_on_data_loss=options.fail_on_data_loss,
+        is_record=partition.is_record,
+    )

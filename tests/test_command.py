@@ -15,6 +15,13 @@ import pytest
 from tests.golden_stores import GOLDENS, VERSIONS
 from tests.test_goldens import FROM_NOTHING, files_below
 
+HOLD_THE_LOCK = """
+import fcntl, os, sys, time
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.lockf(lock, fcntl.LOCK_EX, 1, 0)
+print("held", flush=True)
+time.sleep(60)
+"""
 REPUT = [sys.executable, "-m", "streaming"]
 ROOT = Path(__file__).parent.parent
 
@@ -45,7 +52,7 @@ def test_one_job_rebuilds_all_scenarios_of_a_version(golden, tmp_path, version):
     """
     One `rebuild --config` over every store of a version, each with its own settings.
     """
-    scenarios = [s for v, s in GOLDENS if v == version and s not in {"unclean.live"}]
+    scenarios = [s for v, s in GOLDENS if v == version and s != "unclean.live"]
     tables = []
     for scenario in scenarios:
         source = golden(version, scenario)
@@ -252,10 +259,7 @@ class TestBadInput:
             [
                 sys.executable,
                 "-c",
-                "import fcntl,os,sys,time\n"
-                "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
-                "fcntl.lockf(fd, fcntl.LOCK_EX, 1, 0)\n"
-                "print('held', flush=True); time.sleep(60)",
+                HOLD_THE_LOCK,
                 path / "lock",
             ],
             stdout=subprocess.PIPE,
@@ -340,7 +344,7 @@ def test_inspect_shows_a_file(golden, what):
     source = golden("5.5.0", "basic")
     path = source.path / what
     while path.is_dir():
-        path = sorted(path.iterdir())[0]
+        path = min(path.iterdir())
     limit = [] if what == "checkpoint" else ["--limit", "3"]
     conf = path.with_suffix(".conf")
     if what in {"index", "commitlog"}:

@@ -181,7 +181,7 @@ class TestIndex:
         facts, rows = inspect_index(file_of(basic, "index"), settings)
         rows = list(rows)
 
-        assert [row["item"] for row in rows] == list(range(1, facts["count"]))
+        assert [row["item"] for row in rows] == list(range(1, facts["index_count"]))
         assert rows[0]["physical_offset"] == facts["begin_offset"]
         assert rows[-1]["physical_offset"] == facts["end_offset"]
 

@@ -419,7 +419,7 @@ class TestIndex:
 
     def test_an_item_behind_the_last_is_surplus(self, output):
         path = files(output, "index")[-1]
-        count = Header.unpack(path.read_bytes()).count
+        count = Header.unpack(path.read_bytes()).index_count
         write(path, ITEMS_AT + 20 * count, read(path, ITEMS_AT + 20, 20))
 
         report = verify(output)

@@ -1,0 +1,123 @@
+"""How a batch is shared out: caps over several stores, ranges over tasks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from streaming.options import RANGES, SourceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streaming.offsets import StoreOffsets
+
+# A task of about a second, so that many of them share the work evenly.
+PARTITION_BYTES = 128 << 20
+
+
+@dataclass
+class LogRange(InputPartition):
+    """What one task reads: the records of a store that start in [`start`, `end`).
+
+    Attributes:
+        store: its name.
+        start: physical offset.
+        end: physical offset.
+        is_record: a record is known to begin at `start`, it need not be looked for.
+    """
+
+    store: str
+    start: int
+    end: int
+    is_record: bool = False
+
+
+def cap_bytes(
+    stores: Mapping[str, StoreOffsets],
+    start: Mapping[str, int],
+    ends: Mapping[str, int],
+    budget: int,
+) -> dict[str, int]:
+    """Return ends of a batch of about `budget` bytes, and of a record of some store at least.
+
+    Stores with little to read leave what they do not need to the others.
+    """
+    capped = dict(ends)
+    waiting = _by_lag(start, ends)
+    for number, name in enumerate(waiting):
+        share = budget // (len(waiting) - number)
+        if share < ends[name] - start[name]:
+            capped[name] = stores[name].after_bytes(start[name], share, ends[name])
+        budget = max(0, budget - (capped[name] - start[name]))
+    return capped
+
+
+def cap_records(
+    stores: Mapping[str, StoreOffsets],
+    start: Mapping[str, int],
+    ends: Mapping[str, int],
+    budget: int,
+) -> dict[str, int]:
+    """Return ends of a batch of at most `budget` records, shared out likewise.
+
+    Raises:
+        FormatError: a store's next record is corrupt.
+    """
+    capped = dict(ends)
+    waiting = _by_lag(start, ends)
+    for number, name in enumerate(waiting):
+        share = budget // (len(waiting) - number)
+        capped[name], records = stores[name].after_records(start[name], share, ends[name])
+        budget -= records
+    return capped
+
+
+def _by_lag(start: Mapping[str, int], ends: Mapping[str, int]) -> list[str]:
+    """Return the stores that have something to read, the one with least first."""
+    waiting = [name for name in ends if ends[name] > start[name]]
+    return sorted(waiting, key=lambda name: (ends[name] - start[name], name))
+
+
+def partitions_of(
+    stores: Mapping[str, StoreOffsets],
+    options: SourceOptions,
+    start: Mapping[str, int],
+    end: Mapping[str, int],
+) -> list[InputPartition]:
+    """Cut the ranges of a batch: at files' beginnings, and into pieces that are not too large.
+
+    Raises:
+        ReputError: what is to be read has expired, and that must not be.
+    """
+    ranges = []
+    for name, offsets in stores.items():
+        # Who takes ranges knows himself how far he is, and so what he has lost.
+        loss = options.fail_on_data_loss and options.rows != RANGES
+        if start[name] < end[name]:
+            begin = offsets.existing(start[name], fail_on_data_loss=loss)
+            if begin < end[name]:
+                ranges.append(LogRange(name, begin, end[name], offsets.is_record(begin)))
+    if options.rows == RANGES:
+        return list(ranges)
+    total = sum(r.end - r.start for r in ranges)
+    piece = min(PARTITION_BYTES, max(1, total // (options.min_partitions or 1)))
+    sizes = {store.name: store.settings.commitlog_file_size for store in options.stores}
+    return [part for r in ranges for part in _cut(r, sizes[r.store], piece)]
+
+
+def _cut(whole: LogRange, file_size: int, piece: int) -> Iterator[LogRange]:
+    position = whole.start
+    while position < whole.end:
+        stop = min(position - position % file_size + file_size, whole.end)
+        parts = math.ceil((stop - position) / piece)
+        length = stop - position
+        for number in range(parts):
+            first = position + length * number // parts
+            last = position + length * (number + 1) // parts
+            is_record = first == whole.start and whole.is_record
+            yield LogRange(whole.store, first, last, is_record)
+        position = stop

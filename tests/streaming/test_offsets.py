@@ -1,0 +1,121 @@
+"""Planning: exact offsets without going over the log, and ranges that cover it once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formats.errors import FormatError, ReputError, StoreError
+from streaming import planning
+from streaming.offsets import NOTHING, StoreOffsets
+from streaming.options import Bound, parse
+from tests.builders import FILE_SIZE, STORED_AT, overwrite, write_store
+from tests.formats.hypotheses import examples
+
+RECORDS = [{"body": bytes(i * 37 % 300), "store_timestamp": STORED_AT + i // 3} for i in range(60)]
+
+
+def options_of(path, **options):
+    return parse({"path": str(path), "broker.mappedFileSizeCommitLog": str(FILE_SIZE), **options})
+
+
+def offsets_of(path):
+    return StoreOffsets(options_of(path).stores[0])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("store")
+    return path, write_store(path, RECORDS)
+
+
+class TestLimits:
+    @examples(60)
+    @given(first=st.integers(0, 59), count=st.integers(0, 70))
+    def test_records_are_counted_over_files(self, store, first, count):
+        path, placed = store
+        end, found = offsets_of(path).after_records(placed[first].position, count, placed[-1].end)
+
+        assert found == min(count, len(placed) - first)
+        inside = [p for p in placed[first:] if p.position < end]
+        assert len(inside) == found
+
+    @examples(60)
+    @given(first=st.integers(0, 59), wanted=st.integers(1, 3 * FILE_SIZE))
+    def test_bytes_include_one_record_at_least(self, store, first, wanted):
+        path, placed = store
+        start = placed[first].position
+        end = offsets_of(path).after_bytes(start, wanted, placed[-1].end)
+
+        assert placed[first].end <= end <= placed[-1].end
+        assert end - start < wanted + 2 * FILE_SIZE
+
+    def test_corrupt_record_ends_a_count_before_it(self, tmp_path):
+        placed = write_store(tmp_path, RECORDS)
+        overwrite(tmp_path, placed[5].position + 4, b"\0")
+        offsets = offsets_of(tmp_path)
+
+        assert offsets.after_records(0, 50, placed[-1].end) == (placed[5].position, 5)
+        with pytest.raises(FormatError, match=f"at byte {placed[5].position}"):
+            offsets.after_records(placed[5].position, 50, placed[-1].end)
+
+
+class TestResolve:
+    @examples(60)
+    @given(after=st.integers(-2, 22))
+    def test_timestamp_is_the_first_record_stored_then_or_later(self, store, after):
+        path, placed = store
+        found = offsets_of(path).resolve(
+            Bound("timestamp", STORED_AT + after), fail_on_data_loss=True
+        )
+        later = [
+            p.position
+            for p, r in zip(placed, RECORDS, strict=True)
+            if r["store_timestamp"] >= STORED_AT + after
+        ]
+
+        assert found == min(later, default=placed[-1].end)
+
+    def test_offset_behind_the_end_is_an_error(self, store):
+        path, placed = store
+        with pytest.raises(ReputError, match="is behind the end of the commitlog"):
+            offsets_of(path).resolve(Bound("offset", placed[-1].end + 1), fail_on_data_loss=True)
+
+    def test_log_without_files_begins_wherever_it_will(self, tmp_path):
+        (tmp_path / "commitlog").mkdir()
+        offsets = offsets_of(tmp_path)
+
+        assert offsets.resolve(Bound("earliest"), fail_on_data_loss=True) == NOTHING
+        assert offsets.resolve(Bound("latest"), fail_on_data_loss=True) == NOTHING
+        write_store(tmp_path, RECORDS[:2], base=2 * FILE_SIZE)
+        assert offsets.existing(NOTHING, fail_on_data_loss=True) == 2 * FILE_SIZE
+
+    def test_what_is_no_log_is_an_error(self, tmp_path):
+        with pytest.raises(StoreError, match="no commitlog directory is here"):
+            offsets_of(tmp_path)
+        (tmp_path / "commitlog").mkdir()
+        (tmp_path / "commitlog" / "notes.txt").write_text("x")
+        with pytest.raises(StoreError, match="not the name of a commitlog file"):
+            offsets_of(tmp_path)
+
+
+@examples(100)
+@given(begin=st.integers(0, 12_000), length=st.integers(0, 12_000), wanted=st.integers(1, 50))
+def test_ranges_cover_a_batch_once_and_cross_no_file(store, begin, length, wanted):
+    """
+    Each byte in one range, and as many ranges as were asked for, if there are as many bytes.
+    """
+    path, placed = store
+    options = options_of(path, minPartitions=str(wanted))
+    end = min(begin + length, placed[-1].end)
+    name = options.stores[0].name
+    ranges = planning.partitions_of({name: offsets_of(path)}, options, {name: begin}, {name: end})
+
+    if begin >= end:
+        assert ranges == []
+        return
+    assert [r.start for r in ranges] == [begin, *[r.end for r in ranges[:-1]]]
+    assert ranges[-1].end == end
+    assert len(ranges) >= min(wanted, end - begin)
+    assert all(r.start // FILE_SIZE == (r.end - 1) // FILE_SIZE for r in ranges)

@@ -1,0 +1,53 @@
+"""The session: what it needs is said before Spark says something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from formats.errors import UsageError
+from streaming import session
+
+
+def test_no_java_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(
+        UsageError, match=r"no java is on PATH .* Install one \(Debian, Ubuntu: apt"
+    ):
+        session.build_session("test")
+
+
+def test_java_home_without_java_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(UsageError, match=f"JAVA_HOME is {tmp_path}"):
+        session.require_java()
+
+
+@pytest.mark.parametrize(
+    ("version", "accepted"), [("1.8.0_402", False), ("11.0.2", False), ("21", True)]
+)
+def test_old_java_is_refused(monkeypatch, tmp_path, version, accepted):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch()
+    (tmp_path / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    if accepted:
+        assert session.require_java() == tmp_path / "bin" / "java"
+    else:
+        with pytest.raises(UsageError, match=r"is Java \d+\. Spark needs a JDK 17 or later"):
+            session.require_java()
+
+
+def test_archive_belongs_to_one_java(monkeypatch, tmp_path):
+    """
+    Another one would map it, find that it does not fit and start as slowly as without.
+    """
+    monkeypatch.setattr(session, "ARCHIVE_DIRECTORY", tmp_path)
+    one = session.archive_path(tmp_path / "a" / "bin" / "java")
+    other = session.archive_path(tmp_path / "b" / "bin" / "java")
+
+    assert one.parent == tmp_path
+    assert one != other
