@@ -50,6 +50,7 @@ class Progress:
         checkpoint: the longs of the broker's checkpoint file, as last written.
         logics_timestamp: store timestamp of the last record put into a consume queue.
         logics_offset: where that record starts.
+        repeated: records that had their place in a queue taken already, and got no entry.
     """
 
     end: int
@@ -65,6 +66,7 @@ class Progress:
     checkpoint: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
     logics_timestamp: int = 0
     logics_offset: int = 0
+    repeated: int = 0
     format: int = field(default=FORMAT)
 
 

@@ -46,7 +46,8 @@ from formats.layout import field_offsets
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
 MAGIC_BLANK = -875286124
-BLANK_SIZE = 8
+BLANK_HEAD = struct.Struct(">ii")
+BLANK_SIZE = BLANK_HEAD.size
 FILE_SIZE = 1 << 30
 MAX_MESSAGE_SIZE = 4 << 20
 # Beyond the body limit a record carries at most this much (`MessageExtEncoder`).

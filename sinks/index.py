@@ -186,11 +186,10 @@ class IndexSink:
 
     def _new_name(self) -> str:
         """Return a name after all others: brokers sort them to find the newest."""
-        made = time.time_ns() // 1_000_000
-        name = names.index_file(made)
-        while self.names and name <= self.names[-1]:
-            made += 1
-            name = names.index_file(made)
+        name = names.index_file(time.time_ns() // 1_000_000)
+        if self.names and name <= self.names[-1]:
+            # A roll within a millisecond, or a clock that went back; only the order counts.
+            name = f"{int(self.names[-1]) + 1:0{names.INDEX_DIGITS}d}"
         return name
 
     def _publish(self) -> None:

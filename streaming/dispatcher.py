@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from checkpoints import locks, marks, progress
 from checkpoints.progress import Fingerprint, Progress
 from formats import consumequeue, names
+from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK
 from formats.errors import ReputError, StoreError
 from formats.indexfile import HEADER_SIZE, Header
 from formats.storecheckpoint import StoreCheckpoint
@@ -152,6 +153,7 @@ class StoreDispatcher:
         # False while files are ahead of the progress record.
         self._consistent = True
         self._has_leftovers = False
+        self._repeated_before = self.progress.repeated
         marks.set_abort(output)
         self._save(clean=False, sync=True)
 
@@ -171,9 +173,15 @@ class StoreDispatcher:
                 settings=fingerprint,
             )
         self._check_settings(found, fingerprint)
+        reason = None
         if not found.clean and found.boot_id != boot_id:
             # Unsynced pages may be lost in any order; only a rebuild is certain to be right.
-            self.recovery.reasons.append("the machine stopped while this output was written")
+            reason = "the machine stopped while this output was written"
+        elif not found.clean and found.repeated and self.config.settings.writes_ext:
+            # A repeated record has a unit and no entry: nothing says which units are its own.
+            reason = "its writer was killed, and it has extension units without entries"
+        if reason is not None:
+            self.recovery.reasons.append(f"{reason}: it is rebuilt")
             found = replace(
                 found,
                 end=-1,
@@ -184,6 +192,7 @@ class StoreDispatcher:
                 index_header=(0,) * 6,
                 logics_timestamp=0,
                 logics_offset=0,
+                repeated=0,
             )
         if found.clean:
             self._check_untouched(found)
@@ -324,6 +333,7 @@ class StoreDispatcher:
             last=self._fingerprint(*last) if last else self.progress.last,
             logics_timestamp=logics[0],
             logics_offset=logics[1],
+            repeated=self._repeated_before + self.entries.counts.repeated,
         )
         return failure
 
@@ -350,10 +360,10 @@ class StoreDispatcher:
 
     def _behind_blank(self, position: int) -> int:
         """Return the next file's beginning where a BLANK stands: no record starts before it."""
-        base = self.log.base_of(position)
-        verdict, reached = self.log.hop(position, position + 1, self.log.rules)
-        is_roll = verdict.name == "ROLL" and reached == position
-        return base + self.log.file_size if is_roll else position
+        file_end = self.log.base_of(position) + self.log.file_size
+        head = self.log.read(position, BLANK_SIZE)[PAD:-PAD].tobytes()
+        is_blank = head == BLANK_HEAD.pack(file_end - position, MAGIC_BLANK)
+        return file_end if is_blank else position
 
     def _skip_expired(self) -> None:
         if self.progress.end >= self.log.min_offset:

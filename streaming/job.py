@@ -6,6 +6,7 @@ progress. A batch that comes twice, an old, a new or a lost Spark checkpoint thu
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -266,9 +267,11 @@ class Job:
             )
 
     def _close(self) -> None:
-        for dispatcher in self.dispatchers.values():
-            dispatcher.close()
-        self.dispatchers = {}
+        """Close all outputs, also behind one that cannot be; the first error is raised."""
+        with contextlib.ExitStack() as stack:
+            for dispatcher in reversed(self.dispatchers.values()):
+                stack.callback(dispatcher.close)
+            self.dispatchers = {}
 
 
 def source_error(text: str) -> ReputError:

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-from formats.encode import Message
 from sinks.cut import cut_index, cut_queues, queue_directories
 from sinks.index import NO_INDEX
 from streaming.dispatcher import StoreDispatcher
@@ -84,8 +83,8 @@ def test_back_with_entries_out_of_turn(tmp_path, seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_back_with_ext_units_that_no_entry_points_to(tmp_path, seed):
     """
-    A repeated entry is skipped, but its unit was appended: the broker's does, so ours. Cut back
-    and gone on, the output must be what it is without the crash.
+    A repeated entry is skipped, but its unit was appended: the broker's does, so ours. Nothing
+    tells such units from a killed writer's, so the output is rebuilt, and the same in the end.
     """
     log = fill(Log(), seed, 40, out_of_turn=True)
     whole = Output(tmp_path / "whole", log, **EXT)
@@ -93,7 +92,7 @@ def test_back_with_ext_units_that_no_entry_points_to(tmp_path, seed):
     whole.dispatcher._close_files()
     output = Output(tmp_path / "cut", log, **EXT)
     a, b = output.ends(seed)
-    at_a, *_ = output.dispatch(a)
+    output.dispatch(a)
     record = output.config.output / ".reput" / "progress.json"
     progress_at_a = record.read_bytes()
     output.dispatch(b)
@@ -101,25 +100,9 @@ def test_back_with_ext_units_that_no_entry_points_to(tmp_path, seed):
     record.write_bytes(progress_at_a)
 
     again = StoreDispatcher(output.config)
-    assert differences(files_of(output.config.output), at_a) == []
     again.dispatch(log.end)
     again._close_files()
     assert differences(files_of(output.config.output), expected) == []
-
-
-def test_back_to_a_unit_that_no_entry_points_to(tmp_path):
-    """
-    The last record before A has a unit and, being repeated, no entry: the unit belongs to A.
-    """
-    log = Log()
-    for queue_offset in (3, 4, 3, 5):
-        log.append(Message("t", queue_offset=queue_offset, properties={"TAGS": f"t{queue_offset}"}))
-    output = Output(tmp_path, log, **EXT)
-    at_a, end, position = output.dispatch(log.places[2].end)
-    output.dispatch(log.end)
-    output.cut(end, position)
-
-    assert differences(files_of(output.config.output), at_a) == []
 
 
 def test_an_ext_unit_whose_entry_was_not_written_yet_goes_with_its_files(tmp_path):
