@@ -1,10 +1,10 @@
 """A Spark session that is fit for the source: quiet, quick to start, workers that find us.
 
 Starting Spark is loading classes by the ten thousand and compiling what they do. A session and
-its first job on 2 cores that had other work: 9.7 s as Spark comes, 8.7 s with the serial collector,
-7.2 s with the classes taken from an archive as well (`archive_classes`, once per installation),
-4.4 s with the optimising compiler waiting longer. Without that compiler it would be 3.2 s, but rows
-would come at a fifth of the speed.
+its first job, on 2 cores that had other work too: 12.0 s as Spark comes, 9.7 s with the serial
+collector and an optimising compiler that waits longer, 6.3 s with the classes taken from an archive
+as well (`archive_classes`, once per installation). Without that compiler it is 4.4 s, but rows come
+at a fourth of the speed: `QUICK_START` is for sessions that read none.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ _COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=30000 -XX:Tier4MinInvocationThreshold=4000 "
     "-XX:Tier4CompileThreshold=90000 -XX:Tier4BackEdgeThreshold=80000"
 )
+QUICK_START = {_JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"}
 # For the program that only puts Spark's command line together.
 _LAUNCHER_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+_MAKE_ARCHIVE = "-XX:ArchiveClassesAtExit"
 _QUIET_LOG = "-Xlog:disable -Xlog:all=error:stderr"
 DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -92,7 +94,10 @@ def build_session(app_name: str, master: str | None = None, **conf: str) -> Spar
     local = chosen.startswith("local")
     _export_environment(local=local)
     defaults = {**DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **submitted}
-    options = f"{DEFAULTS[_JAVA_OPTIONS]} {_archive_option(java)} {conf.get(_JAVA_OPTIONS, '')}"
+    own = conf.get(_JAVA_OPTIONS, "")
+    # Java takes an archive or makes one.
+    archive = "" if _MAKE_ARCHIVE in own else _archive_option(java)
+    options = f"{DEFAULTS[_JAVA_OPTIONS]} {archive} {own}"
     spark_conf = SparkConf().setAll(list({**defaults, **conf, _JAVA_OPTIONS: options}.items()))
     spark_conf.setMaster(chosen).setAppName(app_name)
     _start(spark_conf)
@@ -175,7 +180,9 @@ def archive_path(java: Path) -> Path:
     identity = f"{java} {release.stat().st_mtime_ns if release.exists() else 0} "
     identity += f"{pyspark.__file__} {pyspark.__version__}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    return ARCHIVE_DIRECTORY.expanduser() / f"spark-{key}.jsa"
+    # A container's user may have no home: then this is a place that is not there.
+    directory = Path(os.path.expanduser(ARCHIVE_DIRECTORY))  # noqa: PTH111 - which would raise
+    return directory / f"spark-{key}.jsa"
 
 
 def _archive_option(java: Path) -> str:
@@ -212,7 +219,7 @@ def _run_typical_job(archive: Path) -> None:
     from streaming.source import register  # noqa: PLC0415
 
     # Classes that cannot be kept are named one by one; only what keeps all others counts.
-    options = f"-XX:ArchiveClassesAtExit={archive} {_QUIET_LOG}"
+    options = f"{_MAKE_ARCHIVE}={archive} {_QUIET_LOG}"
     session = build_session("archive", **{_JAVA_OPTIONS: options})
     register(session)
     record = encode(Message("topic", b"body"), 0)
