@@ -85,14 +85,7 @@ def parse_int(text: str) -> int:
     Raises:
         ValueError: where Java throws NumberFormatException.
     """
-    digits = text[1:] if text[:1] in {"+", "-"} else text
-    # Java's Character.digit knows the decimal digits of every script, as str.isdecimal does.
-    if not digits.isdecimal() or any(ord(c) > 0xFFFF for c in digits):
-        raise ValueError(f"not an integer: {text!r}")
-    value = int(text)
-    if not -(1 << 31) <= value < 1 << 31:
-        raise ValueError(f"beyond 32 bits: {text!r}")
-    return value
+    return _parse_number(text, 32)
 
 
 def parse_long(text: str) -> int:
@@ -101,12 +94,17 @@ def parse_long(text: str) -> int:
     Raises:
         ValueError: where Java throws NumberFormatException.
     """
+    return _parse_number(text, 64)
+
+
+def _parse_number(text: str, bits: int) -> int:
     digits = text[1:] if text[:1] in {"+", "-"} else text
+    # Java's Character.digit knows the decimal digits of every script, as str.isdecimal does.
     if not digits.isdecimal() or any(ord(c) > 0xFFFF for c in digits):
         raise ValueError(f"not an integer: {text!r}")
     value = int(text)
-    if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"beyond 64 bits: {text!r}")
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise ValueError(f"beyond {bits} bits: {text!r}")
     return value
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Kernels load whole vectors: so many bytes must be readable on either side of what is read.
 PAD = 128
+_FIRST_STEP = 256 << 10
 _STEP = 16 << 20
 _OPEN_FILES = 64
 _DLEDGER_PREFIX = "dledger-"
@@ -288,7 +289,7 @@ class CommitLog:
         """
         file_end = self.base_of(start) + self.file_size
         position = start
-        step = _STEP
+        step = _FIRST_STEP
         while position < stop:
             data = self.read(position, min(step, file_end - position))
             verdict, reached, _ = frames.hop(
@@ -298,8 +299,8 @@ class CommitLog:
             # A record that is cut off by the end of the piece: read on from its beginning.
             if verdict != Verdict.SHORT or len(data) - 2 * PAD < min(step, file_end - position):
                 return verdict, int(reached)
-            if reached == position:
-                step *= 2
+            # At a live tail nearly all that is read are zeros, behind a backlog nothing is.
+            step = min(step * 4, _STEP) if reached > position else step * 4
             position = int(reached)
             if position + step >= file_end and step > self.file_size:
                 return verdict, position

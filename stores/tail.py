@@ -130,7 +130,7 @@ def corruption(log: CommitLog, position: int, verdict: Verdict) -> FormatError:
         path,
         byte,
         f"{verdict.explanation} (physical offset {position}, bytes {bytes_of(data)})",
-        "Restore the file from a replica; records before it are dispatched and stay so.",
+        "Restore the file from a replica.",
     )
 
 

@@ -96,7 +96,7 @@ SparkCheckpoint = Annotated[
     Path | None,
     typer.Option(
         "--spark-checkpoint",
-        help="Spark's checkpoint directory; losing it loses nothing. [default: in the output]",
+        help="Where Spark keeps its own record, anew at each start. [default: in the output]",
     ),
 ]
 
@@ -210,7 +210,7 @@ def run_job(
 ) -> None:
     """Run the job and print its summary."""
     from streaming.job import Job  # noqa: PLC0415 - Spark is slow to import
-    from streaming.session import build_session  # noqa: PLC0415
+    from streaming.session import QUICK_START, build_session  # noqa: PLC0415
     from streaming.source import register  # noqa: PLC0415
     from streaming.warm import warm_up  # noqa: PLC0415
 
@@ -218,7 +218,7 @@ def run_job(
     console.report_openings(job)
     stop_on_signals(job)
     warming = warm_up()
-    spark = build_session("reput")
+    spark = build_session("reput", **QUICK_START)
     # What stops the job is said once, by us; Spark's account of it is a page of Scala.
     spark.sparkContext.setLogLevel("OFF")
     try:
@@ -274,10 +274,10 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show it at work, without RocketMQ: a live log, the job beside it, and proof at the end."""
-    from streaming.demo import run_demo  # noqa: PLC0415 - Spark is slow to import
+    from streaming.demo import print_demo, run_demo  # noqa: PLC0415 - Spark is slow to import
 
     shown = run_demo(seconds, rate, directory)
-    console.print_demo(shown, as_json=as_json)
+    print_demo(shown, as_json=as_json)
     raise typer.Exit(OK if shown.ok else FINDINGS)
 
 

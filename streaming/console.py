@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from stores.findings import Finding, Report
     from stores.inspect_queues import Inspection
-    from streaming.demo import Demo
     from streaming.job import Job, Summary
     from streaming.pipeline import Block
 
@@ -144,7 +143,7 @@ def print_summary(summary: Summary, *, as_json: bool) -> None:
 def print_report(report: Report, *, as_json: bool) -> None:
     """Print what `verify` found."""
     if as_json:
-        print(json.dumps(_report_as_dict(report)))
+        print(json.dumps(report_as_dict(report)))
         return
     for title, findings in (("Findings", report.findings), ("Notes", report.notes)):
         if findings:
@@ -166,7 +165,9 @@ def print_report(report: Report, *, as_json: bool) -> None:
     )
 
 
-def _report_as_dict(report: Report) -> dict[str, object]:
+def report_as_dict(report: Report) -> dict[str, object]:
+    """Return what `verify --json` prints."""
+
     def rows(findings: list[Finding]) -> list[dict[str, object]]:
         return [
             {"kind": f.kind, "file": f.path, "byte": f.position, "detail": f.detail}
@@ -200,12 +201,12 @@ def print_inspection(shown: Inspection, *, as_json: bool, as_blocks: bool = Fals
     if as_json:
         print(json.dumps({"file": shown.facts, "rows": list(shown.rows)}, default=_json_value))
         return
-    OUT.print(", ".join(f"{k} {_text(v)}" for k, v in shown.facts.items()), markup=False)
+    OUT.print(", ".join(f"{k} {text_of(v)}" for k, v in shown.facts.items()), markup=False)
     if as_blocks:
         for row in shown.rows:
             OUT.print()
             for name, value in row.items():
-                OUT.print(f"{name:>28}  {_text(value)}", markup=False, soft_wrap=True)
+                OUT.print(f"{name:>28}  {text_of(value)}", markup=False, soft_wrap=True)
         return
     rows = list(shown.rows)
     if not rows:
@@ -215,48 +216,18 @@ def print_inspection(shown: Inspection, *, as_json: bool, as_blocks: bool = Fals
     for name in rows[0]:
         table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(*(escape(_text(row.get(name, ""))) for name in rows[0]))
+        table.add_row(*(escape(text_of(row.get(name, ""))) for name in rows[0]))
     OUT.print(table)
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """Return a value as text that is safe to print, whatever a message's sender put into it."""
     if isinstance(value, bytes):
         return printable(value.decode("utf-8", "backslashreplace"))
     if isinstance(value, dict):
-        return ", ".join(f"{_text(k)}={_text(v)}" for k, v in value.items())
+        return ", ".join(f"{text_of(k)}={text_of(v)}" for k, v in value.items())
     return printable(str(value))
 
 
 def _json_value(value: object) -> object:
     return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def print_demo(demo: Demo, *, as_json: bool) -> None:
-    """Print what the demonstration showed."""
-    if as_json:
-        values = {
-            "ok": demo.ok,
-            "seconds": round(demo.seconds, 3),
-            "written": demo.written,
-            "dispatched": demo.dispatched,
-            "verify": _report_as_dict(demo.report),
-            "topic": demo.topic,
-            "key": demo.key,
-            "found": [record.physical_offset for record in demo.found],
-        }
-        print(json.dumps(values))
-        return
-    OUT.print(f"{demo.written:,} records written, {demo.dispatched:,} dispatched")
-    print_report(demo.report, as_json=False)
-    if not demo.found:
-        OUT.print(f"key {demo.key} of topic {demo.topic} was not found", markup=False)
-        return
-    record = demo.found[0]
-    OUT.print(
-        f"key {demo.key} is at queue offset {record.queue_offset} of {record.topic}, queue "
-        f"{record.queue_id}, physical offset {record.physical_offset}:",
-        markup=False,
-    )
-    for name, value in record.properties.items():
-        OUT.print(f"  {_text(name)}: {_text(value)}", markup=False)
-    OUT.print(f"  body: {_text(record.body)}", markup=False)

@@ -23,7 +23,7 @@ from stores.tail import find_tail
 from streaming import console
 from streaming.config import StoreConfig, store_config
 from streaming.job import Job, JobOptions
-from streaming.session import build_session
+from streaming.session import QUICK_START, build_session
 from streaming.source import register
 from streaming.verify import Report, verify
 
@@ -83,7 +83,7 @@ def _run(seconds: float, rate: int, directory: Path) -> Demo:
         raise ReputError(f"{log_directory} is there already: give an empty --directory")
     log_directory.mkdir(parents=True)
     # Spark takes seconds to start: the writer begins when the job can follow.
-    spark = build_session("reput-demo")
+    spark = build_session("reput-demo", **QUICK_START)
     register(spark)
     began = time.monotonic()
     writer = _start_writer(log_directory, rate, seconds)
@@ -190,3 +190,34 @@ def _view(config: StoreConfig, messages: int, rate: float, lag: int, writing: bo
         str(len(list(index.iterdir())) if index.is_dir() else 0),
     )
     return table
+
+
+def print_demo(demo: Demo, *, as_json: bool) -> None:
+    """Print what the demonstration showed."""
+    if as_json:
+        values = {
+            "ok": demo.ok,
+            "seconds": round(demo.seconds, 3),
+            "written": demo.written,
+            "dispatched": demo.dispatched,
+            "verify": console.report_as_dict(demo.report),
+            "topic": demo.topic,
+            "key": demo.key,
+            "found": [record.physical_offset for record in demo.found],
+        }
+        print(json.dumps(values))
+        return
+    console.OUT.print(f"{demo.written:,} records written, {demo.dispatched:,} dispatched")
+    console.print_report(demo.report, as_json=False)
+    if not demo.found:
+        console.OUT.print(f"key {demo.key} of topic {demo.topic} was not found", markup=False)
+        return
+    record = demo.found[0]
+    console.OUT.print(
+        f"key {demo.key} is at queue offset {record.queue_offset} of {record.topic}, queue "
+        f"{record.queue_id}, physical offset {record.physical_offset}:",
+        markup=False,
+    )
+    for name, value in record.properties.items():
+        console.OUT.print(f"  {console.text_of(name)}: {console.text_of(value)}", markup=False)
+    console.OUT.print(f"  body: {console.text_of(record.body)}", markup=False)

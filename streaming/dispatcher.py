@@ -8,26 +8,24 @@ calls it from `foreachBatch` or from a task.
 from __future__ import annotations
 
 import time
-import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from checkpoints import locks, marks, progress
-from checkpoints.progress import Fingerprint, Progress
-from formats import consumequeue, names
+from formats import consumequeue
 from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK
-from formats.errors import ReputError, StoreError
-from formats.indexfile import HEADER_SIZE, Header
+from formats.errors import ReputError
 from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut
 from sinks.consumequeue import ConsumeQueueSink, PutError
-from sinks.index import IndexPosition, IndexSink
+from sinks.index import IndexSink
 from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink, needs_slow_path
 from stores import layout
 from stores.commitlog import PAD, CommitLog, commitlog_directories
 from stores.filters import bitmaps_of
 from stores.tail import find_tail
+from streaming import resume
 from streaming.config import StoreConfig, store_config
 from streaming.pipeline import Pipeline
 
@@ -65,15 +63,6 @@ class Batch:
         return self.end - self.start
 
 
-@dataclass
-class Recovery:
-    """What was taken back when the output was opened, for the log."""
-
-    entries: int = 0
-    items: int = 0
-    reasons: list[str] = field(default_factory=list)
-
-
 class StoreDispatcher:
     """One store's output, open for writing under its lock; close it."""
 
@@ -98,14 +87,13 @@ class StoreDispatcher:
             OSError: no permission, no space.
         """
         self.config = config
-        self.recovery = Recovery()
         self._flush_seconds = flush_seconds
         self._fail_on_data_loss = fail_on_data_loss
         settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, settings), settings)
         self.warnings = layout.contradictions(config.path, settings)
         self._staging = config.output / progress.STATE_DIRECTORY
-        self._check_output()
+        resume.check_output(config.output)
         self._broker_lock = locks.lock_store(config.path) if config.in_place else None
         self._staging.mkdir(parents=True, exist_ok=True)
         self._lock = locks.lock_output(self._staging)
@@ -115,20 +103,6 @@ class StoreDispatcher:
             self._release()
             raise
 
-    def _check_output(self) -> None:
-        """Refuse a directory that holds somebody else's files."""
-        output = self.config.output
-        if (self._staging / progress.FILE_NAME).exists() or not output.exists():
-            return
-        kinds = (names.CONSUMEQUEUE, names.CONSUMEQUEUE_EXT, names.BATCH_CONSUMEQUEUE, names.INDEX)
-        for kind in kinds:
-            if (output / kind).exists():
-                raise StoreError(
-                    output / kind,
-                    "it is there already and was not written by reput",
-                    "Move it away, or give an empty directory as the output",
-                )
-
     def _open(self, threads: int) -> None:
         config, settings = self.config, self.config.settings
         batches = layout.batch_topics(config.path)
@@ -136,7 +110,7 @@ class StoreDispatcher:
             batches = frozenset()
         self.queues = QueueDirectory(lambda t: needs_slow_path(settings, batches, t))
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
-        self.progress = self._resume()
+        self.progress, self.recovery = resume.resume(config, self.log)
         output, staging = config.output, self._staging
         self.entries = ConsumeQueueSink(output, staging, settings, self.queues)
         self.special = SpecialSink(
@@ -156,112 +130,6 @@ class StoreDispatcher:
         self._repeated_before = self.progress.repeated
         marks.set_abort(output)
         self._save(clean=False, sync=True)
-
-    def _resume(self) -> Progress:
-        """Return where to go on, after taking back what is beyond it."""
-        found = progress.load(self.config.output)
-        boot_id = _boot_id()
-        fingerprint = self.config.settings.fingerprint()
-        if found is None:
-            return Progress(
-                end=-1,
-                flushed_end=-1,
-                generation=0,
-                boot_id=boot_id,
-                clean=True,
-                messages=0,
-                settings=fingerprint,
-            )
-        self._check_settings(found, fingerprint)
-        reason = None
-        if not found.clean and found.boot_id != boot_id:
-            # Unsynced pages may be lost in any order; only a rebuild is certain to be right.
-            reason = "the machine stopped while this output was written"
-        elif not found.clean and found.repeated and self.config.settings.writes_ext:
-            # A repeated record has a unit and no entry: nothing says which units are its own.
-            reason = "its writer was killed, and it has extension units without entries"
-        if reason is not None:
-            self.recovery.reasons.append(f"{reason}: it is rebuilt")
-            found = replace(
-                found,
-                end=-1,
-                flushed_end=-1,
-                messages=0,
-                last=None,
-                index_name="",
-                index_header=(0,) * 6,
-                logics_timestamp=0,
-                logics_offset=0,
-                repeated=0,
-            )
-        if found.clean:
-            self._check_untouched(found)
-        else:
-            self._take_back(found)
-        self._check_identity(found)
-        return replace(found, boot_id=boot_id)
-
-    def _check_settings(self, found: Progress, fingerprint: dict[str, object]) -> None:
-        for name, value in fingerprint.items():
-            if found.settings.get(name) != value:
-                raise StoreError(
-                    self.config.output,
-                    f"it was written with {name} = {found.settings.get(name)}, now it is {value}",
-                    "Use the same broker version and broker.conf, or another output",
-                )
-
-    def _check_untouched(self, found: Progress) -> None:
-        """Refuse files that somebody else has written to since: a broker, after in-place work."""
-        directory = self.config.output / names.INDEX
-        newest = (
-            max((path.name for path in directory.iterdir()), default="")
-            if (directory.is_dir())
-            else ""
-        )
-        header: tuple[int, ...] = (0,) * len(Header._fields)
-        if newest:
-            with (directory / newest).open("rb") as file:
-                header = tuple(Header.unpack(file.read(HEADER_SIZE)))
-        # A broker's last act on a file without items is to count to one.
-        is_same = header[:-1] == found.index_header[:-1] and (
-            max(header[-1], 1) == max(found.index_header[-1], 1)
-        )
-        if newest != found.index_name or not is_same:
-            raise StoreError(
-                directory,
-                f"the newest index file is {newest or 'missing'} and not as it was left "
-                f"({found.index_name or 'none'})",
-                "Somebody else has written here since, a broker perhaps: move consumequeue, "
-                "index and .reput away and rebuild",
-            )
-
-    def _take_back(self, found: Progress) -> None:
-        config = self.config
-        end = max(found.end, 0)
-        self.recovery.reasons.append("the last writer of this output was killed")
-        self.recovery.entries = cut.cut_queues(config.output, self._staging, config.settings, end)
-        position = IndexPosition(found.index_name, Header(*found.index_header))
-        self.recovery.items = cut.cut_index(config.output, config.settings, position)
-
-    def _check_identity(self, found: Progress) -> None:
-        """Refuse to go on with another store's output, or behind a log that was cut."""
-        last = found.last
-        if last is None or last.physical_offset < self.log.min_offset:
-            return
-        if self._fingerprint(last.physical_offset, last.size) != last:
-            raise StoreError(
-                self.config.output,
-                f"its last record, at physical offset {last.physical_offset}, is not in the "
-                f"commitlog of {self.config.path}",
-                "The output belongs to another store, or the broker has rewritten its log since; "
-                "give another output, or remove this one and rebuild it",
-            )
-
-    def _fingerprint(self, position: int, size: int) -> Fingerprint | None:
-        if position + size > self.log.end_of_files:
-            return None
-        data = self.log.read(position, size)[PAD:-PAD]
-        return Fingerprint(position, size, zlib.crc32(data.tobytes()))
 
     def dispatch(self, end: int, observe: Callable[[Block], None] | None = None) -> Batch:
         """Dispatch the records that start before `end` and are not dispatched yet.
@@ -330,7 +198,7 @@ class StoreDispatcher:
             self.progress,
             end=batch.end,
             messages=self.progress.messages + batch.messages,
-            last=self._fingerprint(*last) if last else self.progress.last,
+            last=resume.fingerprint(self.log, *last) if last else self.progress.last,
             logics_timestamp=logics[0],
             logics_offset=logics[1],
             repeated=self._repeated_before + self.entries.counts.repeated,
@@ -483,11 +351,6 @@ def _last_entry(block: Block) -> tuple[int, int] | None:
         if consumequeue.has_entry(int(columns.sys_flag[i])):
             return int(columns.store_timestamp[i]), int(columns.physical_offset[i])
     return None
-
-
-def _boot_id() -> str:
-    with open(_BOOT_ID, encoding="ascii") as file:  # noqa: PTH123 - a kernel file
-        return file.read().strip()
 
 
 def rebuild(

@@ -1,7 +1,7 @@
 """The streaming job: the source's ranges, batch by batch, through one dispatcher a store.
 
-Spark plans ranges and remembers them; what is dispatched and where to go on is each output's own
-progress. A batch that comes twice, an old, a new or a lost Spark checkpoint thus change nothing.
+Spark plans ranges; what is dispatched and where to go on is each output's own progress. A batch
+that comes twice thus changes nothing, and Spark's own record of the query is begun anew each time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import shutil
 import threading
 import time
 import zlib
@@ -47,7 +48,8 @@ class JobOptions:
         threads: that parse, per store.
         flush_seconds: data is on disk so often; 0: after each batch.
         fail_on_data_loss: stop where records have expired before they were dispatched.
-        checkpoint: Spark's checkpoint directory; by default in the first store's output.
+        checkpoint: where Spark keeps its own record of the query, made anew at each start; by
+            default in the first store's output.
     """
 
     available_now: bool = False
@@ -162,7 +164,7 @@ class Job:
 
     def _start(self, spark: SparkSession) -> StreamingQuery:
         options = self.options
-        checkpoint = options.checkpoint or self._default_checkpoint()
+        checkpoint = self._fresh_checkpoint()
         frame = (
             spark.readStream.format("rocketmq")
             .option("stores", json.dumps(self._stores()))
@@ -180,13 +182,18 @@ class Job:
             writer = writer.trigger(processingTime=f"{options.trigger_seconds} seconds")
         return writer.start()
 
-    def _default_checkpoint(self) -> Path:
-        """Return a directory in the first output, another one for another set of stores.
+    def _fresh_checkpoint(self) -> Path:
+        """Return an empty directory for Spark's own record of the query.
 
-        Spark refuses a checkpoint of other stores, and ours are not in it anyway.
+        An old one is of no use, the outputs know where they are, and would do harm: where it is
+        ahead of an output, Spark sees nothing to do.
         """
+        parent = self.options.checkpoint or self.configs[0].output / STATE
         names = "\0".join(config.name for config in self.configs)
-        return self.configs[0].output / STATE / f"spark-{zlib.crc32(names.encode()):08x}"
+        directory = parent / f"spark-{zlib.crc32(names.encode()):08x}"
+        if directory.exists():
+            shutil.rmtree(directory)
+        return directory
 
     def _stores(self) -> dict[str, dict[str, object]]:
         return {
