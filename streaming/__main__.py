@@ -259,7 +259,8 @@ def verify(
     from streaming.verify import verify as verify_store  # noqa: PLC0415 - numba is slow to import
 
     configs = configs_of(store, output, broker_version, broker_conf, None, in_place=output is None)
-    report = verify_store(configs[0])
+    with console.busy("verifying"):
+        report = verify_store(configs[0])
     console.print_report(report, as_json=as_json)
     raise typer.Exit(OK if report.ok else FINDINGS)
 

@@ -112,6 +112,13 @@ def progress(job: Job) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show that something is going on, on a terminal only."""
+    with ERR.status(what) if ERR.is_terminal else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Show nothing."""
     yield
