@@ -20,7 +20,7 @@ set -- java "-Xms$heap" "-Xmx$heap" -XX:+UseG1GC ${JOPTS:-} \
 # The store's HA service listens on all addresses: as root it gets a network namespace in which only
 # a loopback exists.
 if [ "$(id -u)" = 0 ] && unshare -n true 2>/dev/null; then
-    set -- unshare -n sh -c 'ip link set lo up; exec "$@"' sh "$@"
+    set -- unshare -n sh -c 'python3 "$0" && exec "$@"' "$here/loopback_up.py" "$@"
 else
     echo "run.sh: no network namespace (unshare -n) here: the store listens on a free port (haListenPort=0)" >&2
 fi
