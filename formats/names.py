@@ -23,6 +23,8 @@ CHECKPOINT = "checkpoint"
 ABORT = "abort"
 LOCK = "lock"
 CONFIG = "config"
+# What dispatch makes of a log, the checkpoint aside.
+DISPATCHED = (CONSUMEQUEUE, CONSUMEQUEUE_EXT, BATCH_CONSUMEQUEUE, INDEX)
 
 
 def offset_file(offset: int) -> str:

@@ -52,6 +52,16 @@ def batch_topics(store: Path) -> frozenset[str]:
     return frozenset(topic for topic, config in table.items() if _is_batch(config))
 
 
+def batch_topics_for(store: Path, settings: BrokerSettings) -> frozenset[str]:
+    """Return the topics that a broker with these settings takes for BatchCQ.
+
+    Raises:
+        StoreError: see `batch_topics`.
+    """
+    # Older brokers neither know the type nor care what the file says of it.
+    return batch_topics(store) if settings.version.has_batch_queues else frozenset()
+
+
 def _is_batch(config: dict[str, Any]) -> bool:
     attributes = config.get("attributes") or {}
     return any(attributes.get(name) == QUEUE_TYPE for name in _QUEUE_TYPE_ATTRIBUTES)

@@ -7,6 +7,7 @@ calls it from `foreachBatch` or from a task.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -94,20 +95,19 @@ class StoreDispatcher:
         self.warnings = layout.contradictions(config.path, settings)
         self._staging = config.output / progress.STATE_DIRECTORY
         resume.check_output(config.output)
-        self._broker_lock = locks.lock_store(config.path) if config.in_place else None
-        self._staging.mkdir(parents=True, exist_ok=True)
-        self._lock = locks.lock_output(self._staging)
-        try:
+        with contextlib.ExitStack() as opened:
+            opened.callback(self.log.close)
+            if config.in_place:
+                opened.enter_context(locks.lock_store(config.path))
+            self._staging.mkdir(parents=True, exist_ok=True)
+            opened.enter_context(locks.lock_output(self._staging))
             self._open(threads)
-        except BaseException:
-            self._release()
-            raise
+            # Kept until `close`; given back here if anything above fails.
+            self._held = opened.pop_all()
 
     def _open(self, threads: int) -> None:
         config, settings = self.config, self.config.settings
-        batches = layout.batch_topics(config.path)
-        if not settings.version.has_batch_queues:
-            batches = frozenset()
+        batches = layout.batch_topics_for(config.path, settings)
         self.queues = QueueDirectory(lambda t: needs_slow_path(settings, batches, t))
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
         self.progress, self.recovery = resume.resume(config, self.log)
@@ -234,6 +234,7 @@ class StoreDispatcher:
         return file_end if is_blank else position
 
     def _skip_expired(self) -> None:
+        """Go on at the log's beginning if it has moved on, and say what is lost by that."""
         if self.progress.end >= self.log.min_offset:
             return
         gap = f"{self.progress.end} to {self.log.min_offset}"
@@ -330,13 +331,7 @@ class StoreDispatcher:
         self.special.close()
         if self.index is not None:
             self.index.close()
-        self._release()
-
-    def _release(self) -> None:
-        self.log.close()
-        self._lock.release()
-        if self._broker_lock is not None:
-            self._broker_lock.release()
+        self._held.close()
 
 
 def _last_record(block: Block) -> tuple[int, int]:

@@ -16,8 +16,10 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from checkpoints.progress import STATE_DIRECTORY
+from formats import names
 from formats.errors import ReputError
-from streaming.dispatcher import FLUSH_SECONDS, Batch, StoreDispatcher
+from streaming.dispatcher import FLUSH_SECONDS, StoreDispatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +35,6 @@ LOG = logging.getLogger("reput")
 
 # Behind a backlog, so much a batch: Spark's cost of a batch is then a few per cent of it.
 MAX_BATCH_BYTES = 1 << 30
-STATE = ".reput"
 _POLL_SECONDS = 0.2
 
 
@@ -122,7 +123,6 @@ class Job:
         self.error: BaseException | None = None
         self.summary = Summary([StoreSummary(config.name) for config in configs])
         self.on_block: Callable[[str, Block], None] | None = None
-        self.on_batch: Callable[[str, Batch], None] | None = None
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()
         self._began: float | None = None
@@ -188,9 +188,9 @@ class Job:
         An old one is of no use, the outputs know where they are, and would do harm: where it is
         ahead of an output, Spark sees nothing to do.
         """
-        parent = self.options.checkpoint or self.configs[0].output / STATE
-        names = "\0".join(config.name for config in self.configs)
-        directory = parent / f"spark-{zlib.crc32(names.encode()):08x}"
+        parent = self.options.checkpoint or self.configs[0].output / STATE_DIRECTORY
+        stores = "\0".join(config.name for config in self.configs)
+        directory = parent / f"spark-{zlib.crc32(stores.encode()):08x}"
         if directory.exists():
             shutil.rmtree(directory)
         return directory
@@ -230,7 +230,9 @@ class Job:
 
     def _dispatch(self, store: str, end: int, batch_id: int) -> None:
         observe = self.on_block
-        batch = self.dispatchers[store].dispatch(
+        dispatcher = self.dispatchers[store]
+        told = len(dispatcher.recovery.reasons)
+        batch = dispatcher.dispatch(
             end,
             observe=(lambda block: observe(store, block)) if observe else None,
         )
@@ -239,6 +241,9 @@ class Job:
         summary.bytes += batch.bytes
         summary.batches += 1
         summary.end = batch.end
+        for reason in dispatcher.recovery.reasons[told:]:
+            # Beyond what was said at the start: records that have expired under us.
+            LOG.warning("%s: %s", store, reason)
         LOG.info(
             "batch %d of %s: %d messages, %d bytes in %.3f s, at %d",
             batch_id,
@@ -248,8 +253,6 @@ class Job:
             batch.seconds,
             batch.end,
         )
-        if self.on_batch is not None:
-            self.on_batch(store, batch)
 
     def _wait(self, query: StreamingQuery) -> None:
         while query.isActive:
@@ -268,7 +271,7 @@ class Job:
         for config, store in zip(self.configs, self.summary.stores, strict=True):
             store.files = sorted(
                 str(path.relative_to(config.output))
-                for kind in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
+                for kind in names.DISPATCHED
                 for path in (config.output / kind).rglob("*")
                 if path.is_file()
             )

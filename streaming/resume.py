@@ -45,8 +45,7 @@ def check_output(output: Path) -> None:
     """
     if (output / progress.STATE_DIRECTORY / progress.FILE_NAME).exists() or not output.exists():
         return
-    kinds = (names.CONSUMEQUEUE, names.CONSUMEQUEUE_EXT, names.BATCH_CONSUMEQUEUE, names.INDEX)
-    for kind in kinds:
+    for kind in names.DISPATCHED:
         if (output / kind).exists():
             raise StoreError(
                 output / kind,

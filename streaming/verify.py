@@ -77,9 +77,7 @@ class _Verification:
         self.tail = find_tail(self.log).end
         self.progress = self._load_progress()
         self.scope = self._scope()
-        self.batches = layout.batch_topics(config.path)
-        if not self.settings.version.has_batch_queues:
-            self.batches = frozenset()
+        self.batches = layout.batch_topics_for(config.path, self.settings)
         self.queues = QueueDirectory(lambda t: needs_slow_path(self.settings, self.batches, t))
         self.pipeline = Pipeline(self.log, self.queues, self.settings)
         self.facts = LogFacts()
