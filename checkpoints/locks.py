@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import socket
+import struct
 from typing import TYPE_CHECKING
 
 from checkpoints.progress import STATE_DIRECTORY
@@ -27,6 +28,8 @@ WRITER_LOCK = "writer.lock"
 _HELD: set[str] = set()
 _BUSY = {errno.EACCES, errno.EAGAIN}
 _HOLDER_BYTES = 200
+# C's struct flock on 64-bit Linux: type, whence, start, length, process.
+_FLOCK = struct.Struct("hhqqi4x")
 
 
 def _is_ours(store: Path) -> bool:
@@ -98,6 +101,27 @@ def _holder(path: Path) -> str:
     if os.path.realpath(path) in _HELD:
         return f"this process, {os.getpid()}"
     return path.read_text("utf-8", "replace")[:_HOLDER_BYTES].strip()
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether another process has the lock; it is neither taken nor made.
+
+    False also where the file system keeps no locks, or none of other hosts.
+    """
+    if os.path.realpath(path) in _HELD:
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
 def lock_output(state_directory: Path) -> FileLock:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from formats import names, storecheckpoint
 from formats.errors import FormatError
+from stores import disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,21 +42,22 @@ def write_checkpoint(root: Path, staging: Path, values: StoreCheckpoint, fields:
         fields: longs that the broker's version knows.
     """
     made = staging / f"{names.CHECKPOINT}.new"
-    with made.open("wb") as file:
-        file.write(values.pack(fields))
-        file.flush()
-        os.fsync(file.fileno())
-    made.replace(root / names.CHECKPOINT)
+    disk.write_file(made, values.pack(fields))
+    disk.rename(made, root / names.CHECKPOINT)
+    disk.sync_directory(root)
 
 
 def set_abort(root: Path) -> None:
     """Mark a store as being written: who finds the mark must not trust its tails."""
-    (root / names.ABORT).write_text(str(os.getpid()), "ascii")
+    disk.write_file(root / names.ABORT, str(os.getpid()).encode())
+    disk.sync_directory(root)
 
 
 def clear_abort(root: Path) -> None:
     """Take the mark away: everything is flushed."""
-    (root / names.ABORT).unlink(missing_ok=True)
+    if has_abort(root):
+        disk.remove_file(root / names.ABORT)
+        disk.sync_directory(root)
 
 
 def has_abort(root: Path) -> bool:

@@ -1,35 +1,29 @@
 """Our own record of how far an output root is: enough to resume without Spark's checkpoint.
 
-One JSON file in a sub-directory that a broker ignores, replaced as a whole (temporary file,
-rename) after the data of a batch is written, and synced after the data is. Its last field is a
-CRC of the rest, so that a damaged one is noticed and not believed.
+One JSON file in a sub-directory that a broker ignores, replaced as a whole and on disk before
+anything relies on it. It is written only behind a flush, so all that it names is on disk too; what
+the files hold beyond it is taken back when the output is opened again (`streaming.resume`). A CRC
+tells a damaged record from a good one.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from formats.errors import FormatError
+from stores import disk
+from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 STATE_DIRECTORY = ".reput"
 FILE_NAME = "progress.json"
-FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """What identifies one record: found again at its offset, the log is still the same one."""
-
-    physical_offset: int
-    size: int
-    crc: int
+FORMAT = 2
+_NO_LONGS = (0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -38,35 +32,42 @@ class Progress:
 
     Attributes:
         end: physical offset behind the last dispatched record.
-        flushed_end: the same, of what is on disk for certain.
-        generation: counts records of progress; a writer with an older one has been overtaken.
-        boot_id: the machine's at the time; another one means that unsynced data may be lost.
-        clean: the writer stopped in order, everything flushed.
+        generation: counts records of progress.
+        clean: the writer stopped in order; nothing is beyond this record.
         messages: records dispatched so far.
         settings: what would make the output different, see `BrokerSettings.fingerprint`.
-        last: the last dispatched record, None before the first.
+        first: the first dispatched record, None before it: whose log this is.
+        trail: some of the records since, oldest first; the last one ends at `end`.
+        queues: by directory below the root ("consumequeue/TopicTest/0"): bytes, from the queue's
+            very beginning, of what is in it.
         index_name: the newest index file, "" for none.
         index_header: its header.
         checkpoint: the longs of the broker's checkpoint file, as last written.
         logics_timestamp: store timestamp of the last record put into a consume queue.
         logics_offset: where that record starts.
         repeated: records that had their place in a queue taken already, and got no entry.
+        store_timestamp: of the last dispatched record, ms.
+        skipped: physical offsets [start, end) that hold no records, and were passed over as asked.
+        lost: physical offsets [start, end) that expired before they were dispatched.
     """
 
     end: int
-    flushed_end: int
     generation: int
-    boot_id: str
     clean: bool
     messages: int
     settings: dict[str, Any]
-    last: Fingerprint | None = None
+    first: Fingerprint | None = None
+    trail: tuple[Point, ...] = ()
+    queues: dict[str, int] = field(default_factory=dict)
     index_name: str = ""
-    index_header: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
-    checkpoint: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
+    index_header: tuple[int, ...] = _NO_LONGS
+    checkpoint: tuple[int, ...] = _NO_LONGS
     logics_timestamp: int = 0
     logics_offset: int = 0
     repeated: int = 0
+    store_timestamp: int = 0
+    skipped: tuple[tuple[int, int], ...] = ()
+    lost: tuple[tuple[int, int], ...] = ()
     format: int = field(default=FORMAT)
 
 
@@ -74,7 +75,7 @@ def load(root: Path) -> Progress | None:
     """Return the progress of an output root, None if it has none.
 
     Raises:
-        FormatError: it is damaged, or of a later format.
+        FormatError: it is damaged, or of another format.
     """
     path = root / STATE_DIRECTORY / FILE_NAME
     try:
@@ -82,50 +83,45 @@ def load(root: Path) -> Progress | None:
     except FileNotFoundError:
         return None
     remedy = "Remove the output and rebuild it."
+    head, _, rest = text.partition("\n")
     try:
-        values = json.loads(text)
-        crc = values.pop("crc")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        crc = json.loads(head + '"": 0}')["crc"]
+        values = json.loads("{" + rest)
+        found = values.pop("format")
+    except (ValueError, KeyError, TypeError) as error:
         raise FormatError(path, 0, f"not a progress record ({error})", remedy) from error
-    if crc != _crc(values):
+    if crc != _crc(rest):
         raise FormatError(path, 0, "the progress record does not match its CRC", remedy)
-    if values.get("format") != FORMAT:
-        raise FormatError(path, 0, f"format {values.get('format')}, this is {FORMAT}", remedy)
-    last = values.pop("last")
+    if found != FORMAT:
+        raise FormatError(path, 0, f"format {found}, this is {FORMAT}", remedy)
+    first = values.pop("first")
+    trail = tuple(_point(point) for point in values.pop("trail"))
     for name in ("index_header", "checkpoint"):
         values[name] = tuple(values[name])
-    return Progress(**values, last=Fingerprint(**last) if last else None)
+    for name in ("skipped", "lost"):
+        values[name] = tuple((start, end) for start, end in values[name])
+    return Progress(**values, first=Fingerprint(**first) if first else None, trail=trail)
 
 
-def save(root: Path, progress: Progress, *, sync: bool) -> None:
-    """Replace the progress of an output root.
+def _point(values: dict[str, Any]) -> Point:
+    record = Fingerprint(**values.pop("record"))
+    header = tuple(values.pop("index_header"))
+    return Point(record=record, index_header=header, **values)
 
-    Args:
-        root: the output root.
-        progress: what to record.
-        sync: have it on disk before returning; without, it survives the process only.
+
+def save(root: Path, progress: Progress) -> None:
+    """Replace the progress of an output root and have it on disk.
 
     Raises:
         OSError: no space, no permission, the device failed.
     """
     directory = root / STATE_DIRECTORY
-    values = asdict(progress)
-    values = json.loads(json.dumps(values))
-    text = json.dumps({**values, "crc": _crc(values)}, indent=1)
+    rest = json.dumps(asdict(progress))[1:]
     temporary = directory / f"{FILE_NAME}.new"
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
-    temporary.replace(directory / FILE_NAME)
-    if sync:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    disk.write_file(temporary, f'{{"crc": {_crc(rest)},\n{rest}'.encode())
+    disk.rename(temporary, directory / FILE_NAME)
+    disk.sync_directory(directory)
 
 
-def _crc(values: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(values, sort_keys=True).encode())
+def _crc(text: str) -> int:
+    return zlib.crc32(text.encode())

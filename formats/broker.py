@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from formats import batchconsumequeue, commitlog, consumequeue, consumequeue_ext, indexfile
+from formats import batchconsumequeue, commitlog, consumequeue, consumequeue_ext, indexfile, java
 from formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -140,8 +140,11 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     delays = []
     for level in text.split(" "):
         unit = _DELAY_UNITS.get(level[-1:])
-        if unit is None or not level[:-1].isdigit():
-            raise UsageError(f"messageDelayLevel: {level!r} is no delay such as 10s, 5m, 2h or 1d")
+        # With a digit more, days would not fit into a Java long of ms.
+        if unit is None or not re.fullmatch(r"[0-9]{1,11}", level[:-1]):
+            raise UsageError(
+                f"messageDelayLevel: {level[:40]!r} is no delay such as 10s, 5m, 2h or 1d"
+            )
         delays.append(int(level[:-1]) * unit)
     return tuple(delays)
 
@@ -156,15 +159,28 @@ class _Properties:
         text = self.values.get(name, "").strip()
         if not text:
             return default
-        if not re.fullmatch(r"\d+", text) or int(text) < smallest:
-            raise UsageError(f"{name}={text!r} is no whole number of {smallest} or more")
-        return int(text)
+        # Java's int; more digits than it has are not worth reading.
+        value = int(text) if re.fullmatch(r"[0-9]{1,10}", text) else -1
+        if not smallest <= value <= java.INT_MAX:
+            raise UsageError(
+                f"{name}={text[:40]!r} is no whole number from {smallest} to {java.INT_MAX}"
+            )
+        return value
 
     def switch(self, name: str, *, default: bool) -> bool:
         text = self.values.get(name, "").strip().lower()
         if text not in {"", "true", "false"}:
             raise UsageError(f"{name}={text!r} is neither true nor false")
         return text == "true" if text else default
+
+
+def whole(properties: Mapping[str, str], name: str, default: int) -> int:
+    """Return a setting that is a whole number, 0 or more.
+
+    Raises:
+        UsageError: it is none.
+    """
+    return _Properties(properties).whole(name, default, 0)
 
 
 def settings_of(version: str, properties: Mapping[str, str] | None = None) -> BrokerSettings:

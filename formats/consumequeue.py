@@ -44,6 +44,8 @@ NEVER = -1
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 UNKNOWN_LEVEL_MS = 1000
+_U64 = (1 << 64) - 1
+_INT64_MAX = _U64 >> 1
 
 _PHYSICAL_OFFSET, _SIZE, _TAGS_CODE = field_offsets(ENTRY)
 
@@ -101,7 +103,9 @@ def tags_code(
     if topic == SCHEDULE_TOPIC and level_text is not None:
         level = min(java.parse_int(level_text), len(delays))
         if level > 0:
-            return store_timestamp + delays[level - 1]
+            # Java's sum of two longs wraps around.
+            due = (store_timestamp + delays[level - 1]) & _U64
+            return due - (_U64 + 1) if due > _INT64_MAX else due
     tags = properties.get("TAGS")
     return java.hash_code(tags) if tags else 0
 

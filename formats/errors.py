@@ -31,3 +31,4 @@ class FormatError(ReputError):
         super().__init__(f"{path} at byte {position}: {found}." + (f" {remedy}" if remedy else ""))
         self.path = str(path)
         self.position = position
+        self.problem = found

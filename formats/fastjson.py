@@ -21,7 +21,10 @@ def loads(text: str) -> Any:
     Raises:
         ValueError: broken text, such as a file that is only half written.
     """
-    return json.loads(_STRING_OR_KEY.sub(_quote_key, text), strict=False)
+    try:
+        return json.loads(_STRING_OR_KEY.sub(_quote_key, text), strict=False)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _quote_key(found: re.Match[str]) -> str:

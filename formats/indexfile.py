@@ -37,7 +37,7 @@ from numba import njit
 from formats import java
 from formats.commitlog import ROLLBACK, TRANSACTION_TYPE
 from formats.layout import field_offsets
-from formats.memory import load_i32, load_i64, prefetch_write, store_i32, store_i64
+from formats.memory import load_i32, prefetch_write, store_i32, store_i64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -256,36 +256,20 @@ def insert(
 
 
 @njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
-def undo(first: int, file: Bytes, slots: int, items: int) -> int:
-    """Take items back, newest first, so that each slot passes through all that it held.
-
-    The header is written once a block: items stand beyond its count. The first item of zeros ends
-    them, unless slot 0 points to it or beyond: the log's first record may have a key whose hash
-    is 0. An item whose slot was not written yet is not in it; then only the item is undone.
+def restore_slots(file: Bytes, count: int, slots: int, heads: NDArray[np.int32]) -> None:
+    """Have each slot hold the newest of its items: what the slots were when there were so many.
 
     Args:
-        first: number of the first item to take back.
-        file: the whole index file, writable; its header is left alone.
+        file: the whole index file, writable.
+        count: number behind the last item that counts.
         slots: slots in it.
-        items: its capacity.
-
-    Returns:
-        The number behind the last item that stood there.
+        heads: zeros, shape (slots,); written.
     """
     items_at = HEADER_SIZE + slots * SLOT_SIZE
-    end = first
-    while end < items:
-        at = items_at + end * ITEM_SIZE
-        is_empty = load_i64(file, at) == 0 and load_i64(file, at + 8) == 0
-        if is_empty and load_i32(file, at + 16) == 0 and load_i32(file, HEADER_SIZE) < end:
-            break
-        end += 1
-    for number in range(end - 1, first - 1, -1):
-        at = items_at + number * ITEM_SIZE
-        slot_at = HEADER_SIZE + load_i32(file, at + _KEY_HASH) % slots * SLOT_SIZE
-        if load_i32(file, slot_at) == number:
-            store_i32(file, slot_at, load_i32(file, at + _PREVIOUS))
-        store_i64(file, at, 0)
-        store_i64(file, at + 8, 0)
-        store_i32(file, at + 16, 0)
-    return end
+    for number in range(FIRST_ITEM, count):
+        heads[load_i32(file, items_at + number * ITEM_SIZE + _KEY_HASH) % slots] = number
+    for slot in range(slots):
+        # Only what differs: a page that is left alone need not go to disk.
+        slot_at = HEADER_SIZE + slot * SLOT_SIZE
+        if load_i32(file, slot_at) != heads[slot]:
+            store_i32(file, slot_at, heads[slot])

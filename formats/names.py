@@ -36,7 +36,9 @@ def parse_offset_file(name: str) -> int | None:
     """Return the offset that a file's name states, None for any other name."""
     if len(name) < DIGITS or not (name.isascii() and name.isdigit()):
         return None
-    return int(name)
+    offset = int(name)
+    # A broker reads it as a Java long, and a file's end has to be one too.
+    return offset if offset < 1 << 62 else None
 
 
 def index_file(made_ms: int) -> str:

@@ -16,6 +16,7 @@ from formats import consumequeue, names
 from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT, NEVER, PRE_BLANK, Entry
 from formats.errors import ReputError
 from sinks.file_queue import FileQueue
+from stores import disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,13 +80,24 @@ class ConsumeQueueSink:
         """Return the directory of a queue."""
         return self.directory / name.topic / str(name.queue_id)
 
-    def write(self, columns: Columns, count: int, put_special: Callable[[int], None]) -> None:
+    def write(
+        self,
+        columns: Columns,
+        count: int,
+        put_special: Callable[[int], None],
+        accept: Callable[[int], bool],
+    ) -> int:
         """Put the first `count` records of a block.
 
         Args:
             columns: the block; the caller hands blocks over in commitlog order.
             count: records in it.
             put_special: called with the row of a record that is more than one plain entry.
+            accept: called with the row of a record that is not the next of its queue; says
+                whether to put it as a broker would, or to end before it.
+
+        Returns:
+            The records that were put.
 
         Raises:
             OSError: no space, no permission.
@@ -96,15 +108,23 @@ class ConsumeQueueSink:
         while True:
             row = int(self._put(row, count, columns))
             if row >= count:
-                return
+                return count
             try:
                 if columns.special[row]:
                     put_special(row)
+                elif self._is_out_of_turn(columns, row) and not accept(row):
+                    return row
                 else:
                     self._put_row(columns, row)
             except ReputError as error:
                 raise PutError(row, str(error)) from error
             row += 1
+
+    def _is_out_of_turn(self, columns: Columns, row: int) -> bool:
+        """Tell whether a record does not follow the last one of its queue."""
+        number, queue_offset = int(columns.queue[row]), int(columns.queue_offset[row])
+        files = self._open(number)
+        return bool(files.bases) and queue_offset != self._next_entry[number]
 
     def _put_row(self, columns: Columns, row: int) -> None:
         self.put_entry(
@@ -218,13 +238,27 @@ class ConsumeQueueSink:
         self._window_end = _longer(self._window_end, more, 0)
         self._flushed_entry = _longer(self._flushed_entry, more, 0)
 
-    def flush(self) -> None:
+    def positions(self) -> dict[str, int]:
+        """Return where the queues end that were written to, see `Progress.queues`."""
+        root = self.directory.parent
+        return {
+            files.directory.relative_to(root).as_posix(): int(self._next_entry[number]) * ENTRY_SIZE
+            for number, files in self._files.items()
+            if files.bases
+        }
+
+    def flush(self, least_pages: int = 0) -> None:
         """Have every entry on disk that was put.
+
+        Args:
+            least_pages: leave queues alone that have fewer new pages than this.
 
         Raises:
             OSError: the device failed.
         """
-        for number in np.flatnonzero(self._next_entry != self._flushed_entry).tolist():
+        unflushed = self._next_entry - self._flushed_entry
+        is_due = (unflushed > 0) & (unflushed * ENTRY_SIZE >= least_pages * disk.PAGE)
+        for number in np.flatnonzero(is_due).tolist():
             files = self._files[number]
             base = self.base_of(files)
             start = max(int(self._flushed_entry[number]) * ENTRY_SIZE - base, 0)

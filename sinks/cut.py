@@ -1,55 +1,98 @@
-"""Takes back what was written beyond a position: the leftovers of a killed process.
+"""Makes the files of an output hold what a record of progress names, and nothing beyond.
 
-Consume queue entries of records at or beyond the cut become zeros again, files that hold nothing
-else go. Index items are undone from the newest down: an item knows what its slot held before it.
-Source: docs/adr/0003-recovery.md.
+Where a queue ends, and the index, was recorded behind a flush, so up to there everything is on
+disk. What stands beyond is what a killed writer had got to, and after a power cut any part of it:
+it becomes zeros again and is written anew. The index's slots follow from its items: a slot holds
+the newest item of its chain. Source: docs/adr/0010-one-record-behind-a-flush.md.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from formats import batchconsumequeue, consumequeue, consumequeue_ext, indexfile, names
-from formats.indexfile import HEADER_SIZE
+from formats.consumequeue import PRE_BLANK
+from formats.errors import FormatError
+from formats.indexfile import HEADER_SIZE, SLOT_SIZE
 from sinks.file_queue import FileQueue
 from sinks.mapped_file import MappedFile
+from stores import disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from formats.broker import BrokerSettings
-    from formats.memory import Bytes
     from sinks.index import IndexPosition
 
+_REMEDY = "Somebody has removed it; remove the output and rebuild it."
 
-def cut_queues(root: Path, staging: Path, settings: BrokerSettings, end: int) -> int:
-    """Take back all entries of records that start at `end` or beyond.
+
+@dataclass
+class Taken:
+    """What was taken back.
+
+    Attributes:
+        entries: of consume queues and batch consume queues.
+        items: of the index.
+    """
+
+    entries: int = 0
+    items: int = 0
+
+
+def restore(
+    root: Path,
+    staging: Path,
+    settings: BrokerSettings,
+    queues: Mapping[str, int],
+    index: IndexPosition,
+) -> Taken:
+    """Take back all that is beyond these positions, and have that on disk.
+
+    Doing it twice, or again after it was cut off, gives the same.
 
     Args:
         root: the output root.
         staging: see `MappedFile.create`.
         settings: file sizes.
-        end: physical offset.
+        queues: see `Progress.queues`; a queue that is not named has to go.
+        index: where the index ends.
 
-    Returns:
-        Entries taken back.
+    Raises:
+        FormatError: less is there than these positions say.
+        OSError: the device failed.
     """
-    cut = 0
-    for path in queue_directories(root / names.CONSUMEQUEUE):
-        files = FileQueue(path, settings.consumequeue_file_size, staging)
-        cut += _cut_units(files, consumequeue.ENTRY, end)
-    # A unit comes before its entry: a new queue may have an extension and nothing else.
-    for path in queue_directories(root / names.CONSUMEQUEUE_EXT):
-        entries = root / names.CONSUMEQUEUE / path.relative_to(root / names.CONSUMEQUEUE_EXT)
-        _cut_ext(FileQueue(path, settings.ext_file_size, staging), _last_address(entries))
-    for path in queue_directories(root / names.BATCH_CONSUMEQUEUE):
-        unit = batchconsumequeue.UNIT
-        cut += _cut_units(FileQueue(path, settings.batch_file_size, staging), unit, end)
-    return cut
+    taken = Taken()
+    missing = set(queues)
+    for kind, (file_size, unit_size) in _kinds(settings).items():
+        for path in queue_directories(root / kind):
+            name = path.relative_to(root).as_posix()
+            missing.discard(name)
+            files = FileQueue(path, file_size, staging)
+            cleared = _restore_queue(files, queues.get(name, 0))
+            if not files.bases:
+                _remove_empty(path, root)
+            taken.entries += -(-cleared // unit_size) if unit_size else 0
+    for name in sorted(missing):
+        if queues[name] > 0:
+            raise FormatError(root / name, 0, f"nothing is here, expected {queues[name]} bytes")
+    taken.items = _restore_index(root / names.INDEX, settings, index)
+    disk.sync_file_system(root)
+    return taken
+
+
+def _kinds(settings: BrokerSettings) -> dict[str, tuple[int, int]]:
+    """Return file size and unit size by kind of queue; 0 for units of any size."""
+    return {
+        names.CONSUMEQUEUE: (settings.consumequeue_file_size, consumequeue.ENTRY_SIZE),
+        names.CONSUMEQUEUE_EXT: (settings.ext_file_size, 0),
+        names.BATCH_CONSUMEQUEUE: (settings.batch_file_size, batchconsumequeue.UNIT_SIZE),
+    }
 
 
 def queue_directories(base: Path) -> Iterator[Path]:
@@ -59,105 +102,133 @@ def queue_directories(base: Path) -> Iterator[Path]:
             yield Path(directory)
 
 
-def _cut_units(files: FileQueue, unit: np.dtype[np.void], end: int) -> int:
-    """Zero units from the first one at or beyond `end`; an emptied file goes."""
-    cut = 0
-    while files.bases:
-        data = files.last().data
-        units = data[: len(data) // unit.itemsize * unit.itemsize].view(unit)
-        used = units["size"] > 0
-        beyond = used & (units["physical_offset"].astype(np.int64) >= end)
-        first = int(np.argmax(beyond)) if beyond.any() else int(np.count_nonzero(used))
-        stale = int(np.count_nonzero(beyond))
-        # Zeros too where a write was cut off between its fields.
-        _zero(data[first * unit.itemsize :])
-        cut += stale
-        # Entries that only fill up the file to its first record belong to that record.
-        is_filler = first > 0 and not np.any(units["physical_offset"][:first].astype(np.int64))
-        has_filler_size = first > 0 and bool(np.all(units["size"][:first] == 0x7FFFFFFF))
-        if first > 0 and not (is_filler and has_filler_size):
-            files.last().flush()
+def _restore_queue(files: FileQueue, end: int) -> int:
+    """Take a queue back to byte `end`; return how many bytes were beyond."""
+    cleared = 0
+    while files.bases and files.bases[-1] >= end:
+        path = files.path(files.bases.pop())
+        cleared += disk.clear(path, 0)
+        disk.remove_file(path)
+    if end == 0:
+        return cleared
+    if not files.bases or files.bases[-1] + files.file_size < end:
+        path = files.path((end - 1) // files.file_size * files.file_size)
+        raise FormatError(path, 0, f"no such file; the queue has {end} bytes", _REMEDY)
+    return cleared + disk.clear(files.path(files.bases[-1]), end - files.bases[-1])
+
+
+def _remove_empty(path: Path, root: Path) -> None:
+    """Remove a directory, and those above it that held nothing else."""
+    while path != root and not any(path.iterdir()):
+        disk.remove_directory(path)
+        path = path.parent
+
+
+def _restore_index(directory: Path, settings: BrokerSettings, position: IndexPosition) -> int:
+    """Take the index back; return how many items were beyond."""
+    taken = 0
+    found = sorted(directory.iterdir(), reverse=True) if directory.is_dir() else []
+    size = indexfile.file_size(settings.index_slots, settings.index_items)
+    for path in found:
+        if path.name <= position.name:
             break
-        drop_last(files)
-    files.close()
-    return cut
+        taken += _items_written(path, size)
+        disk.remove_file(path)
+    if not position.name:
+        if directory.is_dir():
+            disk.remove_directory(directory)
+        return taken
+    path = directory / position.name
+    if not path.is_file() or path.stat().st_size != size:
+        raise FormatError(path, 0, f"no index file of {size} bytes is here", _REMEDY)
+    file = MappedFile(path, size)
+    count, slots = position.header.next_item, settings.index_slots
+    file.prepare(HEADER_SIZE + slots * SLOT_SIZE)
+    heads = np.zeros(slots, np.int32)
+    indexfile.restore_slots(file.data, count, slots, heads)
+    file.write(0, position.header.pack())
+    file.close()
+    beyond = disk.clear(path, indexfile.item_position(count, slots))
+    return taken + -(-beyond // indexfile.ITEM_SIZE)
 
 
-def _zero(data: Bytes) -> None:
-    """Write zeros where something else is: holes stay holes, and a full disk takes no SIGBUS."""
-    data[data != 0] = 0
+def _items_written(path: Path, size: int) -> int:
+    """Return how many items an index file holds, for the report."""
+    if path.stat().st_size != size:
+        return 0
+    with path.open("rb") as file:
+        header = indexfile.Header.unpack(file.read(HEADER_SIZE))
+    return header.next_item - indexfile.FIRST_ITEM
 
 
-def drop_last(files: FileQueue) -> None:
-    """Remove the last file of a queue, and its directory with the only one."""
-    path = files.path(files.bases.pop())
-    if files.file is not None:
-        files.file.close()
-        files.file = None
-    path.unlink()
-    if not files.bases:
-        path.parent.rmdir()
-
-
-def _last_address(path: Path) -> int:
-    """Return the position of the last ext unit that a queue's entries point to, -1 for none."""
-    if not path.is_dir():
-        return -1
-    for file in sorted(path.iterdir(), reverse=True):
-        codes = np.fromfile(file, consumequeue.ENTRY)["tags_code"].astype(np.int64)
-        addresses = codes[codes <= consumequeue_ext.MAX_ADDRESS]
-        if len(addresses):
-            return consumequeue_ext.position(int(addresses[-1]))
-    return -1
-
-
-def _cut_ext(files: FileQueue, last: int) -> None:
-    """Zero ext units behind the one at `last`; files behind it go."""
-    while files.bases and files.bases[-1] > last:
-        drop_last(files)
-    if not files.bases:
-        return
-    file = files.last()
-    at = last - files.bases[-1]
-    unit = consumequeue_ext.unpack(file.read(0, file.size), at)
-    _zero(file.data[at + (unit.size if unit else 0) :])
-    file.flush()
-    files.close()
-
-
-def cut_index(root: Path, settings: BrokerSettings, position: IndexPosition) -> int:
-    """Take the index back to a position that was recorded when nothing was being written.
+def queues_before(
+    root: Path, settings: BrokerSettings, queues: Mapping[str, int], end: int
+) -> dict[str, int]:
+    """Return where queues end if only records that start before `end` are in them.
 
     Args:
-        root: the output root.
-        settings: slots and items of a file.
-        position: where it ended then.
-
-    Returns:
-        Items taken back.
+        root: the output root; its files hold what `queues` says.
+        settings: file sizes.
+        queues: see `Progress.queues`.
+        end: physical offset.
     """
-    directory = root / names.INDEX
-    cut = 0
-    if not directory.is_dir():
-        return cut
-    for path in sorted(directory.iterdir(), reverse=True):
-        if path.name == position.name:
-            break
-        cut += _items_written(path)
-        path.unlink()
-    if not position.name:
-        directory.rmdir()
-        return cut
-    size = indexfile.file_size(settings.index_slots, settings.index_items)
-    file = MappedFile(directory / position.name, size)
-    first = position.header.next_item
-    cut += int(indexfile.undo(first, file.data, settings.index_slots, settings.index_items)) - first
-    file.write(0, position.header.pack())
-    file.flush()
-    file.close()
-    return cut
+    before = dict(queues)
+    for name, stop in queues.items():
+        kind, _, rest = name.partition("/")
+        if kind == names.CONSUMEQUEUE_EXT:
+            continue
+        unit = consumequeue.ENTRY if kind == names.CONSUMEQUEUE else batchconsumequeue.UNIT
+        files = _Units(root / name, _kinds(settings)[kind][0], unit)
+        position, following = files.position_before(end, stop)
+        before[name] = position
+        ext = f"{names.CONSUMEQUEUE_EXT}/{rest}"
+        if kind == names.CONSUMEQUEUE and ext in queues:
+            codes = (int(code) for code in files.codes_from(following, stop))
+            address = next((code for code in codes if consumequeue_ext.is_address(code)), None)
+            if address is not None:
+                before[ext] = consumequeue_ext.position(address)
+    return {name: position for name, position in before.items() if position > 0}
 
 
-def _items_written(path: Path) -> int:
-    with path.open("rb") as file:
-        return indexfile.Header.unpack(file.read(HEADER_SIZE)).next_item - indexfile.FIRST_ITEM
+class _Units:
+    """The units of a queue, to be searched by the physical offsets in them."""
+
+    def __init__(self, path: Path, file_size: int, unit: np.dtype[np.void]) -> None:
+        self._path = path
+        self._file_size = file_size
+        self._unit = unit
+        self._bases = [
+            base
+            for entry in sorted(path.iterdir())
+            if (base := names.parse_offset_file(entry.name)) is not None
+        ]
+
+    def position_before(self, end: int, stop: int) -> tuple[int, int]:
+        """Return where the units of records before `end` end, and where the next one begins.
+
+        These are the same, except where nothing is left but the fill before a queue's first unit,
+        which belongs to it: then the queue ends at 0.
+        """
+        for base in reversed(self._bases):
+            units = self._read(base, stop)
+            offsets = units["physical_offset"].astype(np.int64)
+            count = int(np.searchsorted(offsets, end))
+            if not count:
+                continue
+            at = base + count * self._unit.itemsize
+            fill = np.frombuffer(PRE_BLANK, consumequeue.ENTRY)[0]
+            is_fill = self._unit is consumequeue.ENTRY and units[count - 1] == fill
+            return (0 if is_fill else at), at
+        return 0, self._bases[0] if self._bases else 0
+
+    def codes_from(self, position: int, stop: int) -> Iterator[int]:
+        """Yield the tags codes of the units from byte `position` on."""
+        for base in self._bases:
+            if base + self._file_size > position:
+                units = self._read(base, stop)
+                yield from units["tags_code"][max(position - base, 0) // self._unit.itemsize :]
+
+    def _read(self, base: int, stop: int) -> np.ndarray:
+        path = self._path / names.offset_file(base)
+        room = min(self._file_size, max(stop - base, 0)) // self._unit.itemsize
+        return np.fromfile(path, self._unit, count=room)

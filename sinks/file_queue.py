@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from formats import names
 from formats.errors import FormatError, StoreError
-from sinks.mapped_file import MappedFile, sync_directory
+from sinks.mapped_file import MappedFile
+from stores import disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ class FileQueue:
         self.bases = _bases(directory, file_size)
         self.file: MappedFile | None = None
         self._unflushed: list[MappedFile] = []
-        self._new_names = False
+        self._unsynced: set[Path] = set()
 
     @property
     def base(self) -> int | None:
@@ -60,12 +60,12 @@ class FileQueue:
         Raises:
             OSError: no space, no permission.
         """
+        self._unsynced.update(disk.make_directories(self.directory), [self.directory])
         made = MappedFile.create(self.path(base), self.file_size, self.staging)
         if self.file is not None:
             self._unflushed.append(self.file)
         self.file = made
         self.bases.append(base)
-        self._new_names = True
         return made
 
     def room(self, at: int, length: int) -> int:
@@ -76,7 +76,7 @@ class FileQueue:
         file = self.last()
         end = at + length
         # What lies before was written earlier and will not be touched again.
-        file.prepared = max(file.prepared, at // mmap.PAGESIZE * mmap.PAGESIZE)
+        file.prepared = max(file.prepared, at // disk.PAGE * disk.PAGE)
         if end > file.prepared:
             step = min(max(at, _SMALLEST_STEP), _LARGEST_STEP)
             file.prepare(min(end + step, self.file_size))
@@ -90,10 +90,9 @@ class FileQueue:
         self._unflushed = []
         if self.file is not None and end > start:
             self.file.flush(start, end)
-        if self._new_names:
-            sync_directory(self.directory)
-            sync_directory(self.directory.parent)
-            self._new_names = False
+        for directory in sorted(self._unsynced):
+            disk.sync_directory(directory)
+        self._unsynced = set()
 
     def close(self) -> None:
         """Give all maps back."""

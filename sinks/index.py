@@ -15,7 +15,8 @@ import numpy as np
 from formats import indexfile, names
 from formats.errors import FormatError, StoreError
 from formats.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, Header, State
-from sinks.mapped_file import MappedFile, sync_directory
+from sinks.mapped_file import MappedFile
+from stores import disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,7 @@ class IndexSink:
         self._file: MappedFile | None = None
         self._full: list[MappedFile] = []
         self._flushed_count = FIRST_ITEM
-        self._new_names = False
+        self._unsynced: set[Path] = set()
         # End timestamp of the newest full file that is on disk; the checkpoint wants it.
         self.flushed_timestamp = 0
         self.names = self._existing()
@@ -174,10 +175,10 @@ class IndexSink:
             self._publish()
             self._full.append(self._file)
         name = self._new_name()
+        self._unsynced.update(disk.make_directories(self.directory), [self.directory])
         self._file = MappedFile.create(self.directory / name, self._file_size, self._staging)
         self._file.prepare(HEADER_SIZE + self.slots * SLOT_SIZE)
         self.names.append(name)
-        self._new_names = True
         self._flushed_count = FIRST_ITEM
         header = indexfile.seeded(previous)
         self._load(header)
@@ -217,10 +218,9 @@ class IndexSink:
             self._file.flush(0, slots_end)
             self._flushed_count = count
             self._file.prepare_again(0, slots_end)
-        if self._new_names:
-            sync_directory(self.directory)
-            sync_directory(self.directory.parent)
-            self._new_names = False
+        for directory in sorted(self._unsynced):
+            disk.sync_directory(directory)
+        self._unsynced = set()
 
     def finish(self, *, writes_first_count: bool) -> None:
         """Leave the newest file as a broker does when it stops.

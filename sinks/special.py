@@ -132,6 +132,10 @@ class SpecialSink:
             number = self._queues.number(*name, nested=every)
             self._entries.put_entry(number, queue_offset, entry)
 
+    def positions(self) -> dict[str, int]:
+        """Return where the queues end that were written to, see `Progress.queues`."""
+        return self._ext.positions() | self._batches.positions()
+
     def flush(self) -> None:
         """Have everything on disk that was put."""
         self._ext.flush()

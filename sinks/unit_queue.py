@@ -46,6 +46,11 @@ class UnitQueue:
     def end_file(self) -> None:
         """Leave the last file, whose rest is too small; nothing has to be said of that."""
 
+    @property
+    def end(self) -> int:
+        """Return the byte behind the last unit, from the queue's beginning."""
+        return self.files.bases[-1] + self.wrote if self.files.bases else 0
+
     def flush(self) -> None:
         """Have every unit on disk that was appended."""
         self.files.flush(self.flushed, self.wrote)
@@ -87,6 +92,14 @@ class UnitSink(Generic[Queue]):
             queue = self._open_queue(FileQueue(path, self._file_size, self._staging))
             self._queues[name] = queue
         return queue
+
+    def positions(self) -> dict[str, int]:
+        """Return where the queues end that were written to, see `Progress.queues`."""
+        root = self._directory.parent
+        return {
+            queue.files.directory.relative_to(root).as_posix(): queue.end
+            for queue in self._queues.values()
+        }
 
     def flush(self) -> None:
         """Have every unit on disk that was appended."""

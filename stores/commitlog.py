@@ -18,7 +18,7 @@ from formats.commitlog import MIN_SIZE, Verdict
 from formats.errors import FormatError, ReputError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from formats.broker import BrokerSettings
     from formats.memory import Bytes
@@ -189,6 +189,15 @@ class CommitLog:
         data = np.zeros(PAD + length + PAD, np.uint8)
         got = self.read_into(data.data[PAD : PAD + length], position)
         return data[: PAD + got + PAD]
+
+    def pieces(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of [start, end), all in one file, a few at a time."""
+        while start < end:
+            piece = self.read(start, min(end - start, _STEP))[PAD:-PAD].tobytes()
+            if not piece:
+                return
+            yield piece
+            start += len(piece)
 
     def close(self) -> None:
         """Close the files."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from formats.errors import StoreError
 from stores.layout import read_config
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ def deleted_topics(store: Path) -> Callable[[str], bool]:
 
     Without that file, or with one that cannot be read, nothing counts as deleted.
     """
-    text = read_config(store, "topics.json")
     try:
+        text = read_config(store, "topics.json")
         known = json.loads(text)["topicConfigTable"] if text is not None else None
-    except (ValueError, KeyError, TypeError):
+    except (StoreError, ValueError, KeyError, TypeError, RecursionError):
         known = None
     if not isinstance(known, dict):
         return lambda _topic: False

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from formats import bloomfilter, consumerfilter, names
 from formats.bloomfilter import BloomFilter
+from formats.consumequeue_ext import MAX_UNIT_SIZE
 from formats.consumerfilter import FilterBitmaps
 from formats.errors import StoreError
 from stores.layout import read_config
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from formats.broker import BrokerSettings
 
 _FILE = "consumerFilter.json"
+# No unit holds more; what states more is damaged.
+_MAX_BITS = 8 * MAX_UNIT_SIZE
 
 
 def bitmaps_of(store: Path, settings: BrokerSettings) -> FilterBitmaps | None:
@@ -51,6 +54,6 @@ def _bloom_of(filters: consumerfilter.Filters, settings: BrokerSettings) -> Bloo
         (len(entry.bit_positions), entry.bit_count)
         for entries in filters.values()
         for entry in entries
-        if entry.bit_count and entry.bit_count % 8 == 0
+        if 0 < entry.bit_count <= _MAX_BITS and entry.bit_count % 8 == 0
     }
     return BloomFilter(*found.pop()) if len(found) == 1 else sized

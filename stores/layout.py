@@ -22,33 +22,43 @@ def read_config(store: Path, name: str) -> str | None:
 
     A broker writes these in place and keeps the previous text beside it as `.bak`: an empty or
     half-written file is one that it is writing.
+
+    Raises:
+        StoreError: the file is no text.
     """
     for candidate in (name, f"{name}.bak"):
         path = store / names.CONFIG / candidate
         if path.is_file():
-            text = path.read_text("utf-8")
-            if text.strip().endswith("}"):
-                return text
+            raw = path.read_bytes()
+            if raw.strip().endswith(b"}"):
+                try:
+                    return raw.decode()
+                except UnicodeDecodeError as error:
+                    raise _unreadable(path, str(error)) from error
     return None
+
+
+def _unreadable(path: Path, why: str) -> StoreError:
+    found = f"not readable as JSON ({why})"
+    return StoreError(path, found, "Restore it from the broker, or from its .bak")
 
 
 def batch_topics(store: Path) -> frozenset[str]:
     """Return the topics of type BatchCQ that `config/topics.json` names.
 
     Raises:
-        StoreError: the file is no JSON.
+        StoreError: the file is no JSON, or says something else.
     """
     text = read_config(store, "topics.json")
     if text is None:
         return frozenset()
+    path = store / names.CONFIG / "topics.json"
     try:
-        table: dict[str, Any] = json.loads(text).get("topicConfigTable", {})
-    except ValueError as error:
-        raise StoreError(
-            store / names.CONFIG / "topics.json",
-            f"not readable as JSON ({error})",
-            "Restore it from the broker, or from topics.json.bak",
-        ) from error
+        table: Any = json.loads(text).get("topicConfigTable") or {}
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(path, str(error)) from error
+    if not isinstance(table, dict):
+        raise _unreadable(path, "topicConfigTable is no object")
     return frozenset(topic for topic, config in table.items() if _is_batch(config))
 
 
@@ -62,9 +72,11 @@ def batch_topics_for(store: Path, settings: BrokerSettings) -> frozenset[str]:
     return batch_topics(store) if settings.version.has_batch_queues else frozenset()
 
 
-def _is_batch(config: dict[str, Any]) -> bool:
-    attributes = config.get("attributes") or {}
-    return any(attributes.get(name) == QUEUE_TYPE for name in _QUEUE_TYPE_ATTRIBUTES)
+def _is_batch(config: Any) -> bool:
+    attributes = config.get("attributes") if isinstance(config, dict) else None
+    return isinstance(attributes, dict) and any(
+        attributes.get(name) == QUEUE_TYPE for name in _QUEUE_TYPE_ATTRIBUTES
+    )
 
 
 def contradictions(store: Path, settings: BrokerSettings) -> list[str]:

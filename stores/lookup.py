@@ -11,6 +11,7 @@ import numpy as np
 
 from formats import commitlog, indexfile, names
 from formats.commitlog import Record
+from formats.errors import FormatError
 from formats.indexfile import HEADER_SIZE, ITEM, NO_ITEM, SLOT_SIZE, Header
 from stores.commitlog import PAD
 
@@ -32,6 +33,9 @@ def find_by_key(root: Path, log: CommitLog, topic: str, key: str) -> list[Record
         log: the commitlog that it points into.
         topic: the topic.
         key: one word of KEYS, or the UNIQ_KEY.
+
+    Raises:
+        FormatError: an index file of a wrong size.
     """
     found: list[Record] = []
     hashed = indexfile.key_hash(f"{topic}#{key}")
@@ -49,12 +53,16 @@ def find_by_key(root: Path, log: CommitLog, topic: str, key: str) -> list[Record
 
 def _offsets(path: Path, settings: BrokerSettings, hashed: int) -> Iterator[int]:
     """Yield the physical offsets on a slot's chain that have the hash, newest first."""
+    size = indexfile.file_size(settings.index_slots, settings.index_items)
+    found = path.stat().st_size
+    if found != size:
+        raise FormatError(path, found, f"the file ends here, expected {size} bytes")
     data = np.memmap(path, np.uint8, "r")
     header = Header.unpack(data[:HEADER_SIZE].tobytes())
     slot_at = HEADER_SIZE + hashed % settings.index_slots * SLOT_SIZE
     number = int.from_bytes(data[slot_at : slot_at + SLOT_SIZE].tobytes(), "big", signed=True)
     # Each item points to an older one; anything else is damage, and would not end.
-    limit = header.index_count
+    limit = min(header.index_count, settings.index_items)
     while NO_ITEM < number < limit:
         at = indexfile.item_position(number, settings.index_slots)
         item = np.frombuffer(data[at : at + ITEM.itemsize].tobytes(), ITEM)[0]

@@ -10,14 +10,16 @@ Source: docs/formats/commitlog.md, "End of the log".
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from formats import frames
-from formats.commitlog import BLANK_SIZE, Verdict
+from formats.commitlog import BLANK_SIZE, MIN_SIZE, Verdict
 from formats.errors import FormatError
 from stores.commitlog import PAD
+from stores.trail import Fingerprint, fingerprint, is_there
 
 if TYPE_CHECKING:
     from stores.commitlog import CommitLog
@@ -27,7 +29,8 @@ _SETTLE_SECONDS = 0.002
 # Bytes of the length before a record's properties.
 _LENGTH = 2
 _HEX_BYTES = 32
-_PAGE = 4096
+_SEARCHED = 16 << 20
+_SEEN = 32
 
 
 class Tail(NamedTuple):
@@ -37,43 +40,133 @@ class Tail(NamedTuple):
     reason: Verdict
 
 
-def find_tail(log: CommitLog, known: int | None = None) -> Tail:
+def find_tail(log: CommitLog, known: int | None = None, *, skips_corrupt: bool = False) -> Tail:
     """Return the end of the whole records.
 
     Args:
         log: the files; looked at anew.
         known: the beginning of a record, or the end that was found last.
+        skips_corrupt: look behind what is corrupt.
 
     Raises:
         FormatError: a corrupt record, with good ones behind it.
     """
+    return _look(log, known, skips_corrupt=skips_corrupt)[0]
+
+
+def _look(log: CommitLog, known: int | None, *, skips_corrupt: bool) -> tuple[Tail, int | None]:
+    """Return the end, and where the last record before it begins if that had to be found."""
     log.refresh()
-    active = _active_file(log)
+    active = active_file(log)
     position = active if known is None else max(known, active)
     while True:
         verdict, reached = log.hop(position, log.base_of(position) + log.file_size, log.rules)
         if verdict == Verdict.ROLL:
             position = log.base_of(reached) + log.file_size
             if position >= log.end_of_files:
-                return Tail(position, Verdict.END)
+                return Tail(position, Verdict.END), None
             continue
         if verdict not in {Verdict.END, Verdict.RECORD} and _goes_on(log, reached):
-            raise corruption(log, reached, verdict)
-        if reached > position and (torn := _torn_last(log, reached)) is not None:
-            return Tail(torn, Verdict.SHORT)
-        return Tail(reached, Verdict.END if verdict == Verdict.RECORD else verdict)
+            if not skips_corrupt:
+                raise corruption(log, reached, verdict)
+            position = next_record(log, reached)
+            if position >= log.end_of_files:
+                return Tail(position, Verdict.END), None
+            continue
+        last = log.record_before(reached) if reached > position else None
+        if last is not None and _is_torn(log, last, reached):
+            return Tail(last, Verdict.SHORT), None
+        return Tail(reached, Verdict.END if verdict == Verdict.RECORD else verdict), last
 
 
-def _torn_last(log: CommitLog, end: int) -> int | None:
-    """Return where the last record begins if it may not be whole yet, None if it is.
+def chain_end(log: CommitLog, position: int) -> int:
+    """Return where the records end that follow one another from `position` on."""
+    while position < log.end_of_files:
+        verdict, reached = log.hop(position, log.base_of(position) + log.file_size, log.rules)
+        if verdict != Verdict.ROLL:
+            return reached
+        position = log.base_of(reached) + log.file_size
+    return position
+
+
+def next_record(log: CommitLog, position: int) -> int:
+    """Return where records go on behind something that is none.
+
+    Right behind it if it says where it ends and a record stands there. Else at the first record
+    that another one follows, or the end of the file's records: a single one may have been made up
+    by a message's sender. If there is none, at the next file.
+    """
+    base = log.base_of(position)
+    file_end = base + log.file_size
+    data = log.read(position, min(log.settings.max_record_size, file_end - position))
+    _, size, *_ = frames.check(data, PAD, len(data) - PAD, position, file_end, 0)
+    if size >= MIN_SIZE and position + size < file_end and _is_followed(log, position + size):
+        return int(position + size)
+    start = position + 1
+    while start < file_end:
+        data = log.read(start, min(_SEARCHED, file_end - start))
+        limit = len(data) - PAD
+        at = int(frames.find_record(data, PAD, limit, start, file_end, log.rules, limit))
+        if at == frames.NO_POSITION:
+            # What begins in the last bytes of the piece is found with the next one.
+            start += max(limit - PAD - MIN_SIZE, 1)
+            continue
+        if _is_followed(log, start + at - PAD):
+            return start + at - PAD
+        start += at - PAD + 1
+    return file_end
+
+
+def _is_followed(log: CommitLog, position: int) -> bool:
+    """Tell whether a record stands here and another one, or the end of the records, behind it."""
+    file_end = log.base_of(position) + log.file_size
+    verdict, reached = log.hop(position, file_end, log.rules)
+    if verdict in {Verdict.ROLL, Verdict.END, Verdict.RECORD}:
+        return True
+    data = log.read(position, MIN_SIZE)
+    return reached > position + int.from_bytes(data[PAD : PAD + 4].tobytes(), "big")
+
+
+class TailWatch:
+    """Follows the end of a live log, whatever the broker does to it.
+
+    A look costs what is new since the last one. Records that were the last ones once are looked
+    at again: if one of them is another one now, the log was cut, and the end is found anew.
+    """
+
+    def __init__(self, log: CommitLog, *, skips_corrupt: bool = False) -> None:
+        """Remember nothing yet."""
+        self._log = log
+        self._skips_corrupt = skips_corrupt
+        self._known: int | None = None
+        self._seen: deque[Fingerprint] = deque(maxlen=_SEEN)
+
+    def look(self) -> Tail:
+        """Return the end of the whole records.
+
+        Raises:
+            FormatError: a corrupt record, with good ones behind it.
+        """
+        log = self._log
+        log.refresh()
+        there = (f for f in self._seen if f.physical_offset >= log.min_offset)
+        if not all(is_there(log, record) for record in there):
+            self._known = None
+            self._seen.clear()
+        tail, last = _look(log, self._known, skips_corrupt=self._skips_corrupt)
+        self._known = tail.end
+        if last is not None and (record := fingerprint(log, last, tail.end - last)) is not None:
+            self._seen.append(record)
+        return tail
+
+
+def _is_torn(log: CommitLog, start: int, end: int) -> bool:
+    """Tell whether the last record may not be whole yet.
 
     A body has a CRC; topic and properties have none, and are what a broker copies last. So a
     record that ends with a zero, which neither of them does, or that changes while we look, has
     to wait until it does not, or until another one follows it.
     """
-    start = log.record_before(end)
-    if start is None:
-        return None
     before = log.read(start, end - start)
     time.sleep(_SETTLE_SECONDS)
     after = log.read(start, end - start)
@@ -82,10 +175,10 @@ def _torn_last(log: CommitLog, end: int) -> int | None:
     *_, properties_at = frames.check(before, PAD, limit, start, file_end, log.rules)
     # Without properties their length is the end, two zeros; then the topic comes last.
     last = before[limit - 1 if properties_at < limit else properties_at - _LENGTH - 1]
-    return None if last != 0 and np.array_equal(before, after) else start
+    return bool(last == 0 or not np.array_equal(before, after))
 
 
-def _active_file(log: CommitLog) -> int:
+def active_file(log: CommitLog) -> int:
     """Return the beginning of the last file with anything in it: brokers make files ahead."""
     for base in reversed(log.bases):
         if log.read(base, BLANK_SIZE)[PAD : PAD + BLANK_SIZE].any():

@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -21,6 +22,28 @@ if TYPE_CHECKING:
 
 OK, FINDINGS, USAGE, FAILED = 0, 1, 2, 3
 _INTERRUPTED = (signal.SIGTERM, signal.SIGINT)
+
+
+class FlushMode(StrEnum):
+    """When what is written has to be on disk."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class CorruptMode(StrEnum):
+    """What to do at a corrupt record."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+class TailMode(StrEnum):
+    """Where a live log ends."""
+
+    VISIBLE = "visible"
+    FLUSHED = "flushed"
+
 
 app = typer.Typer(
     name="reput",
@@ -78,11 +101,37 @@ BatchBytes = Annotated[
 ]
 Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads that parse, per store.")]
 FlushSeconds = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--flush-seconds",
-        min=0.0,
-        help="Have written data on disk so often; 0: after every batch.",
+        min=0.1,
+        help="Have everything written on disk, and recorded, so often. "
+        "[default: the broker's flushConsumeQueueThoroughInterval, 60]",
+    ),
+]
+Flush = Annotated[
+    FlushMode,
+    typer.Option(
+        "--flush",
+        help="sync: behind every batch. async: as a broker does, queues with enough new pages "
+        "every second (flushIntervalConsumeQueue, flushConsumeQueueLeastPages), everything "
+        "every --flush-seconds.",
+    ),
+]
+OnCorrupt = Annotated[
+    CorruptMode,
+    typer.Option(
+        "--on-corrupt",
+        help="stop: at a corrupt record. skip: go on at the next record that is one for certain; "
+        "what was passed over is copied to .reput/quarantine in the output, and counted.",
+    ),
+]
+Tail = Annotated[
+    TailMode,
+    typer.Option(
+        "--tail",
+        help="visible: every record that is whole. flushed: only what the broker has on disk, "
+        "by its checkpoint file; ten seconds behind or more.",
     ),
 ]
 DataLoss = Annotated[
@@ -139,8 +188,11 @@ def run(
     ] = 0.0,
     max_batch_bytes: BatchBytes = "1g",
     threads: Threads = 2,
-    flush_seconds: FlushSeconds = 10.0,
+    flush: Flush = FlushMode.ASYNC,
+    flush_seconds: FlushSeconds = None,
     fail_on_data_loss: DataLoss = True,
+    on_corrupt: OnCorrupt = CorruptMode.STOP,
+    tail: Tail = TailMode.VISIBLE,
     spark_checkpoint: SparkCheckpoint = None,
     as_json: Json = False,
 ) -> None:
@@ -155,7 +207,10 @@ def run(
         max_batch_bytes=max_batch_bytes,
         threads=threads,
         flush_seconds=flush_seconds,
+        sync_flush=flush == FlushMode.SYNC,
         fail_on_data_loss=fail_on_data_loss,
+        skips_corrupt=on_corrupt == CorruptMode.SKIP,
+        only_flushed=tail == TailMode.FLUSHED,
         checkpoint=spark_checkpoint,
     )
     console.log_to_stderr()
@@ -172,8 +227,11 @@ def rebuild(
     in_place: InPlace = False,
     max_batch_bytes: BatchBytes = "1g",
     threads: Threads = 2,
-    flush_seconds: FlushSeconds = 10.0,
+    flush: Flush = FlushMode.ASYNC,
+    flush_seconds: FlushSeconds = None,
     fail_on_data_loss: DataLoss = True,
+    on_corrupt: OnCorrupt = CorruptMode.STOP,
+    tail: Tail = TailMode.VISIBLE,
     spark_checkpoint: SparkCheckpoint = None,
     as_json: Json = False,
 ) -> None:
@@ -188,7 +246,10 @@ def rebuild(
         max_batch_bytes=max_batch_bytes,
         threads=threads,
         flush_seconds=flush_seconds,
+        sync_flush=flush == FlushMode.SYNC,
         fail_on_data_loss=fail_on_data_loss,
+        skips_corrupt=on_corrupt == CorruptMode.SKIP,
+        only_flushed=tail == TailMode.FLUSHED,
         checkpoint=spark_checkpoint,
     )
     run_job(configs, options, as_json=as_json, shows_progress=not as_json)

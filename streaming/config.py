@@ -42,6 +42,39 @@ class StoreConfig:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class FlushPolicy:
+    """When what is written has to be on disk.
+
+    Attributes:
+        seconds: queues with enough new pages are flushed so often (`flushIntervalConsumeQueue`).
+        least_pages: enough new pages (`flushConsumeQueueLeastPages`).
+        thorough_seconds: everything is, and is recorded (`flushConsumeQueueThoroughInterval`).
+        is_sync: everything is flushed and recorded behind each batch.
+    """
+
+    seconds: float = 1.0
+    least_pages: int = 2
+    thorough_seconds: float = 60.0
+    is_sync: bool = False
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> FlushPolicy:
+        """Return the policy of a broker.conf, the broker's own defaults for what it leaves out.
+
+        Raises:
+            UsageError: a value that is no number.
+        """
+        milliseconds = 1000
+        return cls(
+            seconds=broker.whole(properties, "flushIntervalConsumeQueue", 1000) / milliseconds,
+            least_pages=broker.whole(properties, "flushConsumeQueueLeastPages", 2),
+            thorough_seconds=(
+                broker.whole(properties, "flushConsumeQueueThoroughInterval", 60_000) / milliseconds
+            ),
+        )
+
+
 def store_config(
     path: Path,
     output: Path | None,

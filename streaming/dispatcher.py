@@ -1,7 +1,7 @@
 """Dispatches one store: what RocketMQ's ReputMessageService does, for a range at a time.
 
 The straight line of a batch is `StoreDispatcher.dispatch`: blocks of records in log order →
-consume queues → index → (flush, if it is time) → progress. It knows nothing of Spark; the job
+consume queues → index → flush, if it is time → progress. It knows nothing of Spark; the job
 calls it from `foreachBatch` or from a task.
 """
 
@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from checkpoints import locks, marks, progress
-from formats import consumequeue
+import numpy as np
+
+from checkpoints import locks, marks, progress, quarantine
+from formats import consumequeue, names
 from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK
-from formats.errors import ReputError
+from formats.errors import FormatError, ReputError
+from formats.indexfile import Header
 from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut
 from sinks.consumequeue import ConsumeQueueSink, PutError
-from sinks.index import IndexSink
+from sinks.index import NO_INDEX, IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink, needs_slow_path
-from stores import layout
+from stores import disk, layout, trail
 from stores.commitlog import PAD, CommitLog, commitlog_directories
 from stores.filters import bitmaps_of
-from stores.tail import find_tail
+from stores.tail import active_file, chain_end, find_tail, next_record
+from stores.trail import Fingerprint, Point
 from streaming import resume
-from streaming.config import StoreConfig, store_config
+from streaming.config import FlushPolicy, StoreConfig, store_config
 from streaming.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -36,8 +40,9 @@ if TYPE_CHECKING:
 
     from streaming.pipeline import Block
 
-FLUSH_SECONDS = 10.0
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# Within a long batch, so far from one point of the trail to the next.
+_POINT_BYTES = 64 << 20
+_NO_HEADER = tuple(NO_INDEX.header)
 
 
 @dataclass
@@ -50,6 +55,7 @@ class Batch:
         messages: records dispatched.
         seconds: wall time.
         store_timestamp: of the last record, ms.
+        events: what an operator should know of, in words.
     """
 
     start: int
@@ -57,11 +63,20 @@ class Batch:
     messages: int = 0
     seconds: float = 0.0
     store_timestamp: int = 0
+    events: list[str] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
         """Return the bytes of commitlog that it went over."""
         return self.end - self.start
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A record that came out of turn, and where the log ended when it was first seen."""
+
+    record: Fingerprint
+    tail: int
 
 
 class StoreDispatcher:
@@ -72,24 +87,27 @@ class StoreDispatcher:
         config: StoreConfig,
         *,
         threads: int = 2,
-        flush_seconds: float = FLUSH_SECONDS,
+        flush: FlushPolicy | None = None,
         fail_on_data_loss: bool = True,
+        skips_corrupt: bool = False,
     ) -> None:
         """Open the output and take back what an earlier writer left half done.
 
         Args:
             config: the store.
             threads: that parse.
-            flush_seconds: data is on disk so often; 0: after each batch.
+            flush: when what is written has to be on disk; the broker's settings if None.
             fail_on_data_loss: stop where the log's next record has expired; else go on behind.
+            skips_corrupt: pass over what is no record, and keep a copy; else stop there.
 
         Raises:
             StoreError: what is wrong with the store or the output.
             OSError: no permission, no space.
         """
         self.config = config
-        self._flush_seconds = flush_seconds
+        self._policy = flush or FlushPolicy.of(config.properties)
         self._fail_on_data_loss = fail_on_data_loss
+        self._skips_corrupt = skips_corrupt
         settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, settings), settings)
         self.warnings = layout.contradictions(config.path, settings)
@@ -99,37 +117,53 @@ class StoreDispatcher:
             opened.callback(self.log.close)
             if config.in_place:
                 opened.enter_context(locks.lock_store(config.path))
-            self._staging.mkdir(parents=True, exist_ok=True)
+            for directory in disk.make_directories(self._staging):
+                disk.sync_directory(directory)
             opened.enter_context(locks.lock_output(self._staging))
             self._open(threads)
             # Kept until `close`; given back here if anything above fails.
-            self._held = opened.pop_all()
+            self._held_open = opened.pop_all()
 
     def _open(self, threads: int) -> None:
         config, settings = self.config, self.config.settings
-        batches = layout.batch_topics_for(config.path, settings)
-        self.queues = QueueDirectory(lambda t: needs_slow_path(settings, batches, t))
+        self._batches = layout.batch_topics_for(config.path, settings)
+        self._bitmaps = bitmaps_of(config.path, settings)
+        self.queues = QueueDirectory(lambda t: needs_slow_path(settings, self._batches, t))
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
-        self.progress, self.recovery = resume.resume(config, self.log)
-        output, staging = config.output, self._staging
+        self.recovery = resume.Recovery()
+        self.progress = resume.resume(config, self.log, self.recovery)
+        self._open_sinks()
+        self._flushed_at = self._flushed_partly_at = time.monotonic()
+        # False while files are ahead of what `progress` says.
+        self._consistent = True
+        # What is on disk is `progress` as it was when this was its end.
+        self._saved_end = self.progress.end
+        # A record that is waited with, and the end of the last one that was waited with.
+        self._held: _Held | None = None
+        self._settled = 0
+        self._wanted_end = 0
+        self._is_live = False
+        # Of the last record, until it is in the trail.
+        self._last: tuple[int, int] | None = None
+        marks.set_abort(config.output)
+        self._save(clean=False)
+
+    def _open_sinks(self) -> None:
+        """Open the writers of the files as they stand, which is what `progress` says."""
+        output, staging, settings = self.config.output, self._staging, self.config.settings
         self.entries = ConsumeQueueSink(output, staging, settings, self.queues)
         self.special = SpecialSink(
-            output,
-            staging,
-            settings,
-            self.queues,
-            self.entries,
-            batches,
-            bitmaps_of(config.path, settings),
+            output, staging, settings, self.queues, self.entries, self._batches, self._bitmaps
         )
         self.index = IndexSink(output, staging, settings) if settings.writes_index else None
-        self._flushed_at = time.monotonic()
-        # False while files are ahead of the progress record.
-        self._consistent = True
-        self._has_leftovers = False
         self._repeated_before = self.progress.repeated
-        marks.set_abort(output)
-        self._save(clean=False, sync=True)
+        self.pipeline.gaps = dict(self.progress.skipped)
+
+    def _close_sinks(self) -> None:
+        self.entries.close()
+        self.special.close()
+        if self.index is not None:
+            self.index.close()
 
     def dispatch(self, end: int, observe: Callable[[Block], None] | None = None) -> Batch:
         """Dispatch the records that start before `end` and are not dispatched yet.
@@ -143,88 +177,215 @@ class StoreDispatcher:
 
         Raises:
             ReputError: a corrupt record, data loss, a queue that cannot have a directory.
-            OSError: the output cannot be written; Spark will hand the batch in again.
+            OSError: the output cannot be written; what it was doing counts as not done.
         """
         if not self._consistent:
             raise ReputError(f"{self.config.output}: a write to it has failed; open it again first")
         began = time.monotonic()
+        events: list[str] = []
         self.log.refresh()
+        self._follow_log(events)
         if self.progress.end < 0:
             # Never where Spark's range begins: its checkpoint may have outlived the output.
             self.progress = replace(self.progress, end=self.log.min_offset)
-        self._skip_expired()
+        self._skip_expired(events)
+        self._is_live = not self.config.in_place and locks.is_held(self.config.path / names.LOCK)
         position = self.progress.end
-        batch = Batch(position, position)
-        if end <= position:
-            return batch
-        failure = self._write_range(batch, end, observe)
-        self._record()
+        self._wanted_end = end
+        batch = Batch(position, position, events=events)
+        failure = None
+        while batch.end < end:
+            failure = self._write_range(batch, end, observe)
+            if failure is None or not self._skip_corrupt(batch, failure):
+                break
+        self.flush_if_due()
         batch.seconds = time.monotonic() - began
         if failure is not None:
             raise failure
         return batch
 
+    def _follow_log(self, events: list[str]) -> None:
+        """Go back where the log is not the same any more, and say so."""
+        if trail.check(self.log, self.progress.trail).is_same:
+            return
+        recovery = resume.Recovery()
+        self.progress = replace(self.progress, **self._where())
+        self._consistent = False
+        self._close_sinks()
+        self.progress = resume.follow(self.config, self.log, self.progress, recovery)
+        self._open_sinks()
+        self._consistent = True
+        self._saved_end = self.progress.end
+        self._held = None
+        self._settled = 0
+        self.recovery.truncations += recovery.truncations
+        events.extend(recovery.reasons)
+
     def _write_range(
         self, batch: Batch, end: int, observe: Callable[[Block], None] | None
     ) -> ReputError | None:
         """Write the records of a range; return the error that ended it early."""
-        last: tuple[int, int] | None = None
-        logics = (self.progress.logics_timestamp, self.progress.logics_offset)
         self._consistent = False
-        blocks = self.pipeline.blocks(batch.start, end)
-        while True:
-            try:
-                block = next(blocks, None)
-            except ReputError as error:
-                # The log has an end here; what was written is all before it, and stays.
-                failure: ReputError | None = error
-                break
-            if block is None:
-                failure = None
-                batch.end = self._behind_blank(batch.end)
-                break
-            failure = self._write(block)
-            if block.count:
-                last = _last_record(block)
-                logics = _last_entry(block) or logics
-                batch.store_timestamp = int(block.columns.store_timestamp[block.count - 1])
-            batch.messages += block.count
-            batch.end = block.reached
-            if failure is not None:
-                break
-            if observe is not None:
-                observe(block)
-        self.progress = replace(
-            self.progress,
-            end=batch.end,
-            messages=self.progress.messages + batch.messages,
-            last=resume.fingerprint(self.log, *last) if last else self.progress.last,
-            logics_timestamp=logics[0],
-            logics_offset=logics[1],
-            repeated=self._repeated_before + self.entries.counts.repeated,
-        )
+        failure: ReputError | None = None
+        blocks = self.pipeline.blocks(batch.end, end)
+        try:
+            while True:
+                try:
+                    block = next(blocks, None)
+                except ReputError as error:
+                    # The log has an end here; what was written is all before it, and stays.
+                    failure = error
+                    break
+                if block is None:
+                    batch.end = self._behind_blank(batch.end)
+                    self.progress = replace(self.progress, end=batch.end)
+                    break
+                is_whole = True
+                try:
+                    is_whole = self._write(block)
+                except PutError as error:
+                    failure = error
+                self._advance(batch, block)
+                if failure is not None or not is_whole:
+                    break
+                if observe is not None:
+                    observe(block)
+        finally:
+            blocks.close()
+        self.progress = replace(self.progress, trail=self._trail())
+        if isinstance(failure, PutError):
+            self._cut_leftovers()
+        self._consistent = True
         return failure
 
-    def _write(self, block: Block) -> ReputError | None:
-        """Write a block; if a record cannot be put the block ends before it."""
+    def _advance(self, batch: Batch, block: Block) -> None:
+        """Take a block that is written into the books."""
+        batch.messages += block.count
+        batch.end = block.reached
+        known = self.progress
+        values: dict[str, Any] = {"end": block.reached}
+        if block.count:
+            last = _last_record(block)
+            batch.store_timestamp = int(block.columns.store_timestamp[block.count - 1])
+            logics = _last_entry(block) or (known.logics_timestamp, known.logics_offset)
+            self._last = last
+            values |= {
+                "messages": known.messages + block.count,
+                "first": known.first or trail.fingerprint(self.log, *_first_record(block)),
+                "store_timestamp": batch.store_timestamp,
+                "logics_timestamp": logics[0],
+                "logics_offset": logics[1],
+                "repeated": self._repeated_before + self.entries.counts.repeated,
+            }
+        self.progress = replace(known, **values)
+        points = self.progress.trail
+        before = points[-1].end if points else batch.start
+        if block.reached > before + _POINT_BYTES:
+            self.progress = replace(self.progress, trail=self._trail())
+
+    def _trail(self) -> tuple[Point, ...]:
+        """Return the trail with the last record that was dispatched."""
+        if self._last is None:
+            return self.progress.trail
+        record = trail.fingerprint(self.log, *self._last)
+        self._last = None
+        if record is None:
+            # It expired in this very moment; there is nothing to find again.
+            return self.progress.trail
+        known = self.progress
+        position = self.index.position if self.index is not None else None
+        point = Point(
+            record=record,
+            end=record.end,
+            messages=known.messages,
+            logics_timestamp=known.logics_timestamp,
+            logics_offset=known.logics_offset,
+            repeated=known.repeated,
+            store_timestamp=known.store_timestamp,
+            index_name=position.name if position else "",
+            index_header=tuple(position.header) if position else _NO_HEADER,
+        )
+        return trail.extended(known.trail, point)
+
+    def _write(self, block: Block) -> bool:
+        """Write a block; False if it ends before a record that has to be waited with.
+
+        Raises:
+            PutError: a record that cannot be put; the block ends before it.
+        """
         columns = block.columns
-        failure = None
+        written = self._in_order(block)
 
         def put_special(row: int) -> None:
             position, size = int(columns.physical_offset[row]), int(columns.size[row])
             self.special.put(self.pipeline.record_at(position, size))
 
+        def accept(row: int) -> bool:
+            return self._is_settled(int(columns.physical_offset[row]), int(columns.size[row]))
+
+        failure = None
         try:
-            self.entries.write(columns, block.count, put_special)
+            written = self.entries.write(columns, written, put_special, accept)
         except PutError as error:
             failure = error
-            block.reached = int(columns.physical_offset[error.row])
-            block.count = error.row
-            # Some of its entries may be there already.
-            self._has_leftovers = True
+            written = error.row
         if self.index is not None:
-            self.index.write(columns, block.count)
-        return failure
+            self.index.write(columns, written)
+        is_whole = written == block.count
+        if not is_whole:
+            block.reached = int(columns.physical_offset[written])
+            block.count = written
+        if failure is not None:
+            raise failure
+        return is_whole
+
+    def _in_order(self, block: Block) -> int:
+        """Return how many records of a block come before one that was stored too early.
+
+        A recovered log may have older records behind its end. A broker's clock that went back
+        looks the same, so such a record is waited with, not given up.
+        """
+        if not self._is_live:
+            return block.count
+        stored = block.columns.store_timestamp[: block.count]
+        before = np.concatenate([[self.progress.store_timestamp], stored[:-1]])
+        for row in np.flatnonzero(stored < before).tolist():
+            columns = block.columns
+            if not self._is_settled(int(columns.physical_offset[row]), int(columns.size[row])):
+                return int(row)
+        return block.count
+
+    def _is_settled(self, position: int, size: int) -> bool:
+        """Tell whether a record that came out of turn is really part of the log.
+
+        While a broker runs, it is if the log has grown behind it and it is still the same: a
+        broker appends at its log's end, so it would have overwritten what is no part of that.
+        """
+        if not self._is_live or position < self._settled:
+            return True
+        if self.log.base_of(position) < active_file(self.log):
+            # A broker that cuts its log removes the files behind the cut.
+            return True
+        end = chain_end(self.log, position)
+        record = trail.fingerprint(self.log, position, size)
+        held = self._held
+        if held is None or held.record != record:
+            self._held = _Held(record, end) if record is not None else None
+            return False
+        if end <= held.tail:
+            return False
+        self._held = None
+        self._settled = held.tail
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether a record is waited with that no broker will touch any more."""
+        return self._held is not None and not locks.is_held(self.config.path / names.LOCK)
+
+    def dispatch_waiting(self) -> Batch:
+        """Dispatch what was waited with while a broker ran."""
+        return self.dispatch(self._wanted_end)
 
     def _behind_blank(self, position: int) -> int:
         """Return the next file's beginning where a BLANK stands: no record starts before it."""
@@ -233,26 +394,58 @@ class StoreDispatcher:
         is_blank = head == BLANK_HEAD.pack(file_end - position, MAGIC_BLANK)
         return file_end if is_blank else position
 
-    def _skip_expired(self) -> None:
+    def _skip_expired(self, events: list[str]) -> None:
         """Go on at the log's beginning if it has moved on, and say what is lost by that."""
-        if self.progress.end >= self.log.min_offset:
+        gap = (self.progress.end, self.log.min_offset)
+        if gap[0] >= gap[1]:
             return
-        gap = f"{self.progress.end} to {self.log.min_offset}"
+        lost = f"physical offsets {gap[0]} to {gap[1]}"
         if self._fail_on_data_loss:
             raise ReputError(
-                f"{self.config.path}: physical offsets {gap} have expired before they were "
+                f"{self.config.path}: {lost} have expired before they were "
                 "dispatched. Restore the files, or go on behind the gap with "
                 "--no-fail-on-data-loss"
             )
-        self.recovery.reasons.append(f"physical offsets {gap} are lost")
-        self.progress = replace(self.progress, end=self.log.min_offset)
+        events.append(f"{lost} are lost: they expired before they were dispatched")
+        self.progress = replace(self.progress, end=gap[1], lost=(*self.progress.lost, gap))
 
-    def _record(self) -> None:
-        self._consistent = True
-        if time.monotonic() - self._flushed_at >= self._flush_seconds:
-            self.flush()
-        else:
-            self._save(clean=False, sync=False)
+    def _skip_corrupt(self, batch: Batch, failure: ReputError) -> bool:
+        """Go on behind what is no record, keeping a copy of it; False if that is not asked for."""
+        if not self._skips_corrupt or not isinstance(failure, FormatError):
+            return False
+        start = batch.end
+        end = next_record(self.log, start)
+        path, byte = self.log.file_of(start)
+        copy = quarantine.keep(
+            self.config.output,
+            quarantine.Skipped(self.config.name, str(path), byte, start, end, failure.problem),
+            self.log.pieces(start, end),
+        )
+        batch.end = end
+        batch.events.append(f"{failure} Skipped {end - start} bytes, copied to {copy}")
+        self.progress = replace(
+            self.progress, end=end, skipped=(*self.progress.skipped, (start, end))
+        )
+        self.pipeline.gaps[start] = end
+        return True
+
+    def flush_if_due(self) -> None:
+        """Flush what the policy says by now; also to be called when nothing is dispatched.
+
+        Raises:
+            OSError: the device failed.
+        """
+        now = time.monotonic()
+        policy = self._policy
+        if not self._consistent:
+            return
+        if policy.is_sync or now - self._flushed_at >= policy.thorough_seconds:
+            if self.progress.end != self._saved_end:
+                self.flush()
+            self._flushed_at = now
+        elif now - self._flushed_partly_at >= policy.seconds:
+            self.entries.flush(policy.least_pages)
+            self._flushed_partly_at = now
 
     def flush(self, *, clean: bool = False) -> None:
         """Have all that was dispatched on disk, then record that it is.
@@ -260,15 +453,16 @@ class StoreDispatcher:
         Raises:
             OSError: the device failed.
         """
+        self._consistent = False
         self.entries.flush()
         self.special.flush()
         if self.index is not None:
             self.index.flush()
         # Only now: a checkpoint ahead of the files would lose messages for good.
-        self.progress = replace(self.progress, flushed_end=self.progress.end)
         self._write_checkpoint()
-        self._save(clean=clean, sync=True)
-        self._flushed_at = time.monotonic()
+        self._save(clean=clean)
+        self._consistent = True
+        self._flushed_at = self._flushed_partly_at = time.monotonic()
 
     def _write_checkpoint(self) -> None:
         """Write the broker's checkpoint, of flushed data only (docs/adr/0004-checkpoint.md)."""
@@ -288,16 +482,21 @@ class StoreDispatcher:
             self.progress, checkpoint=tuple(values[:fields]) + (0,) * (len(values) - fields)
         )
 
-    def _save(self, *, clean: bool, sync: bool) -> None:
+    def _where(self) -> dict[str, Any]:
+        """Return where the files end, as fields of the progress."""
         position = self.index.position if self.index is not None else None
+        return {
+            "queues": (self.progress.queues | self.entries.positions() | self.special.positions()),
+            "index_name": position.name if position else "",
+            "index_header": tuple(position.header) if position else _NO_HEADER,
+        }
+
+    def _save(self, *, clean: bool) -> None:
         self.progress = replace(
-            self.progress,
-            clean=clean,
-            generation=self.progress.generation + 1,
-            index_name=position.name if position else "",
-            index_header=tuple(position.header) if position else (0,) * 6,
+            self.progress, clean=clean, generation=self.progress.generation + 1, **self._where()
         )
-        progress.save(self.config.output, self.progress, sync=sync)
+        progress.save(self.config.output, self.progress)
+        self._saved_end = self.progress.end
 
     def close(self) -> None:
         """Flush, take the abort marker away and give everything back.
@@ -310,28 +509,30 @@ class StoreDispatcher:
                 if self.index is not None:
                     is_five = self.config.settings.version.has_batch_queues
                     self.index.finish(writes_first_count=is_five)
-                self.flush(clean=not self._has_leftovers)
-                if self._has_leftovers:
-                    self._cut_leftovers()
+                self.flush(clean=True)
                 marks.clear_abort(self.config.output)
         finally:
             self._close_files()
 
     def _cut_leftovers(self) -> None:
         """Take back what a record that could not be put has left in some of its queues."""
-        self.entries.close()
-        self.special.close()
+        where = self._where()
+        self._close_sinks()
         output, settings = self.config.output, self.config.settings
-        cut.cut_queues(output, self._staging, settings, self.progress.end)
-        self._save(clean=True, sync=True)
+        where["queues"] = cut.queues_before(output, settings, where["queues"], self.progress.end)
+        self.progress = replace(self.progress, **where)
+        position = IndexPosition(where["index_name"], Header(*where["index_header"]))
+        cut.restore(output, self._staging, settings, self.progress.queues, position)
+        self._open_sinks()
 
     def _close_files(self) -> None:
         self.pipeline.close()
-        self.entries.close()
-        self.special.close()
-        if self.index is not None:
-            self.index.close()
-        self._held.close()
+        self._close_sinks()
+        self._held_open.close()
+
+
+def _first_record(block: Block) -> tuple[int, int]:
+    return int(block.columns.physical_offset[0]), int(block.columns.size[0])
 
 
 def _last_record(block: Block) -> tuple[int, int]:

@@ -13,13 +13,15 @@ import shutil
 import threading
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import ReputError
-from streaming.dispatcher import FLUSH_SECONDS, StoreDispatcher
+from streaming.config import FlushPolicy
+from streaming.dispatcher import StoreDispatcher
+from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.config import StoreConfig
+    from streaming.dispatcher import Batch
     from streaming.pipeline import Block
 
 LOG = logging.getLogger("reput")
@@ -47,8 +50,12 @@ class JobOptions:
         trigger_seconds: wait so long between batches at least; 0 for not at all.
         max_batch_bytes: soft cap of a batch, over all stores.
         threads: that parse, per store.
-        flush_seconds: data is on disk so often; 0: after each batch.
+        flush_seconds: everything is on disk and recorded so often; None: as the broker's
+            settings say.
+        sync_flush: behind every batch instead.
         fail_on_data_loss: stop where records have expired before they were dispatched.
+        skips_corrupt: pass over what is no record, and keep a copy; else stop there.
+        only_flushed: dispatch no record that the broker may not have on disk yet.
         checkpoint: where Spark keeps its own record of the query, made anew at each start; by
             default in the first store's output.
     """
@@ -57,8 +64,11 @@ class JobOptions:
     trigger_seconds: float = 0.0
     max_batch_bytes: int = MAX_BATCH_BYTES
     threads: int = 2
-    flush_seconds: float = FLUSH_SECONDS
+    flush_seconds: float | None = None
+    sync_flush: bool = False
     fail_on_data_loss: bool = True
+    skips_corrupt: bool = False
+    only_flushed: bool = False
     checkpoint: Path | None = None
 
 
@@ -72,6 +82,7 @@ class StoreSummary:
     batches: int = 0
     end: int = 0
     files: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -101,6 +112,7 @@ class Summary:
                 "seconds": round(self.seconds, 3),
                 "messages_per_second": round(store.messages / self.seconds) if self.seconds else 0,
                 "files": store.files,
+                "events": store.events,
             }
             for store in self.stores
         ]
@@ -131,14 +143,24 @@ class Job:
                 self.dispatchers[config.name] = StoreDispatcher(
                     config,
                     threads=options.threads,
-                    flush_seconds=options.flush_seconds,
+                    flush=self._flush_policy(config),
                     fail_on_data_loss=options.fail_on_data_loss,
+                    skips_corrupt=options.skips_corrupt,
                 )
         except BaseException:
             self._close()
             raise
         for store in self.summary.stores:
             store.end = max(self.dispatchers[store.name].progress.end, 0)
+
+    def _flush_policy(self, config: StoreConfig) -> FlushPolicy:
+        policy = FlushPolicy.of(config.properties)
+        seconds = self.options.flush_seconds
+        return replace(
+            policy,
+            thorough_seconds=policy.thorough_seconds if seconds is None else seconds,
+            is_sync=self.options.sync_flush,
+        )
 
     def run(self, spark: SparkSession) -> Summary:
         """Dispatch until there is no more, or until `stop`.
@@ -150,7 +172,11 @@ class Job:
             ReputError: what stopped it; what was dispatched before stays.
         """
         try:
-            self._wait(self._start(spark))
+            query = self._start(spark)
+            try:
+                self._wait(query)
+            finally:
+                query.stop()
         finally:
             self._close()
         if self.error is not None:
@@ -172,6 +198,8 @@ class Job:
             .option("startingOffsets", json.dumps(self._starting_offsets()))
             .option("maxBytesPerTrigger", str(options.max_batch_bytes))
             .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
+            .option("onCorrupt", SKIP if options.skips_corrupt else STOP)
+            .option("tail", FLUSHED if options.only_flushed else VISIBLE)
             .load()
         )
         writer = frame.writeStream.queryName("reput").foreachBatch(self._dispatch_batch)
@@ -231,19 +259,11 @@ class Job:
     def _dispatch(self, store: str, end: int, batch_id: int) -> None:
         observe = self.on_block
         dispatcher = self.dispatchers[store]
-        told = len(dispatcher.recovery.reasons)
         batch = dispatcher.dispatch(
             end,
             observe=(lambda block: observe(store, block)) if observe else None,
         )
-        summary = next(s for s in self.summary.stores if s.name == store)
-        summary.messages += batch.messages
-        summary.bytes += batch.bytes
-        summary.batches += 1
-        summary.end = batch.end
-        for reason in dispatcher.recovery.reasons[told:]:
-            # Beyond what was said at the start: records that have expired under us.
-            LOG.warning("%s: %s", store, reason)
+        self._account(store, batch)
         LOG.info(
             "batch %d of %s: %d messages, %d bytes in %.3f s, at %d",
             batch_id,
@@ -254,8 +274,34 @@ class Job:
             batch.end,
         )
 
+    def _account(self, store: str, batch: Batch) -> None:
+        summary = next(s for s in self.summary.stores if s.name == store)
+        summary.messages += batch.messages
+        summary.bytes += batch.bytes
+        summary.batches += 1
+        summary.end = batch.end
+        summary.events += batch.events
+        for event in batch.events:
+            LOG.warning("%s: %s", store, event)
+
+    def _tend(self) -> None:
+        """Do what is due while no batch comes: flush, and take what was waited with."""
+        try:
+            for store, dispatcher in self.dispatchers.items():
+                dispatcher.flush_if_due()
+                if dispatcher.waits:
+                    self._account(store, dispatcher.dispatch_waiting())
+        except BaseException as error:
+            self.error = error
+            raise
+
     def _wait(self, query: StreamingQuery) -> None:
         while query.isActive:
+            if self._batch_lock.acquire(blocking=False):
+                try:
+                    self._tend()
+                finally:
+                    self._batch_lock.release()
             if self._stopping.wait(_POLL_SECONDS):
                 # Between batches only: a query that is stopped while Python runs for it may die
                 # with an error of Spark's own.

@@ -13,22 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from formats import frames, names
-from formats.commitlog import (
-    BLANK_SIZE,
-    BORN_HOST,
-    BORN_HOST_V6,
-    HOST_V4,
-    HOST_V6,
-    MAGIC_AT,
-    MAGIC_BLANK,
-    MIN_SIZE,
-    SYS_FLAG_AT,
-    Verdict,
-)
+from formats.commitlog import Verdict
 from formats.errors import FormatError, ReputError, StoreError
-from formats.memory import load_i32, load_i64
 from stores.commitlog import PAD, CommitLog, commitlog_directories
-from stores.tail import corruption, find_tail
+from stores.flushed import FlushedEnd, first_since
+from stores.tail import TailWatch, corruption
 from streaming.options import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -46,8 +35,15 @@ _REMEMBERED = 8
 class StoreOffsets:
     """The offsets of one store; lives as long as the query and remembers the log's end."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, *, skips_corrupt: bool = False, only_flushed: bool = False
+    ) -> None:
         """Look at the store.
+
+        Args:
+            store: which.
+            skips_corrupt: the log goes on behind what is corrupt.
+            only_flushed: the log ends where the broker has flushed it to.
 
         Raises:
             StoreError: it is not there, or is none.
@@ -57,7 +53,9 @@ class StoreOffsets:
         self._settings = store.settings
         self._directories = commitlog_directories(store.path, store.settings)
         self._log: CommitLog | None = None
-        self._known: int | None = None
+        self._skips_corrupt = skips_corrupt
+        self._watch: TailWatch | None = None
+        self._flushed = FlushedEnd(store.path) if only_flushed else None
         self._frozen: int | None = None
         # Where records are known to begin: looking for one takes a look at the 4 MiB before.
         self._records: deque[int] = deque(maxlen=_REMEMBERED)
@@ -97,16 +95,20 @@ class StoreOffsets:
             return NOTHING
         log.refresh()
         self.error = None
+        if self._watch is None:
+            self._watch = TailWatch(log, skips_corrupt=self._skips_corrupt)
         try:
-            self._known = find_tail(log, self._known).end
+            end = self._watch.look().end
         except FormatError as error:
             base = names.parse_offset_file(Path(error.path).name)
             if base is None or error.position >= log.file_size:
                 raise
             self.error = error
             return base + error.position
-        self._records.append(self._known)
-        return self._known
+        if self._flushed is not None:
+            end = self._flushed.before(log, end)
+        self._records.append(end)
+        return end
 
     def is_record(self, position: int) -> bool:
         """Tell whether a record is known to begin at `position`, now or later."""
@@ -126,7 +128,7 @@ class StoreOffsets:
             return log.min_offset
         end = self.end()
         if bound.kind == "timestamp":
-            return _first_since(log, bound.value, end)
+            return first_since(log, bound.value, end)
         if bound.value > end:
             raise ReputError(
                 f"store {self.name}: offset {bound.value} is behind the end of the commitlog, {end}"
@@ -236,33 +238,3 @@ def _has_files(directories: list[Path]) -> bool:
     return not there or any(
         path.stat().st_size for directory in there for path in directory.iterdir()
     )
-
-
-def _first_since(log: CommitLog, timestamp: int, end: int) -> int:
-    """Return the first record stored at `timestamp` or later, `end` if there is none.
-
-    A broker stores in the order of its clock, so bisection finds it, as it does in RocketMQ.
-    """
-    low, high = log.min_offset, end
-    while low < high:
-        middle = (low + high) // 2
-        record = _record_from(log, middle)
-        if record >= end or _stored_at(log, record) >= timestamp:
-            high = middle
-        else:
-            low = record + 1
-    return min(_record_from(log, low), end) if low < end else end
-
-
-def _record_from(log: CommitLog, position: int) -> int:
-    """Return the first record at or behind a position, past the end of its file if need be."""
-    record = log.first_record(position)
-    is_blank = load_i32(log.read(record, BLANK_SIZE), PAD + MAGIC_AT) == MAGIC_BLANK
-    return log.base_of(record) + log.file_size if is_blank else record
-
-
-def _stored_at(log: CommitLog, position: int) -> int:
-    """Return the store timestamp of the record at `position`, ms."""
-    data = log.read(position, MIN_SIZE)
-    is_v6 = load_i32(data, PAD + SYS_FLAG_AT) & BORN_HOST_V6
-    return int(load_i64(data, PAD + BORN_HOST + (HOST_V6 if is_v6 else HOST_V4)))

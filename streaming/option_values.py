@@ -86,3 +86,15 @@ def switch(values: Mapping[str, str], name: str, *, default: bool) -> bool:
     if text not in {"true", "false"}:
         raise UsageError(f"{name}={text!r} is neither true nor false")
     return text == "true"
+
+
+def choice(values: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    """Return one of some words; the first one where nothing is said.
+
+    Raises:
+        UsageError: another word.
+    """
+    text = values.get(name.lower(), allowed[0]).strip().lower()
+    if text not in allowed:
+        raise UsageError(f"{name}={text!r}: it is {' or '.join(allowed)}")
+    return text

@@ -41,9 +41,13 @@ NAMES = (
     "maxRecordsPerTrigger",
     "minPartitions",
     "failOnDataLoss",
+    "onCorrupt",
+    "tail",
     "brokerVersion",
     "brokerConf",
 )
+STOP, SKIP = "stop", "skip"
+VISIBLE, FLUSHED = "visible", "flushed"
 BROKER_PREFIX = "broker."
 # All settings that `formats.broker` knows, by their own case: options come without it.
 BROKER_NAMES = (
@@ -107,6 +111,8 @@ class SourceOptions:
     max_records: int | None = None
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
+    skips_corrupt: bool = False
+    only_flushed: bool = False
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
@@ -126,6 +132,12 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     rows = values.get("rows", MESSAGES).strip().lower()
     if rows not in {MESSAGES, RANGES}:
         raise UsageError(f"rows={rows!r}: it is {MESSAGES} or {RANGES}")
+    on_corrupt = option_values.choice(values, "onCorrupt", (STOP, SKIP))
+    if on_corrupt == SKIP and rows == MESSAGES:
+        raise UsageError(
+            "onCorrupt=skip goes with rows=ranges only: whoever reads the log himself can say "
+            "what he has passed over"
+        )
     return SourceOptions(
         stores=tuple(
             Store(name, path, settings, starting[name], ending[name])
@@ -136,6 +148,8 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         max_records=option_values.count(values, "maxRecordsPerTrigger"),
         min_partitions=option_values.count(values, "minPartitions"),
         fail_on_data_loss=option_values.switch(values, "failOnDataLoss", default=True),
+        skips_corrupt=on_corrupt == SKIP,
+        only_flushed=option_values.choice(values, "tail", (VISIBLE, FLUSHED)) == FLUSHED,
     )
 
 

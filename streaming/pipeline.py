@@ -21,7 +21,7 @@ from stores.commitlog import PAD
 from stores.tail import corruption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from formats.broker import BrokerSettings
     from formats.memory import Bytes
@@ -88,8 +88,10 @@ class Pipeline:
         self._pool: ThreadPoolExecutor | None = None
         self._free: list[Block] = []
         self._delays = np.array(settings.delays, np.int64)
+        # Where something stands that is no record, and where to go on: decided by the operator.
+        self.gaps: dict[int, int] = {}
 
-    def blocks(self, start: int, end: int) -> Iterator[Block]:
+    def blocks(self, start: int, end: int) -> Generator[Block, None, None]:
         """Yield the records that start in [`start`, `end`) in blocks, in log order.
 
         A block is the caller's until he asks for the next one.
@@ -141,6 +143,8 @@ class Pipeline:
         if block.verdict == Verdict.ROLL:
             return self._log.base_of(block.reached) + self._log.file_size, None
         if block.verdict not in {Verdict.RECORD, Verdict.FULL}:
+            if block.reached in self.gaps:
+                return self.gaps[block.reached], None
             return block.reached, corruption(self._log, block.reached, block.verdict)
         return block.reached, None
 

@@ -101,6 +101,8 @@ def partitions_of(
             begin = offsets.existing(start[name], fail_on_data_loss=loss)
             if begin < end[name]:
                 ranges.append(LogRange(name, begin, end[name], offsets.is_record(begin)))
+        elif start[name] > end[name] and options.rows == RANGES:
+            ranges.append(LogRange(name, start[name], end[name]))
     if options.rows == RANGES:
         return list(ranges)
     total = sum(r.end - r.start for r in ranges)

@@ -1,39 +1,48 @@
-"""Where an output goes on: its own progress, once it is certain that the files agree with it.
+"""Where an output goes on: its own progress, once it is certain that files and log agree with it.
 
-What an earlier writer left beyond the progress is taken back; what somebody else has done to the
-files or to the log is refused. Source: docs/adr/0003-recovery.md.
+What an earlier writer left beyond the progress is taken back. Where the log has been cut and
+written anew since, the output goes back to the last point that both have in common. What somebody
+else has done to the files is refused. Source: docs/adr/0010-one-record-behind-a-flush.md.
 """
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkpoints import progress
-from checkpoints.progress import Fingerprint, Progress
+from checkpoints import marks, progress
+from checkpoints.progress import Progress
 from formats import names
 from formats.errors import StoreError
 from formats.indexfile import HEADER_SIZE, Header
+from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut
 from sinks.index import IndexPosition
-from stores.commitlog import PAD
+from stores import trail
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stores.commitlog import CommitLog
     from streaming.config import StoreConfig
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NO_HEADER = (0,) * len(Header._fields)
 
 
 @dataclass
 class Recovery:
-    """What was taken back when the output was opened, for the log."""
+    """What was taken back of an output, for the log.
+
+    Attributes:
+        entries: of queues.
+        items: of the index.
+        truncations: times that the log was found to be another one from some place on.
+        reasons: what had happened, in words.
+    """
 
     entries: int = 0
     items: int = 0
+    truncations: int = 0
     reasons: list[str] = field(default_factory=list)
 
 
@@ -54,7 +63,7 @@ def check_output(output: Path) -> None:
             )
 
 
-def resume(config: StoreConfig, log: CommitLog) -> tuple[Progress, Recovery]:
+def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     """Return where an output goes on, after taking back what is beyond it.
 
     The caller holds the output's lock.
@@ -62,48 +71,117 @@ def resume(config: StoreConfig, log: CommitLog) -> tuple[Progress, Recovery]:
     Raises:
         StoreError: it was written with other settings, of another log, or by somebody else since.
     """
-    recovery = Recovery()
     found = progress.load(config.output)
-    boot_id = _BOOT_ID.read_text("ascii").strip()
     if found is None:
-        return _beginning(config, boot_id), recovery
+        return beginning(config)
     _check_settings(config, found)
-    reason = _reason_to_rebuild(config, found, boot_id)
-    if reason is not None:
-        recovery.reasons.append(f"{reason}: it is rebuilt")
-        generation = found.generation
-        found = replace(_beginning(config, boot_id), clean=False, generation=generation)
     if found.clean:
         _check_untouched(config, found)
     else:
-        _take_back(config, found, recovery)
-    _check_identity(config, log, found)
-    return replace(found, boot_id=boot_id), recovery
+        recovery.reasons.append("its last writer was killed")
+        _restore(config, found, recovery)
+    return follow(config, log, found, recovery)
 
 
-def _beginning(config: StoreConfig, boot_id: str) -> Progress:
+def beginning(config: StoreConfig, generation: int = 0) -> Progress:
+    """Return the progress of an output with nothing in it."""
     return Progress(
         end=-1,
-        flushed_end=-1,
-        generation=0,
-        boot_id=boot_id,
-        clean=True,
+        generation=generation,
+        clean=False,
         messages=0,
         settings=config.settings.fingerprint(),
     )
 
 
-def _reason_to_rebuild(config: StoreConfig, found: Progress, boot_id: str) -> str | None:
-    """Return why nothing short of a rebuild is certain to be right, None if taking back is."""
-    if found.clean:
-        return None
-    if found.boot_id != boot_id:
-        # Unsynced pages may be lost, in any order.
-        return "the machine stopped while this output was written"
+def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recovery) -> Progress:
+    """Return progress that the log agrees with: as it is, or gone back to where both agree.
+
+    The files hold what `found` says, at least; nobody has them mapped if they have to go back.
+
+    Args:
+        config: the store.
+        log: its log, looked at anew.
+        found: where the output is.
+        recovery: gets what was done.
+
+    Raises:
+        StoreError: the output is of another log.
+    """
+    seen = trail.check(log, found.trail)
+    if seen.is_same:
+        return found
+    recovery.truncations += 1
+    older = _gone_back(config, log, found, seen.common)
+    recovery.reasons.append(
+        f"the log has other records than before from some place behind {max(older.end, 0)} on; "
+        f"what was dispatched of it up to {found.end} is dispatched anew"
+    )
+    # Recorded first: if this is cut off, the next start goes on with it. And a checkpoint that is
+    # ahead of the queues would make a broker skip what is missing in them.
+    marks.write_checkpoint(
+        config.output,
+        config.output / progress.STATE_DIRECTORY,
+        StoreCheckpoint(*older.checkpoint),
+        config.settings.version.checkpoint_fields,
+    )
+    progress.save(config.output, older)
+    _restore(config, older, recovery)
+    return older
+
+
+def _gone_back(
+    config: StoreConfig, log: CommitLog, found: Progress, common: trail.Point | None
+) -> Progress:
+    generation = found.generation + 1
+    if common is None:
+        if found.first is None or not trail.is_there(log, found.first):
+            raise StoreError(
+                config.output,
+                f"none of its records is in the commitlog of {config.path}",
+                "The output belongs to another store, or the log was replaced as a whole; "
+                "give another output, or remove this one and rebuild it",
+            )
+        return beginning(config, generation)
     if found.repeated and config.settings.writes_ext:
         # A repeated record has a unit and no entry: nothing says which units are its own.
-        return "its writer was killed, and it has extension units without entries"
-    return None
+        return beginning(config, generation)
+    source = StoreCheckpoint(*found.checkpoint)
+    checkpoint = source._replace(
+        logics_timestamp=common.logics_timestamp,
+        # Not known without a look at all files; 0 has a broker index from the log's beginning.
+        index_timestamp=0,
+        logics_offset=common.logics_offset,
+    )
+    return replace(
+        found,
+        end=common.end,
+        generation=generation,
+        clean=False,
+        messages=common.messages,
+        trail=found.trail[: found.trail.index(common) + 1],
+        queues=cut.queues_before(config.output, config.settings, found.queues, common.end),
+        index_name=common.index_name,
+        index_header=common.index_header,
+        checkpoint=tuple(checkpoint),
+        logics_timestamp=common.logics_timestamp,
+        logics_offset=common.logics_offset,
+        repeated=common.repeated,
+        store_timestamp=common.store_timestamp,
+        skipped=tuple(gap for gap in found.skipped if gap[0] < common.end),
+    )
+
+
+def _restore(config: StoreConfig, found: Progress, recovery: Recovery) -> None:
+    taken = cut.restore(
+        config.output,
+        config.output / progress.STATE_DIRECTORY,
+        config.settings,
+        found.queues,
+        IndexPosition(found.index_name, Header(*found.index_header)),
+    )
+    recovery.entries += taken.entries
+    recovery.items += taken.items
 
 
 def _check_settings(config: StoreConfig, found: Progress) -> None:
@@ -137,36 +215,3 @@ def _check_untouched(config: StoreConfig, found: Progress) -> None:
             "Somebody else has written here since, a broker perhaps: move consumequeue, "
             "index and .reput away and rebuild",
         )
-
-
-def _take_back(config: StoreConfig, found: Progress, recovery: Recovery) -> None:
-    staging = config.output / progress.STATE_DIRECTORY
-    if not recovery.reasons:
-        recovery.reasons.append("the last writer of this output was killed")
-    end = max(found.end, 0)
-    recovery.entries = cut.cut_queues(config.output, staging, config.settings, end)
-    position = IndexPosition(found.index_name, Header(*found.index_header))
-    recovery.items = cut.cut_index(config.output, config.settings, position)
-
-
-def _check_identity(config: StoreConfig, log: CommitLog, found: Progress) -> None:
-    """Refuse to go on with another store's output, or behind a log that was cut."""
-    last = found.last
-    if last is None or last.physical_offset < log.min_offset:
-        return
-    if fingerprint(log, last.physical_offset, last.size) != last:
-        raise StoreError(
-            config.output,
-            f"its last record, at physical offset {last.physical_offset}, is not in the "
-            f"commitlog of {config.path}",
-            "The output belongs to another store, or the broker has rewritten its log since; "
-            "give another output, or remove this one and rebuild it",
-        )
-
-
-def fingerprint(log: CommitLog, position: int, size: int) -> Fingerprint | None:
-    """Return what identifies the record at a physical offset, None behind the log's end."""
-    if position + size > log.end_of_files:
-        return None
-    data = log.read(position, size)[PAD:-PAD]
-    return Fingerprint(position, size, zlib.crc32(data.tobytes()))

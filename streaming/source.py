@@ -20,6 +20,8 @@ maxBytesPerTrigger               stream only; about so much log a batch (64m, 1g
 maxRecordsPerTrigger             stream only; so many records a batch at most
 minPartitions                    so many tasks at least
 failOnDataLoss        true       false: go on behind records that expired before they were read
+tail                  visible    flushed: not beyond what the broker has on disk by its checkpoint
+onCorrupt             stop       skip: go on behind what is corrupt; with rows=ranges only
 brokerVersion         newest     the broker's, such as 5.3.3
 brokerConf                       path of its broker.conf
 broker.NAME                      one setting of it, such as broker.mappedFileSizeCommitLog
@@ -229,7 +231,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offsets, end = self._stores[name], (self._latest or {})[name]
         if start >= end and offsets.error is not None:
             raise offsets.error
-        if start <= end:
+        if start <= end or self._options.rows == RANGES:
+            # Who takes ranges finds out himself that the log was cut, and where.
             return end
         message = (
             f"store {name}: the commitlog ends at {end}, before the query's offset {start}: it has "
@@ -271,7 +274,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _open(options: SourceOptions) -> dict[str, StoreOffsets]:
-    return {store.name: StoreOffsets(store) for store in options.stores}
+    return {
+        store.name: StoreOffsets(
+            store, skips_corrupt=options.skips_corrupt, only_flushed=options.only_flushed
+        )
+        for store in options.stores
+    }
 
 
 def _read(

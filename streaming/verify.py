@@ -74,12 +74,16 @@ class _Verification:
         self.report = Report()
         self.settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
-        self.tail = find_tail(self.log).end
-        self.progress = self._load_progress()
+        found = self._load_progress()
+        # A corrupt place that the output has passed over, as it was told to, is no news.
+        passed = dict(found.skipped) if found is not None else {}
+        self.tail = find_tail(self.log, skips_corrupt=bool(passed)).end
+        self.progress = self._if_ours(found)
         self.scope = self._scope()
         self.batches = layout.batch_topics_for(config.path, self.settings)
         self.queues = QueueDirectory(lambda t: needs_slow_path(self.settings, self.batches, t))
         self.pipeline = Pipeline(self.log, self.queues, self.settings)
+        self.pipeline.gaps = passed
         self.facts = LogFacts()
 
     def close(self) -> None:
@@ -106,7 +110,12 @@ class _Verification:
                     f"it was written with {name} = {found.settings.get(name)}, now it is {value}",
                     "Give the broker version and broker.conf that it was written with",
                 )
-        if self._is_store_itself and found.end < self.tail:
+        return found
+
+    def _if_ours(self, found: Progress | None) -> Progress | None:
+        """Return the progress record, None if a broker has gone on behind it."""
+        path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
+        if found is not None and self._is_store_itself and found.end < self.tail:
             detail = f"the broker has gone on behind {found.end}: verified as a broker's own"
             self.report.note(Kind.PROGRESS, path, 0, detail)
             return None

@@ -8,24 +8,27 @@ import json
 import pytest
 
 from checkpoints import marks, progress
-from checkpoints.progress import FILE_NAME, STATE_DIRECTORY, Fingerprint, Progress
+from checkpoints.progress import FILE_NAME, STATE_DIRECTORY, Progress
 from formats.errors import FormatError
 from formats.storecheckpoint import StoreCheckpoint
+from stores.trail import Fingerprint, Point
 
 SAVED = Progress(
     end=4096,
-    flushed_end=1000,
     generation=7,
-    boot_id="0a1b",
     clean=False,
     messages=12,
     settings={"version": "5.5", "delays": [1000, 5000], "writes_index": True},
-    last=Fingerprint(4000, 96, 0xFFFFFFFF),
+    first=Fingerprint(0, 96, 17),
+    trail=(Point(Fingerprint(4000, 96, 0xFFFFFFFF), 4096, index_header=(6, 5, 4, 3, 2, 1)),),
+    queues={"consumequeue/t/0": 240, "consumequeue_ext/t/0": 1 << 40},
     index_name="20240101000000000",
     index_header=(1, 2, 3, 4, 5, 6),
     checkpoint=(6, 5, 4, 3, 2, 1),
     logics_timestamp=1 << 62,
     logics_offset=4000,
+    skipped=((100, 200), (300, 400)),
+    lost=((500, 600),),
 )
 
 
@@ -48,10 +51,11 @@ def loaded(root):
 
 
 class TestProgress:
-    @pytest.mark.parametrize("sync", [True, False])
-    @pytest.mark.parametrize("saved", [SAVED, dataclasses.replace(SAVED, last=None, index_name="")])
-    def test_what_is_saved_is_loaded(self, root, saved, sync):
-        progress.save(root, saved, sync=sync)
+    @pytest.mark.parametrize(
+        "saved", [SAVED, dataclasses.replace(SAVED, first=None, trail=(), queues={})]
+    )
+    def test_what_is_saved_is_loaded(self, root, saved):
+        progress.save(root, saved)
 
         assert progress.load(root) == saved
 
@@ -62,16 +66,16 @@ class TestProgress:
         """
         The new one gets its content under another name; nothing is left of that.
         """
-        progress.save(root, SAVED, sync=False)
+        progress.save(root, SAVED)
         before = path_in(root).stat().st_ino
-        progress.save(root, dataclasses.replace(SAVED, end=5000), sync=True)
+        progress.save(root, dataclasses.replace(SAVED, end=5000))
 
         assert path_in(root).stat().st_ino != before
         assert [path.name for path in (root / STATE_DIRECTORY).iterdir()] == [FILE_NAME]
         assert progress.load(root).end == 5000
 
     def test_a_write_that_was_cut_off_leaves_the_one_before(self, root):
-        progress.save(root, SAVED, sync=True)
+        progress.save(root, SAVED)
         (root / STATE_DIRECTORY / f"{FILE_NAME}.new").write_text('{"end": 9')
 
         assert progress.load(root) == SAVED
@@ -81,14 +85,14 @@ class TestProgress:
         """
         Or it changes nothing: a space in the layout of the text.
         """
-        progress.save(root, SAVED, sync=False)
+        progress.save(root, SAVED)
         raw = path_in(root).read_bytes()
         for at in range(len(raw)):
             path_in(root).write_bytes(raw[:at] + bytes([raw[at] ^ flip]) + raw[at + 1 :])
             assert loaded(root) in (SAVED, "damaged")
 
     def test_a_record_cut_anywhere_is_noticed(self, root):
-        progress.save(root, SAVED, sync=False)
+        progress.save(root, SAVED)
         raw = path_in(root).read_bytes()
         for size in range(len(raw) - 1):
             path_in(root).write_bytes(raw[:size])
@@ -103,13 +107,13 @@ class TestProgress:
             progress.load(root)
 
     def test_a_later_format_is_refused(self, root):
-        progress.save(root, dataclasses.replace(SAVED, format=2), sync=False)
+        progress.save(root, dataclasses.replace(SAVED, format=3))
 
-        with pytest.raises(FormatError, match="format 2, this is 1"):
+        with pytest.raises(FormatError, match="format 3, this is 2"):
             progress.load(root)
 
     def test_it_is_readable_with_any_editor(self, root):
-        progress.save(root, SAVED, sync=False)
+        progress.save(root, SAVED)
 
         assert json.loads(path_in(root).read_text())["end"] == 4096
 

@@ -207,6 +207,10 @@ def columns_of(rows) -> Columns:
     return columns
 
 
+def not_special(row: int) -> bool:
+    pytest.fail(f"row {row} is a plain one, in its turn")
+
+
 class TestWrite:
     @pytest.mark.parametrize("seed", range(25))
     def test_blocks_of_any_records_make_the_files_of_the_slow_twin(self, root, seed):
@@ -233,7 +237,9 @@ class TestWrite:
                     twin = twins.setdefault(name, SlowQueue(80))
                     twin.put(offset, position, size, position % 1000 - 500)
                 position += size
-            made.sink.write(columns_of(rows), len(rows), lambda row: pytest.fail("not special"))
+            count = len(rows)
+            put = made.sink.write(columns_of(rows), count, not_special, lambda _: True)
+            assert put == count
             if pick.random() < 0.3:
                 made.sink.flush()
             if pick.random() < 0.3:
@@ -257,17 +263,26 @@ class TestWrite:
             seen.append((row, [raw != EMPTY for raw in made.entries()[0]].count(True)))
             made.sink.put_entry(0, row, Entry(100 * row, 100, 1))
 
-        made.sink.write(columns, 6, put)
+        made.sink.write(columns, 6, put, not_special)
         assert [row for row, _ in seen] == [1, 4]
         assert seen[0] == (1, 1)
         assert made.sink.file_count == 2
+        made.sink.close()
+
+    @pytest.mark.parametrize("offset", [0, 1, 2, 4, 9])
+    def test_a_record_out_of_turn_is_put_only_if_it_is_accepted(self, root, offset):
+        made = Sink(root)
+        rows = [(0, i, 100 * i, 100, 0) for i in range(3)]
+        rows += [(0, offset, 300, 100, 0), (0, 4, 400, 100, 0)]
+        assert made.sink.write(columns_of(rows), 5, not_special, lambda row: row != 3) == 3
+        assert [raw != EMPTY for raw in made.entries()[0]].count(True) == 3
         made.sink.close()
 
     def test_more_queues_than_there_was_room_for(self, root):
         made = Sink(root)
         numbers = [made.queues.number("many", i) for i in range(700)]
         rows = [(number, 0, 100 * i, 100, 0) for i, number in enumerate(numbers)]
-        made.sink.write(columns_of(rows), len(rows), pytest.fail)
+        made.sink.write(columns_of(rows), len(rows), not_special, not_special)
         made.sink.flush()
 
         assert made.sink.file_count == 700

@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 
-from sinks.cut import cut_index, cut_queues, queue_directories
+from formats.errors import FormatError
+from sinks.cut import Taken, queue_directories, queues_before, restore
 from sinks.index import NO_INDEX
 from streaming.dispatcher import StoreDispatcher
 from tests.sinks.slow_twins import differences
@@ -30,17 +31,22 @@ class Output:
         """Dispatch up to a position; return the files and the places to cut back to."""
         self.dispatcher.dispatch(end)
         self.dispatcher.index._publish()
-        return (
-            files_of(self.config.output),
-            self.dispatcher.progress.end,
-            self.dispatcher.index.position,
-        )
+        return files_of(self.config.output), self.dispatcher._where()["queues"], self.index
 
-    def cut(self, end, position) -> tuple[int, int]:
+    @property
+    def index(self):
+        return self.dispatcher.index.position
+
+    def cut(self, queues, index) -> Taken:
         self.dispatcher._close_files()
         root, settings = self.config.output, self.config.settings
-        entries = cut_queues(root, root / ".reput", settings, end)
-        return entries, cut_index(root, settings, position)
+        return restore(root, root / ".reput", settings, queues, index)
+
+    def cut_before(self, end, index) -> Taken:
+        """Cut back to a record, by what stands in the queues."""
+        root, settings = self.config.output, self.config.settings
+        queues = self.dispatcher._where()["queues"]
+        return self.cut(queues_before(root, settings, queues, end), index)
 
     def ends(self, seed: int) -> tuple[int, int]:
         pick = random.Random(seed)
@@ -51,7 +57,8 @@ class Output:
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("conf", [{}, EXT, MULTI], ids=["plain", "ext", "multi"])
-def test_back_from_b_to_a(tmp_path, seed, conf):
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "searched"])
+def test_back_from_b_to_a(tmp_path, seed, conf, is_recorded):
     """
     For any A and B: files rolled in between go, ext and batch queues too, chains of the index
     are as they were.
@@ -59,9 +66,13 @@ def test_back_from_b_to_a(tmp_path, seed, conf):
     log = fill(Log(), seed, 40, multi=conf is MULTI, batches=True)
     output = Output(tmp_path, log, **conf)
     a, b = output.ends(seed)
-    at_a, end, position = output.dispatch(a)
+    at_a, queues, index = output.dispatch(a)
+    end = output.dispatcher.progress.end
     output.dispatch(b)
-    output.cut(end, position)
+    if is_recorded:
+        output.cut(queues, index)
+    else:
+        output.cut_before(end, index)
 
     assert differences(files_of(output.config.output), at_a) == []
 
@@ -73,9 +84,9 @@ def test_back_with_entries_out_of_turn(tmp_path, seed):
     """
     output = Output(tmp_path, fill(Log(), seed, 40, out_of_turn=True, batches=True))
     a, b = output.ends(seed)
-    at_a, end, position = output.dispatch(a)
+    at_a, queues, index = output.dispatch(a)
     output.dispatch(b)
-    output.cut(end, position)
+    output.cut(queues, index)
 
     assert differences(files_of(output.config.output), at_a) == []
 
@@ -83,26 +94,17 @@ def test_back_with_entries_out_of_turn(tmp_path, seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_back_with_ext_units_that_no_entry_points_to(tmp_path, seed):
     """
-    A repeated entry is skipped, but its unit was appended: the broker's does, so ours. Nothing
-    tells such units from a killed writer's, so the output is rebuilt, and the same in the end.
+    A repeated entry is skipped, but its unit was appended: the broker's does, so ours. Where the
+    units end is recorded, so such units are told from a killed writer's.
     """
     log = fill(Log(), seed, 40, out_of_turn=True)
-    whole = Output(tmp_path / "whole", log, **EXT)
-    expected, *_ = whole.dispatch(log.end)
-    whole.dispatcher._close_files()
-    output = Output(tmp_path / "cut", log, **EXT)
+    output = Output(tmp_path, log, **EXT)
     a, b = output.ends(seed)
-    output.dispatch(a)
-    record = output.config.output / ".reput" / "progress.json"
-    progress_at_a = record.read_bytes()
+    at_a, queues, index = output.dispatch(a)
     output.dispatch(b)
-    output.dispatcher._close_files()
-    record.write_bytes(progress_at_a)
+    output.cut(queues, index)
 
-    again = StoreDispatcher(output.config)
-    again.dispatch(log.end)
-    again._close_files()
-    assert differences(files_of(output.config.output), expected) == []
+    assert differences(files_of(output.config.output), at_a) == []
 
 
 def test_an_ext_unit_whose_entry_was_not_written_yet_goes_with_its_files(tmp_path):
@@ -111,38 +113,46 @@ def test_an_ext_unit_whose_entry_was_not_written_yet_goes_with_its_files(tmp_pat
     """
     output = Output(tmp_path, fill(Log(), 1, 20), **EXT)
     output.dispatch(output.log.end)
-    output.dispatcher._close_files()
     root = output.config.output
-    directory = min(queue_directories(root / "consumequeue"))
-    shutil.rmtree(directory)
-    shutil.rmtree(root / "index")
-    cut_queues(root, root / ".reput", output.config.settings, 0)
+    shutil.rmtree(min(queue_directories(root / "consumequeue")))
+    output.cut({}, NO_INDEX)
 
     assert files_of(root) == {}
+
+
+@pytest.mark.parametrize("kind", ["consumequeue", "consumequeue_ext", "batchconsumequeue", "index"])
+def test_files_that_somebody_has_removed_are_missed(tmp_path, kind):
+    output = Output(tmp_path, fill(Log(), 1, 60, batches=True), **EXT)
+    _, queues, index = output.dispatch(output.log.end)
+    removed = min(queue_directories(output.config.output / kind))
+    shutil.rmtree(removed)
+
+    with pytest.raises(FormatError, match=str(removed)):
+        output.cut(queues, index)
 
 
 def test_back_to_nothing(tmp_path):
     output = Output(tmp_path, fill(Log(), 3, 40, batches=True), **EXT)
     output.dispatch(output.log.end)
-    entries, items = output.cut(0, NO_INDEX)
+    taken = output.cut({}, NO_INDEX)
 
     assert files_of(output.config.output) == {}
-    assert entries > 0
-    assert items > 0
+    assert taken.entries > 0
+    assert taken.items > 0
 
 
 def test_cutting_where_it_ends_changes_nothing_and_counts_nothing(tmp_path):
     output = Output(tmp_path, fill(Log(), 4, 40))
-    at_end, end, position = output.dispatch(output.log.end)
+    at_end, queues, index = output.dispatch(output.log.end)
 
-    assert output.cut(end, position) == (0, 0)
+    assert output.cut(queues, index) == Taken()
     assert files_of(output.config.output) == at_end
 
 
 def test_an_output_without_files_can_be_cut(tmp_path):
     output = Output(tmp_path, fill(Log(), 4, 1))
 
-    assert output.cut(0, NO_INDEX) == (0, 0)
+    assert output.cut({}, NO_INDEX) == Taken()
 
 
 def test_entries_that_were_cut_off_between_their_fields_go(tmp_path):
@@ -150,7 +160,7 @@ def test_entries_that_were_cut_off_between_their_fields_go(tmp_path):
     The size is written last: an entry without one is none, but its bytes are there.
     """
     output = Output(tmp_path, fill(Log(), 5, 40))
-    at_end, end, position = output.dispatch(output.log.end)
+    at_end, queues, index = output.dispatch(output.log.end)
     torn = [
         name
         for name in at_end
@@ -165,7 +175,7 @@ def test_entries_that_were_cut_off_between_their_fields_go(tmp_path):
         path.write_bytes(raw)
 
     assert torn
-    assert output.cut(end, position) == (0, 0)
+    assert output.cut(queues, index).entries == len(torn)
     assert files_of(output.config.output) == at_end
 
 
@@ -178,9 +188,9 @@ def test_cutting_leaves_holes_holes(tmp_path):
     conf = {"mappedFileSizeConsumeQueue": str(size), "mappedFileSizeConsumeQueueExt": str(size)}
     output = Output(tmp_path, fill(Log(), 6, 30, batches=True), **EXT, **conf)
     a, b = output.ends(1)
-    _, end, position = output.dispatch(a)
+    _, queues, index = output.dispatch(a)
     output.dispatch(b)
-    output.cut(end, position)
+    output.cut(queues, index)
 
     files = [path for path in output.config.output.glob("consumequeue*/**/*") if path.is_file()]
     assert files

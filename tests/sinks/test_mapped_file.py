@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sinks.mapped_file import MappedFile, sync_directory
+from sinks.mapped_file import MappedFile
+from stores.disk import sync_directory
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -27,7 +28,7 @@ def blocks(path) -> int:
 
 class TestCreate:
     def test_a_new_file_has_its_size_and_holds_zeros(self, root, staging):
-        path = root / "queue" / "0"
+        path = root / "0"
         file = MappedFile.create(path, 10_000, staging)
 
         assert path.stat().st_size == 10_000
@@ -53,7 +54,7 @@ class TestCreate:
 
     def test_what_a_killed_process_left_in_staging_does_no_harm(self, root, staging):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("pathlib.Path.rename", _killed)
+            patch.setattr("stores.disk.rename", _killed)
             with pytest.raises(KeyboardInterrupt):
                 MappedFile.create(root / "a", 50, staging)
         (left,) = staging.iterdir()

@@ -1,0 +1,234 @@
+"""Every change that is made to a file system, one function each, and what makes it last.
+
+Being safe from crashes is a matter of the order of these calls, so they are all here: a reader can
+follow that order, and the tests put a fault, a kill or a power cut between any two of them.
+
+Bytes that are written through memory are in the page cache at once, so they outlive the process;
+they outlive the machine from `sync_memory` on. A name outlives it from `sync_directory` on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = mmap.PAGESIZE
+_MAP_SHARED = mmap.MAP_SHARED
+_PROTECTION = mmap.PROT_READ | mmap.PROT_WRITE
+_MADV_POPULATE_WRITE = 23
+_MS_SYNC = 4
+_PIECE = 1 << 20
+_FAILED = ctypes.c_void_p(-1).value
+
+# The C library's mmap: Python's own keeps a file descriptor open for each map, which ten thousand
+# queues would not have, and holds the interpreter's lock while it syncs.
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.syncfs.argtypes = [ctypes.c_int]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def _error(path: Path) -> OSError:
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code), str(path))
+
+
+def make_directories(path: Path) -> list[Path]:
+    """Make a directory and those above it that are missing.
+
+    Returns:
+        The directories that have a new name in them, the uppermost first: sync these.
+
+    Raises:
+        OSError: no permission, no space.
+    """
+    missing = []
+    above = path
+    while not above.is_dir():
+        missing.append(above)
+        above = above.parent
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+    return [directory.parent for directory in reversed(missing)]
+
+
+def make_file(path: Path, size: int) -> None:
+    """Make a file of zeros, all of them holes.
+
+    Raises:
+        OSError: no space, no permission.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Make a file of these bytes and have them on disk; its name is another matter.
+
+    Raises:
+        OSError: no space, no permission, the device failed.
+    """
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def clear(path: Path, start: int) -> int:
+    """Make the bytes of a file from `start` on zeros again; holes stay holes.
+
+    Returns:
+        How many there were, from `start` to the last one that was none.
+
+    Raises:
+        OSError: the device failed.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        end = at = start
+        while at < size:
+            data = _next_data(descriptor, at, size)
+            piece = os.pread(descriptor, _PIECE, data)
+            used = len(piece.rstrip(b"\0"))
+            if used:
+                first = used - len(piece[:used].lstrip(b"\0"))
+                os.pwrite(descriptor, bytes(used - first), data + first)
+                end = data + used
+            at = data + max(len(piece), 1)
+        return end - start
+    finally:
+        os.close(descriptor)
+
+
+def _next_data(descriptor: int, at: int, size: int) -> int:
+    """Return where bytes that are no hole go on, `size` if they do not."""
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return size
+        raise
+
+
+def sync_file_system(path: Path) -> None:
+    """Have everything on disk that was changed in the file system that `path` is on.
+
+    Raises:
+        OSError: the device failed.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(descriptor) != 0:
+            raise _error(path)
+    finally:
+        os.close(descriptor)
+
+
+def rename(path: Path, target: Path) -> None:
+    """Give a file another name, in place of what has that name."""
+    path.replace(target)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file."""
+    path.unlink()
+
+
+def remove_directory(path: Path) -> None:
+    """Remove an empty directory."""
+    path.rmdir()
+
+
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory on disk: a new file is lost with its name otherwise.
+
+    Raises:
+        OSError: the device failed.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def map_file(path: Path, size: int) -> int:
+    """Map a file for writing and return the address; `unmap` gives it back.
+
+    Raises:
+        OSError: it cannot be opened or mapped.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        address = _libc.mmap(None, size, _PROTECTION, _MAP_SHARED, descriptor, 0)
+    finally:
+        os.close(descriptor)
+    if address in {None, _FAILED}:
+        raise _error(path)
+    return int(address)
+
+
+def unmap(address: int, size: int) -> None:
+    """Give a map back; what was written stays in the page cache."""
+    _libc.munmap(address, size)
+
+
+def populate(path: Path, address: int, start: int, length: int, size: int) -> None:
+    """Have blocks and pages for bytes of a map, so that writing them can neither fault nor fail.
+
+    Args:
+        path: the mapped file.
+        address: where it is mapped.
+        start: first byte, at a page's beginning.
+        length: bytes.
+        size: of the file.
+
+    Raises:
+        OSError: no space is left, a quota is reached, the device fails.
+    """
+    if _libc.madvise(address + start, length, _MADV_POPULATE_WRITE) == 0:
+        return
+    # Old kernels do not know the advice; for the rest, allocating says what is the matter.
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.posix_fallocate(descriptor, start, min(length, size - start))
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from error
+    finally:
+        os.close(descriptor)
+
+
+def sync_memory(path: Path, address: int, start: int, length: int) -> None:
+    """Have bytes of a map on disk before returning.
+
+    Args:
+        path: the mapped file.
+        address: where it is mapped.
+        start: first byte, at a page's beginning.
+        length: bytes.
+
+    Raises:
+        OSError: the device failed; what is on disk is unknown.
+    """
+    if _libc.msync(address + start, length, _MS_SYNC) != 0:
+        raise _error(path)
