@@ -69,6 +69,8 @@ class ConsumeQueueSink:
         self._file_size = settings.consumequeue_file_size
         self._queues = queues
         self._files: dict[int, FileQueue] = {}
+        # By queue: the queue offset behind the last one that was out of turn.
+        self._following: dict[int, int] = {}
         self._next_entry = np.zeros(_FIRST_CAPACITY, np.int64)
         self._last_end = np.full(_FIRST_CAPACITY, NEVER, np.int64)
         self._window_address = np.zeros(_FIRST_CAPACITY, np.int64)
@@ -124,7 +126,9 @@ class ConsumeQueueSink:
         """Tell whether a record does not follow the last one of its queue."""
         number, queue_offset = int(columns.queue[row]), int(columns.queue_offset[row])
         files = self._open(number)
-        return bool(files.bases) and queue_offset != self._next_entry[number]
+        # Once a record was out of turn those behind it may count on from there.
+        expected = self._following.get(number, int(self._next_entry[number]))
+        return bool(files.bases) and queue_offset not in {expected, self._next_entry[number]}
 
     def _put_row(self, columns: Columns, row: int) -> None:
         self.put_entry(
@@ -188,11 +192,13 @@ class ConsumeQueueSink:
             files.add(files.base + self._file_size)
         if queue_offset != 0 and queue_offset < following:
             self.counts.repeated += 1
+            self._following[number] = queue_offset + 1
             self._set_window(number, files, following)
             return
         if queue_offset != following:
             # The broker logs it and appends all the same; so its files, so ours.
             self.counts.misplaced += 1
+            self._following[number] = queue_offset + 1
         self._set_window(number, files, following)
         at = following * ENTRY_SIZE - self.base_of(files)
         files.last().write(at, entry.pack())

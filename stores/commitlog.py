@@ -56,13 +56,17 @@ class CommitLog:
         )
         self._open: dict[int, int] = {}
         self._files: dict[int, Path] = {}
+        self._inodes: dict[int, tuple[int, int]] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """Look at the files again: new ones come, old ones expire."""
         found: dict[int, Path] = {}
+        inodes: dict[int, tuple[int, int]] = {}
         for directory in self.directories:
-            found.update(self._files_in(directory))
+            for base, (path, inode) in self._files_in(directory).items():
+                found[base] = path
+                inodes[base] = inode
         if not found:
             where = ", ".join(str(d) for d in self.directories)
             raise StoreError(
@@ -80,12 +84,14 @@ class CommitLog:
                     "A file in between is missing; restore it, or set mappedFileSizeCommitLog "
                     "in --broker-conf if the files have another size",
                 )
-        self._files = {base: found[base] for base in bases}
-        for base in [base for base in self._open if base not in found]:
+        # A file that was removed and made anew has the old one's name only.
+        for base in [b for b in self._open if inodes.get(b) != self._inodes.get(b)]:
             os.close(self._open.pop(base))
+        self._files = {base: found[base] for base in bases}
+        self._inodes = inodes
 
-    def _files_in(self, directory: Path) -> dict[int, Path]:
-        files: dict[int, Path] = {}
+    def _files_in(self, directory: Path) -> dict[int, tuple[Path, tuple[int, int]]]:
+        files: dict[int, tuple[Path, tuple[int, int]]] = {}
         try:
             entries = sorted(directory.iterdir())
         except FileNotFoundError:
@@ -98,7 +104,8 @@ class CommitLog:
                 raise StoreError(
                     path, "not the name of a commitlog file", "Move it away; no broker wrote it"
                 )
-            size = path.stat().st_size
+            stat = path.stat()
+            size = stat.st_size
             if size == 0:
                 continue
             if size != self.file_size or base % self.file_size:
@@ -109,7 +116,7 @@ class CommitLog:
                     "Restore it from the broker, or give the broker's mappedFileSizeCommitLog "
                     "in --broker-conf.",
                 )
-            files[base] = path
+            files[base] = path, (stat.st_dev, stat.st_ino)
         return files
 
     @property

@@ -190,6 +190,8 @@ class StoreDispatcher:
             self.progress = replace(self.progress, end=self.log.min_offset)
         self._skip_expired(events)
         self._is_live = not self.config.in_place and locks.is_held(self.config.path / names.LOCK)
+        if not self._is_live:
+            self._held = None
         position = self.progress.end
         self._wanted_end = end
         batch = Batch(position, position, events=events)

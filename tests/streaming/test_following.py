@@ -1,0 +1,532 @@
+"""A log that a broker cuts and writes anew: the output ends as if the old records had never been."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from checkpoints import marks, progress, quarantine
+from formats import names
+from formats.encode import Message
+from formats.errors import FormatError, StoreError
+from stores.commitlog import CommitLog, commitlog_directories
+from stores.tail import TailWatch, find_tail, next_record
+from streaming.config import FlushPolicy
+from streaming.dispatcher import StoreDispatcher
+from streaming.verify import verify
+from tests.sinks.slow_twins import SlowStore, differences
+from tests.streaming.stores_for_tests import (
+    LOG_FILE,
+    Log,
+    Messages,
+    config_of,
+    files_of,
+    name_batch_topics,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXT = {"enableConsumeQueueExt": "true"}
+SYNC = FlushPolicy(is_sync=True)
+
+
+class Broker:
+    """Writes a commitlog as a broker does: over what stands there, files made ahead."""
+
+    def __init__(self, store: Path, seed: int = 1, **traits: bool) -> None:
+        self.store = store
+        self.log = Log()
+        self.messages = Messages(seed, **traits)
+        self._write(0)
+
+    def append(self, count: int = 1, *, now: int | None = None) -> int:
+        """Append random messages; return where the log ends."""
+        if now is not None:
+            self.messages.now = now
+        before = self.log.end
+        for _ in range(count):
+            self.log.append(self.messages.next())
+        self._write(before)
+        return self.log.end
+
+    def put(self, message: Message) -> int:
+        before = self.log.end
+        self.log.append(message)
+        self._write(before)
+        return self.log.end
+
+    def _write(self, start: int) -> None:
+        directory = self.store / names.COMMITLOG
+        directory.mkdir(parents=True, exist_ok=True)
+        for base in range(start - start % LOG_FILE, self.log.end + 1, LOG_FILE):
+            path = directory / names.offset_file(base)
+            raw = bytearray(path.read_bytes() if path.exists() else bytes(LOG_FILE))
+            at = max(start - base, 0)
+            piece = self.log.data[base + at : base + LOG_FILE]
+            raw[at : at + len(piece)] = piece
+            path.write_bytes(raw)
+
+    def recover(self, position: int) -> None:
+        """Cut the log at a record, as a recovery does: files behind go, bytes behind stay."""
+        log = self.log
+        kept = [place for place in log.places if place.end <= position]
+        log.places = kept
+        log.data = log.data[:position]
+        log.blanks = [blank for blank in log.blanks if blank < position]
+        for path in sorted((self.store / names.COMMITLOG).iterdir())[1:]:
+            if int(path.name) > position:
+                path.unlink()
+        # Queue offsets go on behind what is left.
+        queues = self.messages.next_offset
+        for key in queues:
+            queues[key] = max(
+                (
+                    place.message.queue_offset + 1
+                    for place in kept
+                    if (place.message.topic, place.message.queue_id) == key
+                    and place.message.sys_flag in {0, 8}
+                ),
+                default=0,
+            )
+
+    def expected(self, settings) -> dict[str, bytes]:
+        records = self.log.records()
+        return SlowStore(settings, ["batches"]).dispatch(records).files(empty_count=1)
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Return what makes a broker and the configuration of a dispatcher on its store."""
+
+    def make(seed: int = 1, traits=None, **conf):
+        broker = Broker(tmp_path / "store", seed, **(traits or {}))
+        name_batch_topics(broker.store, "batches")
+        return broker, config_of(broker.store, tmp_path / "out", **conf)
+
+    return make
+
+
+@pytest.fixture
+def held(tmp_path):
+    """Return what holds a store's lock in another process, as a broker does, and lets it go."""
+    children = []
+
+    def hold(store: Path):
+        path = store / names.LOCK
+        path.touch()
+        ready, go = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with path.open("r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+                os.write(go, b"x")
+                while True:
+                    signal.pause()
+        children.append(child)
+        assert os.read(ready, 1) == b"x"
+
+        def let_go() -> None:
+            children.remove(child)
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+
+        return let_go
+
+    yield hold
+    for child in children:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+
+
+def dispatch_all(dispatcher: StoreDispatcher):
+    return dispatcher.dispatch(find_tail(dispatcher.log).end)
+
+
+class TestCut:
+    @pytest.mark.parametrize("conf", [{}, EXT], ids=["plain", "ext"])
+    @pytest.mark.parametrize("is_open", [True, False], ids=["running", "restarted"])
+    @pytest.mark.parametrize("seed", range(6))
+    def test_the_output_goes_back_with_the_log(self, made, seed, is_open, conf):
+        """
+        While the job runs, or between its runs; cut anywhere, once and again.
+        """
+        pick = random.Random(seed)
+        broker, config = made(seed, {"batches": True}, **conf)
+        dispatcher = StoreDispatcher(config, flush=FlushPolicy(thorough_seconds=0.001))
+        truncations = 0
+        for _ in range(4):
+            for _ in range(pick.randrange(1, 6)):
+                broker.append(pick.randrange(1, 15))
+                dispatch_all(dispatcher)
+            if not is_open:
+                dispatcher.close()
+            broker.recover(pick.choice(broker.log.places[1:]).position)
+            broker.append(pick.choice([1, 3, 60]), now=broker.messages.now + 5000)
+            if not is_open:
+                dispatcher = StoreDispatcher(config, flush=SYNC)
+            # What stands behind the new records is looked at as a broker at rest would.
+            dispatch_all(dispatcher)
+            truncations += dispatcher.recovery.truncations
+            broker.append(120)
+            dispatch_all(dispatcher)
+        dispatcher.close()
+
+        assert truncations + dispatcher.recovery.truncations > 0
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+        assert verify(config).ok
+
+    def test_it_says_so_and_counts_it(self, made):
+        broker, config = made()
+        broker.append(20)
+        dispatcher = StoreDispatcher(config)
+        for place in broker.log.places:
+            dispatcher.dispatch(place.end)
+        broker.recover(broker.log.places[10].position)
+        end = broker.append(30, now=broker.messages.now + 9000)
+        batch = dispatcher.dispatch(end)
+        dispatcher.close()
+
+        assert "other records than before" in batch.events[0]
+        assert dispatcher.recovery.truncations == 1
+        assert batch.start == broker.log.places[9].end
+
+    def test_a_shorter_log_is_followed_too(self, made):
+        broker, config = made()
+        broker.append(40)
+        dispatcher = StoreDispatcher(config)
+        for place in broker.log.places:
+            dispatcher.dispatch(place.end)
+        position = broker.log.places[33].position
+        broker.recover(position)
+        path = broker.store / names.COMMITLOG / names.offset_file(position - position % LOG_FILE)
+        raw = path.read_bytes()[: position % LOG_FILE]
+        path.write_bytes(raw.ljust(LOG_FILE, b"\0"))
+        dispatcher.dispatch(position)
+        dispatcher.close()
+
+        assert progress.load(config.output).end == position
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_where_only_the_first_record_is_left_it_is_built_anew(self, made):
+        broker, config = made()
+        broker.append(15)
+        dispatcher = StoreDispatcher(config)
+        dispatch_all(dispatcher)
+        broker.recover(broker.log.places[1].position)
+        broker.append(40, now=broker.messages.now + 9000)
+        dispatch_all(dispatcher)
+        dispatcher.close()
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_another_log_is_refused(self, made):
+        broker, config = made()
+        broker.append(15)
+        dispatcher = StoreDispatcher(config)
+        dispatch_all(dispatcher)
+        broker.recover(0)
+        broker.append(40, now=broker.messages.now + 9000)
+
+        with pytest.raises(StoreError, match="none of its records"):
+            dispatch_all(dispatcher)
+        dispatcher.close()
+
+    def test_the_checkpoint_goes_back_before_the_queues_do(self, made, monkeypatch):
+        """
+        Ahead of the queues it would have a broker skip what is missing in them.
+        """
+        broker, config = made()
+        dispatcher = StoreDispatcher(config, flush=SYNC)
+        for _ in range(30):
+            broker.append(1)
+            dispatch_all(dispatcher)
+        logics_before = marks.read_checkpoint(config.output).logics_timestamp
+        broker.recover(broker.log.places[10].position)
+        broker.append(40, now=broker.messages.now + 9000)
+
+        def cut_off(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("sinks.cut.restore", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            dispatch_all(dispatcher)
+        dispatcher.close()
+        monkeypatch.undo()
+
+        assert marks.read_checkpoint(config.output).logics_timestamp < logics_before
+        again = StoreDispatcher(config)
+        dispatch_all(again)
+        again.close()
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+class TestWait:
+    """Records that came out of turn while a broker runs."""
+
+    def stale(self, made):
+        """Return a store whose new records are followed by older ones that fit in."""
+        broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+        for number in range(8):
+            broker.put(
+                Message(
+                    "t", body=b"old-%d" % number, queue_offset=number, store_timestamp=1000 + number
+                )
+            )
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(broker.log.places[2].end)
+        broker.recover(broker.log.places[2].end)
+        broker.put(Message("t", body=b"new-3", queue_offset=3, store_timestamp=9000))
+        return broker, config, dispatcher
+
+    def test_older_records_behind_the_end_are_not_dispatched(self, made, held):
+        broker, config, dispatcher = self.stale(made)
+        held(broker.store)
+        end = find_tail(dispatcher.log).end
+        assert end > broker.log.end
+        batch = dispatcher.dispatch(end)
+        assert batch.end == broker.log.end
+        assert not dispatcher.waits
+        for number in range(4, 30):
+            broker.put(
+                Message(
+                    "t", body=b"new-%d" % number, queue_offset=number, store_timestamp=9000 + number
+                )
+            )
+            dispatch_all(dispatcher)
+            assert dispatcher.progress.end == broker.log.end
+        dispatcher.close()
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_a_clock_that_went_back_is_waited_for_no_longer_than_the_next_record(self, made, held):
+        broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+        held(broker.store)
+        dispatcher = StoreDispatcher(config)
+        broker.put(Message("t", queue_offset=0, store_timestamp=9000))
+        first = dispatch_all(dispatcher)
+        broker.put(Message("t", queue_offset=1, store_timestamp=5000))
+        second = dispatch_all(dispatcher)
+        third_end = broker.put(Message("t", queue_offset=2, store_timestamp=5001))
+        third = dispatch_all(dispatcher)
+        dispatcher.close()
+
+        assert (first.messages, second.messages, third.messages) == (1, 0, 2)
+        assert third.end == third_end
+
+    def test_when_the_broker_has_stopped_it_is_taken_as_the_broker_would(self, made, held):
+        broker, _config, dispatcher = self.stale(made)
+        let_go = held(broker.store)
+        end = find_tail(dispatcher.log).end
+        dispatcher.dispatch(end)
+        let_go()
+
+        assert dispatcher.waits
+        assert dispatcher.dispatch_waiting().end == end
+        assert not dispatcher.waits
+        dispatcher.close()
+
+    def test_a_queue_offset_out_of_turn_is_waited_with_too(self, made, held):
+        broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+        held(broker.store)
+        dispatcher = StoreDispatcher(config)
+        broker.put(Message("t", queue_offset=0, store_timestamp=1000))
+        dispatch_all(dispatcher)
+        broker.put(Message("t", queue_offset=5, store_timestamp=1001))
+        assert dispatch_all(dispatcher).messages == 0
+        broker.put(Message("t", queue_offset=6, store_timestamp=1002))
+        assert dispatch_all(dispatcher).messages == 2
+        dispatcher.close()
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_a_file_that_is_full_is_not_waited_with(self, made, held):
+        broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+        held(broker.store)
+        dispatcher = StoreDispatcher(config)
+        for number in range(80):
+            broker.put(
+                Message("t", body=bytes(99), queue_offset=number, store_timestamp=9000 - number)
+            )
+        batch = dispatch_all(dispatcher)
+        active = broker.log.end - broker.log.end % LOG_FILE
+
+        assert batch.end >= active > 0
+        dispatcher.close()
+
+
+class TestTailWatch:
+    def test_an_end_inside_a_new_record_is_found_anew(self, made):
+        broker, config = made()
+        broker.append(8)
+        log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+        watch = TailWatch(log)
+        assert watch.look().end == broker.log.end
+        broker.recover(broker.log.places[5].position)
+        for _ in range(20):
+            end = broker.append(1, now=broker.messages.now + 100)
+            assert watch.look().end >= end
+        broker.append(100)
+
+        assert watch.look().end == broker.log.end
+
+
+class TestSkip:
+    def damaged(self, made, number: int, *, at: int = 4):
+        broker, config = made(seed=5)
+        broker.append(60)
+        place = broker.log.places[number]
+        path = (
+            broker.store
+            / names.COMMITLOG
+            / names.offset_file(place.position - place.position % LOG_FILE)
+        )
+        raw = bytearray(path.read_bytes())
+        raw[place.position % LOG_FILE + at] ^= 1
+        path.write_bytes(raw)
+        return broker, config, place
+
+    @pytest.mark.parametrize("at", [3, 4, 8, 88])
+    @pytest.mark.parametrize("number", [0, 7, 33, 58])
+    def test_it_goes_on_at_the_next_record_and_keeps_a_copy(self, made, number, at):
+        broker, config, place = self.damaged(made, number, at=at)
+        if at in {8, 88} and not place.message.body:
+            pytest.skip("no body, so none that its CRC would not match")
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        batch = dispatcher.dispatch(broker.log.end)
+        dispatcher.close()
+        (kept,) = quarantine.load(config.output)
+        copy = config.output / ".reput" / "quarantine" / f"{names.offset_file(place.position)}.bin"
+
+        assert batch.messages == 59
+        assert (kept.start, kept.end) == (place.position, place.end)
+        assert kept.byte == place.position % LOG_FILE
+        assert len(copy.read_bytes()) == place.size
+        assert str(copy) in batch.events[0]
+        assert progress.load(config.output).skipped == ((place.position, place.end),)
+        assert verify(config).messages == 59
+        assert verify(config).ok
+
+    def test_killed_and_started_again_it_passes_over_it_again(self, made):
+        broker, config, place = self.damaged(made, 20)
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        dispatcher.dispatch(broker.log.end)
+        dispatcher._close_files()
+        again = StoreDispatcher(config, skips_corrupt=True)
+        again.dispatch(broker.log.end)
+        again.close()
+
+        assert progress.load(config.output).skipped == ((place.position, place.end),)
+        assert len(quarantine.load(config.output)) == 1
+        assert verify(config).ok
+
+    def test_without_being_asked_it_stops(self, made):
+        broker, config, _ = self.damaged(made, 20)
+        dispatcher = StoreDispatcher(config)
+        with pytest.raises(FormatError):
+            dispatcher.dispatch(broker.log.end)
+        dispatcher.close()
+
+        assert quarantine.load(config.output) == []
+
+    def test_a_run_of_zeros_up_to_the_file_s_end_leads_to_the_next_file(self, made):
+        broker, config = made(seed=5)
+        broker.append(80)
+        place = next(p for p in broker.log.places if p.position > LOG_FILE)
+        path = broker.store / names.COMMITLOG / names.offset_file(LOG_FILE)
+        path.write_bytes(path.read_bytes()[: place.end - LOG_FILE].ljust(LOG_FILE, b"\1"))
+        log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+
+        assert next_record(log, place.end) == 2 * LOG_FILE
+
+
+class TestFlushPolicy:
+    def test_it_has_the_broker_s_names_and_defaults(self):
+        assert FlushPolicy.of({}) == FlushPolicy(1.0, 2, 60.0)
+        conf = {
+            "flushIntervalConsumeQueue": "200",
+            "flushConsumeQueueLeastPages": "5",
+            "flushConsumeQueueThoroughInterval": "3000",
+        }
+        assert FlushPolicy.of(conf) == FlushPolicy(0.2, 5, 3.0)
+
+    def test_sync_records_every_batch(self, made):
+        broker, config = made()
+        dispatcher = StoreDispatcher(config, flush=SYNC)
+        for _ in range(5):
+            end = broker.append(2)
+            dispatch_all(dispatcher)
+            assert progress.load(config.output).end == end
+        dispatcher.close()
+
+    def test_async_records_when_the_thorough_interval_is_over(self, made):
+        broker, config = made()
+        dispatcher = StoreDispatcher(config, flush=FlushPolicy(thorough_seconds=3600))
+        end = broker.append(2)
+        dispatch_all(dispatcher)
+        assert progress.load(config.output).end == -1
+        dispatcher._flushed_at -= 3601
+        dispatcher.flush_if_due()
+
+        assert progress.load(config.output).end == end
+        dispatcher.close()
+
+    def test_queues_with_enough_new_pages_are_flushed_in_between(self, made, monkeypatch):
+        broker, config = made(
+            traits={"transactions": False, "delays": False, "wide": False},
+            mappedFileSizeConsumeQueue=str(1 << 16),
+        )
+        for number in range(900):
+            broker.put(Message("many", queue_offset=number, store_timestamp=1000))
+        broker.put(Message("few", queue_offset=0, store_timestamp=1000))
+        flushed = []
+        monkeypatch.setattr("stores.disk.sync_memory", lambda path, *_: flushed.append(path))
+        dispatcher = StoreDispatcher(config, flush=FlushPolicy(0, 2, 3600))
+        dispatch_all(dispatcher)
+
+        assert [path.parent.parent.name for path in flushed] == ["many"]
+        dispatcher.close()
+
+
+class TestFlushed:
+    def test_only_what_the_checkpoint_says_is_flushed(self, made, tmp_path):
+        from streaming.offsets import StoreOffsets
+        from streaming.options import parse
+
+        broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+        for number in range(60):
+            broker.put(Message("t", queue_offset=number, store_timestamp=1000 + number // 2))
+        (broker.store / names.ABORT).touch()
+        options = parse(
+            {
+                "stores": json.dumps(
+                    {"s": {"path": str(broker.store), "broker": dict(config.properties)}}
+                ),
+                "tail": "flushed",
+                "rows": "ranges",
+            }
+        )
+        offsets = StoreOffsets(options.stores[0], only_flushed=True)
+
+        def flushed_to(timestamp: int) -> int:
+            raw = timestamp.to_bytes(8, "big").ljust(4096, b"\0")
+            (broker.store / names.CHECKPOINT).write_bytes(raw)
+            return offsets.end()
+
+        places = broker.log.places
+        assert flushed_to(0) == 0
+        # Of two records of one millisecond one may not be on disk yet.
+        assert flushed_to(1010) == 0 or flushed_to(1010) == places[20].position
+        broker.put(Message("t", queue_offset=60, store_timestamp=2000))
+        assert flushed_to(1030) <= places[60].position
+        broker.put(Message("t", queue_offset=61, store_timestamp=3000))
+        offsets.end()
+        assert flushed_to(3000) == places[60].end
+        (broker.store / names.ABORT).unlink()
+        assert offsets.end() == broker.log.end
