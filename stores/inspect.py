@@ -63,11 +63,13 @@ def inspect_commitlog(
         limit: rows at most.
 
     Raises:
-        FormatError: the name is no offset.
+        FormatError: the name is no offset that a log's file can have.
         OSError: it cannot be read.
     """
     base = base_of(path)
     size = path.stat().st_size
+    if base + size >= 1 << 63:
+        raise FormatError(path, 0, f"the file would end at {base + size}, beyond a Java long")
     facts = {"file": str(path), "size": size, "begins_at": base, "ends_at": base + size}
     return Inspection(facts, islice(_records(path, base, size, settings, first), limit))
 
@@ -97,12 +99,13 @@ def _records(
 def _hop(path: Path, base: int, size: int, first: int) -> int:
     """Return where the first record at or behind `first` starts, or where the records end."""
     position = base
-    while position < min(first, base + size):
+    stop = min(first, base + size)
+    while position < stop:
         data = np.fromfile(
             path, np.uint8, min(_STEP, base + size - position), offset=position - base
         )
         hopped = frames.hop(
-            data, 0, len(data), position, base + size, frames.ACCEPT_V2, first, 1 << 62
+            data, 0, len(data), position, base + size, frames.ACCEPT_V2, stop, 1 << 62
         )
         verdict, reached = hopped[:2]
         if verdict != Verdict.SHORT or reached == position:

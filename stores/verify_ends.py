@@ -141,15 +141,16 @@ class RestCheck:
         self._scope = scope
         self._report = report
 
-    def check(self, position: int, last_end: int) -> None:
+    def check(self, position: int, last_end: int, ahead: int = 0) -> None:
         """Check all bytes from `position` of the queue on.
 
         Args:
             position: byte behind the last unit.
             last_end: physical offset behind the record of the last unit.
+            ahead: empty files that may stand behind the last one.
         """
         files = self._files
-        boundary = -(-position // files.file_size) * files.file_size
+        boundary = (-(-position // files.file_size) + ahead) * files.file_size
         for base in files.bases:
             path = files.path(base)
             if base >= boundary:

@@ -69,6 +69,8 @@ class QueueCheck:
         self._first: dict[int, int] = {}
         self._has_head: dict[int, bool] = {}
         self._gone: set[int] = set()
+        # Queues with an empty file behind a full one, if their next entry would begin it.
+        self._made_ahead: set[int] = set()
 
     def compare(
         self,
@@ -177,13 +179,19 @@ class QueueCheck:
             return
         end = entry.physical_offset + entry.size
         following = int(self._next_entry[number])
-        if end <= self._last_end[number] or (queue_offset != 0 and queue_offset < following):
+        if end <= self._last_end[number]:
+            return
+        if queue_offset != 0 and queue_offset < following:
+            # The broker asks for the last file before it sees that there is nothing to put.
+            if following * ENTRY_SIZE % self._file_size == 0:
+                self._made_ahead.add(number)
             return
         raw = self._raw(number, following)
         if raw != entry.pack():
             self._report_difference(self._files[number], following, entry, raw)
         self._next_entry[number] = following + 1
         self._last_end[number] = end
+        self._made_ahead.discard(number)
 
     def _raw(self, number: int, entry: int) -> bytes:
         """Return an entry's bytes, fewer where the file ends; reads the window that it begins."""
@@ -237,7 +245,8 @@ class QueueCheck:
             self._report.entries += following - self._first[number]
             last_end = int(self._last_end[number])
             rest = RestCheck(files, ENTRY, self._scope, self._report)
-            rest.check(following * ENTRY_SIZE, max(last_end, 0))
+            ahead = 1 if number in self._made_ahead else 0
+            rest.check(following * ENTRY_SIZE, max(last_end, 0), ahead)
         for path in queue_directories(self.directory, self._report):
             if path not in known:
                 self._check_unknown(StoredFiles(path, self._file_size, self._report))

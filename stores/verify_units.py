@@ -92,6 +92,8 @@ class ExtCheck:
         return consumequeue_ext.address(position)
 
     def _begin(self, place: _Place, held: int, *, has_head: bool) -> None:
+        # Where records have expired, so may the files have that held their entries.
+        has_head = has_head or self._scope.floor > 0
         if not (has_head and consumequeue_ext.is_address(held)):
             return
         place.position = consumequeue_ext.position(held)

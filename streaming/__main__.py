@@ -126,6 +126,13 @@ OnCorrupt = Annotated[
         "what was passed over is copied to .reput/quarantine in the output, and counted.",
     ),
 ]
+Expired = Annotated[
+    bool,
+    typer.Option(
+        "--delete-expired",
+        help="Remove files of the output whose records have all expired, by the broker's rules.",
+    ),
+]
 Tail = Annotated[
     TailMode,
     typer.Option(
@@ -193,6 +200,7 @@ def run(
     fail_on_data_loss: DataLoss = True,
     on_corrupt: OnCorrupt = CorruptMode.STOP,
     tail: Tail = TailMode.VISIBLE,
+    delete_expired: Expired = False,
     spark_checkpoint: SparkCheckpoint = None,
     as_json: Json = False,
 ) -> None:
@@ -211,6 +219,7 @@ def run(
         fail_on_data_loss=fail_on_data_loss,
         skips_corrupt=on_corrupt == CorruptMode.SKIP,
         only_flushed=tail == TailMode.FLUSHED,
+        removes_expired=delete_expired,
         checkpoint=spark_checkpoint,
     )
     console.log_to_stderr()
@@ -232,6 +241,7 @@ def rebuild(
     fail_on_data_loss: DataLoss = True,
     on_corrupt: OnCorrupt = CorruptMode.STOP,
     tail: Tail = TailMode.VISIBLE,
+    delete_expired: Expired = False,
     spark_checkpoint: SparkCheckpoint = None,
     as_json: Json = False,
 ) -> None:
@@ -250,6 +260,7 @@ def rebuild(
         fail_on_data_loss=fail_on_data_loss,
         skips_corrupt=on_corrupt == CorruptMode.SKIP,
         only_flushed=tail == TailMode.FLUSHED,
+        removes_expired=delete_expired,
         checkpoint=spark_checkpoint,
     )
     run_job(configs, options, as_json=as_json, shows_progress=not as_json)
@@ -324,6 +335,28 @@ def verify(
         report = verify_store(configs[0])
     console.print_report(report, as_json=as_json)
     raise typer.Exit(OK if report.ok else FINDINGS)
+
+
+@app.command()
+def handover(
+    store: Store = None,
+    output: Output = None,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a broker may be started with an output's files in place of its own.
+
+    Nothing is changed. Exit code 0: it may, and the files to move are named; 1: not yet, and why.
+    Without --output: a store that was written in place.
+    """
+    from streaming.handover import examine  # noqa: PLC0415 - numba is slow to import
+
+    configs = configs_of(store, output, broker_version, broker_conf, None, in_place=output is None)
+    with console.busy("verifying"):
+        result = examine(configs[0])
+    console.print_handover(configs[0], result, as_json=as_json)
+    raise typer.Exit(OK if result.is_safe else FINDINGS)
 
 
 @app.command()

@@ -23,6 +23,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from formats import names
 from formats.errors import UsageError
 from stores.printable import printable
 from stores.tail import find_tail
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from stores.findings import Finding, Report
     from stores.inspect_queues import Inspection
+    from streaming.config import StoreConfig
+    from streaming.handover import Handover
     from streaming.job import Job, Summary
     from streaming.pipeline import Block
 
@@ -170,6 +173,37 @@ def print_report(report: Report, *, as_json: bool) -> None:
         f"in {report.seconds:.2f} s"
         + (f"; {report.unverifiable:,} older than the log" if report.unverifiable else "")
     )
+
+
+def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> None:
+    """Print whether a broker may be started, and what to do."""
+    if as_json:
+        values = {
+            "safe": result.is_safe,
+            "problems": result.problems,
+            "places": result.places,
+            "end": result.end,
+            "verify": report_as_dict(result.report) if result.report else None,
+            "seconds": round(result.seconds, 3),
+        }
+        print(json.dumps(values))
+        return
+    for problem in result.problems:
+        OUT.print(f"- {problem}", markup=False, soft_wrap=True)
+    if not result.is_safe:
+        OUT.print("not safe yet")
+        return
+    messages = result.report.messages if result.report else 0
+    OUT.print(f"safe: {messages:,} messages up to physical offset {result.end:,}")
+    if result.places:
+        own = ", ".join((*names.DISPATCHED, names.CHECKPOINT))
+        OUT.print(
+            f"With the broker stopped, move {own} of {config.path} away, "
+            f"as far as they are there, and put {', '.join(result.places)} of "
+            f"{config.output} in their place.",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def report_as_dict(report: Report) -> dict[str, object]:

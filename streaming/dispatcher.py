@@ -20,7 +20,7 @@ from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK
 from formats.errors import FormatError, ReputError
 from formats.indexfile import Header
 from formats.storecheckpoint import StoreCheckpoint
-from sinks import cut
+from sinks import cut, retention
 from sinks.consumequeue import ConsumeQueueSink, PutError
 from sinks.index import NO_INDEX, IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
@@ -90,6 +90,7 @@ class StoreDispatcher:
         flush: FlushPolicy | None = None,
         fail_on_data_loss: bool = True,
         skips_corrupt: bool = False,
+        removes_expired: bool = False,
     ) -> None:
         """Open the output and take back what an earlier writer left half done.
 
@@ -99,6 +100,7 @@ class StoreDispatcher:
             flush: when what is written has to be on disk; the broker's settings if None.
             fail_on_data_loss: stop where the log's next record has expired; else go on behind.
             skips_corrupt: pass over what is no record, and keep a copy; else stop there.
+            removes_expired: remove files of the output whose records have all expired.
 
         Raises:
             StoreError: what is wrong with the store or the output.
@@ -108,6 +110,7 @@ class StoreDispatcher:
         self._policy = flush or FlushPolicy.of(config.properties)
         self._fail_on_data_loss = fail_on_data_loss
         self._skips_corrupt = skips_corrupt
+        self._removes_expired = removes_expired
         settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, settings), settings)
         self.warnings = layout.contradictions(config.path, settings)
@@ -142,6 +145,7 @@ class StoreDispatcher:
         self._held: _Held | None = None
         self._settled = 0
         self._wanted_end = 0
+        self._expired_to = 0
         self._is_live = False
         # Of the last record, until it is in the trail.
         self._last: tuple[int, int] | None = None
@@ -465,6 +469,10 @@ class StoreDispatcher:
         self._save(clean=clean)
         self._consistent = True
         self._flushed_at = self._flushed_partly_at = time.monotonic()
+        if self._removes_expired and self.log.min_offset > self._expired_to:
+            # Behind the flush: no file that is removed waits for one.
+            retention.remove_expired(self.config.output, self.config.settings, self.log.min_offset)
+            self._expired_to = self.log.min_offset
 
     def _write_checkpoint(self) -> None:
         """Write the broker's checkpoint, of flushed data only (docs/adr/0004-checkpoint.md)."""

@@ -56,6 +56,7 @@ class JobOptions:
         fail_on_data_loss: stop where records have expired before they were dispatched.
         skips_corrupt: pass over what is no record, and keep a copy; else stop there.
         only_flushed: dispatch no record that the broker may not have on disk yet.
+        removes_expired: remove files of the output whose records have all expired.
         checkpoint: where Spark keeps its own record of the query, made anew at each start; by
             default in the first store's output.
     """
@@ -69,6 +70,7 @@ class JobOptions:
     fail_on_data_loss: bool = True
     skips_corrupt: bool = False
     only_flushed: bool = False
+    removes_expired: bool = False
     checkpoint: Path | None = None
 
 
@@ -146,6 +148,7 @@ class Job:
                     flush=self._flush_policy(config),
                     fail_on_data_loss=options.fail_on_data_loss,
                     skips_corrupt=options.skips_corrupt,
+                    removes_expired=options.removes_expired,
                 )
         except BaseException:
             self._close()

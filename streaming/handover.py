@@ -1,0 +1,104 @@
+"""Says whether a broker may be started on a store with the files of an output in place of its own.
+
+A broker believes the consume queues that it finds. What is missing in them it makes up for by rules
+of its own, which lose a message where a store was closed in order and its queues end in the middle
+of a commitlog file (5.5.0: exactly one, and its queue stays one off). So what is handed over has to
+be complete to the log's end. Source: spec DISPATCH §2.1, docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from checkpoints import locks, marks, progress
+from formats import names
+from formats.errors import StoreError
+from stores.commitlog import CommitLog, commitlog_directories
+from stores.tail import find_tail
+from streaming.verify import verify
+
+if TYPE_CHECKING:
+    from stores.findings import Report
+    from streaming.config import StoreConfig
+
+
+@dataclass
+class Handover:
+    """The answer, and what it rests on.
+
+    Attributes:
+        problems: why not, each with what to do; none: it is safe.
+        places: what to put in place of the store's own files.
+        report: of `reput verify`.
+        end: physical offset where log and output end.
+        seconds: that it took.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    report: Report | None = None
+    end: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_safe(self) -> bool:
+        """Tell whether nothing speaks against it."""
+        return not self.problems
+
+
+def examine(config: StoreConfig) -> Handover:
+    """Examine a store and an output, or a store that was written in place.
+
+    Raises:
+        ReputError: the store or the output cannot be read at all.
+    """
+    began = time.monotonic()
+    result = Handover()
+    store, output = config.path, config.output
+    if locks.is_held(store / names.LOCK):
+        raise StoreError(
+            store / names.LOCK,
+            "a broker holds this store's lock",
+            "Stop it first: what it appends now would be missing in what is handed over",
+        )
+    if (store / names.ABORT).exists() and not config.in_place:
+        result.problems.append(
+            f"{store / names.ABORT} is there: the broker was killed, and will recover when it "
+            "starts: it reads the last files again and throws its newest index file away. Remove "
+            "abort once this command finds nothing else"
+        )
+    found = progress.load(output)
+    if found is None:
+        raise StoreError(output, "reput has not written this output", "Run reput rebuild first")
+    if not found.clean or marks.has_abort(output):
+        result.problems.append(
+            f"{output}: its writer runs, or was killed; stop it, or run reput rebuild once more"
+        )
+    log = CommitLog(commitlog_directories(store, config.settings), config.settings)
+    try:
+        result.end = find_tail(log, skips_corrupt=True).end
+    finally:
+        log.close()
+    if found.end < result.end:
+        result.problems.append(
+            f"the output ends at {found.end}, the log at {result.end}: a broker may lose what is "
+            "missing; run reput rebuild once more"
+        )
+    for start, end in found.skipped:
+        result.problems.append(
+            f"physical offsets {start} to {end} were passed over as corrupt: a broker cuts its log "
+            "there when it recovers; restore the file from a replica and rebuild"
+        )
+    result.report = verify(config)
+    if not result.report.ok:
+        result.problems.append(
+            f"reput verify has {result.report.found} findings; look at them, then rebuild"
+        )
+    if output.resolve() != store.resolve():
+        result.places = [
+            kind for kind in (*names.DISPATCHED, names.CHECKPOINT) if (output / kind).exists()
+        ]
+    result.seconds = time.monotonic() - began
+    return result
