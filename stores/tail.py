@@ -17,7 +17,7 @@ import numpy as np
 
 from formats import frames
 from formats.commitlog import BLANK_SIZE, MIN_SIZE, Verdict
-from formats.errors import FormatError
+from formats.errors import FormatError, ReputError
 from stores.commitlog import PAD
 from stores.trail import Fingerprint, fingerprint, is_there
 
@@ -31,6 +31,8 @@ _LENGTH = 2
 _HEX_BYTES = 32
 _SEARCHED = 16 << 20
 _SEEN = 32
+# So often the whole directory is looked at, though nothing is new where the log ends.
+_LOOK_SECONDS = 1.0
 
 
 class Tail(NamedTuple):
@@ -130,16 +132,18 @@ def _is_followed(log: CommitLog, position: int) -> bool:
 class TailWatch:
     """Follows the end of a live log, whatever the broker does to it.
 
-    A look costs what is new since the last one. Records that were the last ones once are looked
-    at again: if one of them is another one now, the log was cut, and the end is found anew.
+    A look costs what is new since the last one; where nothing is, eight bytes. Records that were
+    the last ones once are looked at again: if one of them is another one now, the log was cut, and
+    the end is found anew.
     """
 
     def __init__(self, log: CommitLog, *, skips_corrupt: bool = False) -> None:
         """Remember nothing yet."""
         self._log = log
         self._skips_corrupt = skips_corrupt
-        self._known: int | None = None
+        self._last: Tail | None = None
         self._seen: deque[Fingerprint] = deque(maxlen=_SEEN)
+        self._looked_at = 0.0
 
     def look(self) -> Tail:
         """Return the end of the whole records.
@@ -147,17 +151,34 @@ class TailWatch:
         Raises:
             FormatError: a corrupt record, with good ones behind it.
         """
+        now = time.monotonic()
+        last = self._last
+        if last is not None and now - self._looked_at < _LOOK_SECONDS and self._is_idle(last):
+            return last
+        self._looked_at = now
         log = self._log
         log.refresh()
         there = (f for f in self._seen if f.physical_offset >= log.min_offset)
         if not all(is_there(log, record) for record in there):
-            self._known = None
+            last = None
             self._seen.clear()
-        tail, last = _look(log, self._known, skips_corrupt=self._skips_corrupt)
-        self._known = tail.end
-        if last is not None and (record := fingerprint(log, last, tail.end - last)) is not None:
+        known = None if last is None else last.end
+        tail, start = _look(log, known, skips_corrupt=self._skips_corrupt)
+        self._last = tail
+        if start is not None and (record := fingerprint(log, start, tail.end - start)) is not None:
             self._seen.append(record)
         return tail
+
+    def _is_idle(self, last: Tail) -> bool:
+        """Tell whether still nothing is written where nothing was."""
+        log = self._log
+        if last.reason != Verdict.END or not log.min_offset <= last.end < log.end_of_files:
+            return False
+        try:
+            return not log.read(last.end, BLANK_SIZE)[PAD : PAD + BLANK_SIZE].any()
+        except (ReputError, FileNotFoundError):
+            # The file is gone: a broker has cut its log, or thrown it away.
+            return False
 
 
 def _is_torn(log: CommitLog, start: int, end: int) -> bool:

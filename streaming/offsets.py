@@ -93,7 +93,6 @@ class StoreOffsets:
         log = self.log()
         if log is None:
             return NOTHING
-        log.refresh()
         self.error = None
         if self._watch is None:
             self._watch = TailWatch(log, skips_corrupt=self._skips_corrupt)
