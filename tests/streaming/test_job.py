@@ -1,0 +1,177 @@
+"""The whole job over Spark: logs that change under it, and every mix of Spark's record and ours."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+import time
+
+import pytest
+
+from checkpoints import progress, quarantine
+from formats import names
+from streaming.config import FlushPolicy
+from streaming.dispatcher import StoreDispatcher
+from streaming.job import Job, JobOptions
+from streaming.verify import verify
+from tests.sinks.slow_twins import differences
+from tests.streaming.stores_for_tests import LOG_FILE, config_of, files_of, name_batch_topics
+from tests.streaming.test_following import Broker, held
+
+pytestmark = pytest.mark.spark
+__all__ = ["held"]
+LIVE = JobOptions(sync_flush=True)
+NOW = JobOptions(available_now=True)
+
+
+@pytest.fixture
+def made(tmp_path):
+    broker = Broker(tmp_path / "store", 3)
+    name_batch_topics(broker.store, "batches")
+    return broker, config_of(broker.store, tmp_path / "out")
+
+
+@contextlib.contextmanager
+def running(spark, config, options=LIVE):
+    """Run the job on a thread of its own; end it in order."""
+    job = Job([config], options)
+    errors = []
+
+    def run() -> None:
+        try:
+            job.run(spark)
+        except BaseException as error:  # noqa: BLE001 - raised by the test
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield job
+    finally:
+        job.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def wait_for(job: Job, end: int) -> None:
+    deadline = time.monotonic() + 60
+    summary = job.summary.stores[0]
+    while summary.end != end:
+        assert job.error is None, job.error
+        assert time.monotonic() < deadline, f"at {summary.end}, expected {end}"
+        time.sleep(0.02)
+
+
+def test_a_log_that_is_cut_and_written_anew_is_followed(spark, made):
+    """
+    Shorter than before, longer, and cut in a file that goes.
+    """
+    broker, config = made
+    end = broker.append(60)
+    with running(spark, config) as job:
+        wait_for(job, end)
+        for kept, more in ((50, 2), (45, 60), (30, 3), (25, 200)):
+            broker.recover(broker.log.places[kept].position)
+            end = broker.append(more, now=broker.messages.now + 9000)
+            at = end % LOG_FILE
+            path = broker.store / names.COMMITLOG / names.offset_file(end - at)
+            # What stands behind is not looked at by a broker; here it would be taken for its log.
+            path.write_bytes(path.read_bytes()[:at].ljust(LOG_FILE, b"\0"))
+            wait_for(job, end)
+        events = job.summary.stores[0].events
+
+    assert any("other records than before" in event for event in events)
+    assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+def test_what_was_waited_with_is_dispatched_when_the_broker_stops(spark, made, held):
+    """
+    No batch comes then, for the log does not grow.
+    """
+    broker, config = made
+    let_go = held(broker.store)
+    broker.append(10)
+    middle = broker.log.end
+    with running(spark, config) as job:
+        wait_for(job, middle)
+        end = broker.append(1, now=broker.messages.now - 900_000)
+        time.sleep(1.5)
+        assert job.summary.stores[0].end == middle
+        let_go()
+        wait_for(job, end)
+
+    assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+def test_everything_is_flushed_while_nothing_comes(spark, made):
+    broker, config = made
+    end = broker.append(10)
+    with running(spark, config, JobOptions(flush_seconds=0.5)) as job:
+        wait_for(job, end)
+        deadline = time.monotonic() + 10
+        while progress.load(config.output).end != end:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_corrupt_record_is_passed_over_only_if_asked(spark, made, skips):
+    broker, config = made
+    broker.append(60)
+    place = broker.log.places[20]
+    path = broker.store / names.COMMITLOG / names.offset_file(place.position // LOG_FILE * LOG_FILE)
+    raw = bytearray(path.read_bytes())
+    raw[place.position % LOG_FILE + 4] ^= 1
+    path.write_bytes(raw)
+    job = Job([config], JobOptions(available_now=True, skips_corrupt=skips))
+    if skips:
+        summary = job.run(spark)
+        assert summary.stores[0].messages == 59
+        assert "Skipped" in summary.stores[0].events[0]
+        assert [kept.start for kept in quarantine.load(config.output)] == [place.position]
+        assert verify(config).ok
+    else:
+        with pytest.raises(Exception, match=str(path)):
+            job.run(spark)
+        assert progress.load(config.output).end == place.position
+
+
+class TestEveryMix:
+    """Of Spark's own checkpoint and our output; the output decides, whatever Spark thinks."""
+
+    @pytest.mark.parametrize("spark_record", ["present", "lost", "older", "newer"])
+    @pytest.mark.parametrize("output", ["complete", "behind", "ahead", "gone"])
+    def test_it_goes_on_right(self, spark, made, tmp_path, spark_record, output):
+        """
+        Older: of a batch before. Newer: of batches that the output never had.
+        """
+        broker, config = made
+        checkpoint = tmp_path / "spark"
+        options = JobOptions(available_now=True, checkpoint=checkpoint)
+        kept = {}
+        for step in ("older", "present", "newer"):
+            broker.append(25)
+            Job([config], options).run(spark)
+            kept[step] = tmp_path / f"spark-{step}"
+            shutil.copytree(checkpoint, kept[step])
+            shutil.copytree(config.output, tmp_path / f"out-{step}")
+        shutil.rmtree(checkpoint)
+        if spark_record != "lost":
+            shutil.copytree(kept[spark_record], checkpoint)
+        shutil.rmtree(config.output)
+        if output != "gone":
+            shutil.copytree(
+                tmp_path / ("out-newer" if output == "complete" else "out-present"), config.output
+            )
+        if output == "ahead":
+            # Half a batch written and not recorded: its writer was killed.
+            writer = StoreDispatcher(config, flush=FlushPolicy(thorough_seconds=3600))
+            writer.dispatch(broker.log.places[62].end)
+            writer._close_files()
+        Job([config], options).run(spark)
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+        assert verify(config).ok
