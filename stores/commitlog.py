@@ -31,6 +31,10 @@ _OPEN_FILES = 64
 _DLEDGER_PREFIX = "dledger-"
 
 
+class LogChangedError(ReputError):
+    """A file went while it was to be read: it has expired, or its broker has cut the log."""
+
+
 class CommitLog:
     """The commitlog of one store, as it is now; `refresh` looks again."""
 
@@ -104,7 +108,11 @@ class CommitLog:
                 raise StoreError(
                     path, "not the name of a commitlog file", "Move it away; no broker wrote it"
                 )
-            stat = path.stat()
+            try:
+                stat = path.stat()
+            except FileNotFoundError:
+                # It went between the two looks.
+                continue
             size = stat.st_size
             if size == 0:
                 continue
@@ -153,7 +161,7 @@ class CommitLog:
         """Read bytes of one file; return how many it had.
 
         Raises:
-            ReputError: the file is not there any more.
+            LogChangedError: the file is not there any more.
             OSError: the device failed.
         """
         base = self.base_of(position)
@@ -173,18 +181,24 @@ class CommitLog:
             return known
         path = self._files.get(base)
         if path is None:
-            raise ReputError(
-                f"commitlog file {names.offset_file(base)} is not there: it has expired or was "
-                "removed"
-            )
+            raise self._gone(base)
         while len(self._open) >= _OPEN_FILES:
             os.close(self._open.pop(next(iter(self._open))))
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise self._gone(base) from error
         # Two parsers may get here at once; the second one's descriptor is one too many.
         first = self._open.setdefault(base, descriptor)
         if first != descriptor:
             os.close(descriptor)
         return first
+
+    @staticmethod
+    def _gone(base: int) -> LogChangedError:
+        return LogChangedError(
+            f"commitlog file {names.offset_file(base)} is not there: it has expired or was removed"
+        )
 
     def read(self, position: int, length: int) -> Bytes:
         """Return bytes of one file from `position` on, with padding for kernels around them.

@@ -50,6 +50,8 @@ class Parting:
         self._report = report
         self._records = records
         self._count = 0
+        # The item, by file and number, that was last looked for at another place in the log.
+        self._sought: tuple[int, int] | None = None
 
     @property
     def is_hopeless(self) -> bool:
@@ -142,8 +144,10 @@ class Parting:
 
     def _elsewhere(self, expected: Item, found: Item) -> Place | None:
         """Return the place of an item's key if it is of another record."""
+        item = self._replay.opened, self._replay.number
         keys = self._records.keys_at(found.physical_offset)
-        if keys is None or found.key_hash not in keys:
+        if keys is None or found.key_hash not in keys or item == self._sought:
+            # Sought there once, it is not found there: a record that was rolled back has no items.
             return None
         key = keys.index(found.key_hash)
         if found.physical_offset < expected.physical_offset:
@@ -157,6 +161,7 @@ class Parting:
                 f"{found.physical_offset} before this one"
             )
             self._report.add(Kind.MISSING, path, byte, detail)
+        self._sought = item
         return Place(found.physical_offset, key)
 
     def again(self, found: Item) -> None:

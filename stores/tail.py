@@ -9,6 +9,7 @@ Source: docs/formats/commitlog.md, "End of the log".
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,8 +18,8 @@ import numpy as np
 
 from formats import frames
 from formats.commitlog import BLANK_SIZE, MIN_SIZE, Verdict
-from formats.errors import FormatError, ReputError
-from stores.commitlog import PAD
+from formats.errors import FormatError
+from stores.commitlog import PAD, LogChangedError
 from stores.trail import Fingerprint, fingerprint, is_there
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _LENGTH = 2
 _HEX_BYTES = 32
 _SEARCHED = 16 << 20
 _SEEN = 32
+_TRIES = 3
 # So often the whole directory is looked at, though nothing is new where the log ends.
 _LOOK_SECONDS = 1.0
 
@@ -156,7 +158,14 @@ class TailWatch:
         if last is not None and now - self._looked_at < _LOOK_SECONDS and self._is_idle(last):
             return last
         self._looked_at = now
-        log = self._log
+        for _ in range(_TRIES):
+            # A file may go while it is looked at: then the next look is at what is there.
+            with contextlib.suppress(LogChangedError):
+                return self._look()
+        return self._look()
+
+    def _look(self) -> Tail:
+        log, last = self._log, self._last
         log.refresh()
         there = (f for f in self._seen if f.physical_offset >= log.min_offset)
         if not all(is_there(log, record) for record in there):
@@ -176,8 +185,7 @@ class TailWatch:
             return False
         try:
             return not log.read(last.end, BLANK_SIZE)[PAD : PAD + BLANK_SIZE].any()
-        except (ReputError, FileNotFoundError):
-            # The file is gone: a broker has cut its log, or thrown it away.
+        except LogChangedError:
             return False
 
 

@@ -11,8 +11,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.errors import ReputError
-from stores.commitlog import PAD
+from stores.commitlog import PAD, LogChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +84,7 @@ def fingerprint(log: CommitLog, position: int, size: int) -> Fingerprint | None:
         return None
     try:
         data = log.read(position, min(size, _BYTES))[PAD:-PAD]
-    except ReputError:
+    except LogChangedError:
         # Its file went between the two looks.
         return None
     return Fingerprint(position, size, zlib.crc32(data.tobytes()))

@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import sys
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -14,6 +15,7 @@ import typer
 
 from formats import broker
 from formats.errors import ReputError, UsageError
+from stores.commitlog import commitlog_directories
 from streaming import console, inspect_commands
 from streaming.config import StoreConfig, read_config, store_config
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from streaming.job import Job, JobOptions
 
 OK, FINDINGS, USAGE, FAILED = 0, 1, 2, 3
+_LOOK_SECONDS = 0.2
 _INTERRUPTED = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -223,7 +226,24 @@ def run(
         checkpoint=spark_checkpoint,
     )
     console.log_to_stderr()
+    for each in configs:
+        wait_for_log(each)
     run_job(configs, options, as_json=as_json)
+
+
+def wait_for_log(config: StoreConfig) -> None:
+    """Return once a store has a commitlog file: a broker makes it with its first message.
+
+    Raises:
+        StoreError: it is no store.
+    """
+    directories = commitlog_directories(config.path, config.settings)
+    says_so = True
+    while not any(path.stat().st_size for d in directories for path in d.iterdir()):
+        if says_so:
+            logging.getLogger("reput").info("%s: waiting for the first message", config.name)
+            says_so = False
+        time.sleep(_LOOK_SECONDS)
 
 
 @app.command()

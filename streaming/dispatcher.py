@@ -26,7 +26,7 @@ from sinks.index import NO_INDEX, IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink, needs_slow_path
 from stores import disk, layout, trail
-from stores.commitlog import PAD, CommitLog, commitlog_directories
+from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
 from stores.filters import bitmaps_of
 from stores.tail import active_file, chain_end, find_tail, next_record
 from stores.trail import Fingerprint, Point
@@ -187,12 +187,7 @@ class StoreDispatcher:
             raise ReputError(f"{self.config.output}: a write to it has failed; open it again first")
         began = time.monotonic()
         events: list[str] = []
-        self.log.refresh()
-        self._follow_log(events)
-        if self.progress.end < 0:
-            # Never where Spark's range begins: its checkpoint may have outlived the output.
-            self.progress = replace(self.progress, end=self.log.min_offset)
-        self._skip_expired(events)
+        self._look_at_log(events)
         self._is_live = not self.config.in_place and locks.is_held(self.config.path / names.LOCK)
         if not self._is_live:
             self._held = None
@@ -202,6 +197,11 @@ class StoreDispatcher:
         failure = None
         while batch.end < end:
             failure = self._write_range(batch, end, observe)
+            if isinstance(failure, LogChangedError):
+                # Once more with what is there now: the rest of it, or another log.
+                self._look_at_log(events)
+                batch.end = self.progress.end
+                failure = self._write_range(batch, end, observe)
             if failure is None or not self._skip_corrupt(batch, failure):
                 break
         self.flush_if_due()
@@ -209,6 +209,15 @@ class StoreDispatcher:
         if failure is not None:
             raise failure
         return batch
+
+    def _look_at_log(self, events: list[str]) -> None:
+        """Look at the files anew, and go back or on to where dispatch can go on in them."""
+        self.log.refresh()
+        self._follow_log(events)
+        if self.progress.end < 0:
+            # Never where Spark's range begins: its checkpoint may have outlived the output.
+            self.progress = replace(self.progress, end=self.log.min_offset)
+        self._skip_expired(events)
 
     def _follow_log(self, events: list[str]) -> None:
         """Go back where the log is not the same any more, and say so."""

@@ -147,6 +147,20 @@ def test_sigterm_ends_a_live_job_in_order(tmp_path):
     assert checked.returncode == 0, checked.stdout
 
 
+def test_a_broker_s_new_store_is_waited_for(tmp_path):
+    """
+    A broker makes its first file with its first message; a wrong directory is refused at once.
+    """
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    arguments = [*REPUT, "run", "--store", tmp_path / "store", "--output", tmp_path / "out"]
+    job = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert "waiting for the first message" in job.stderr.readline()
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=30)
+
+    assert reput("run", "--store", tmp_path, "--output", tmp_path / "out").returncode == 3
+
+
 @pytest.mark.spark
 def test_the_demonstration_proves_itself():
     """
