@@ -85,6 +85,12 @@ def has_entry(sys_flag: int) -> bool:
     return sys_flag & TRANSACTION_TYPE in {0, COMMIT}
 
 
+def count_entries(sys_flags: NDArray[np.int32]) -> int:
+    """Return how many of these records are put into their queue, see `has_entry`."""
+    kinds = sys_flags & TRANSACTION_TYPE
+    return int(np.count_nonzero((kinds == 0) | (kinds == COMMIT)))
+
+
 def tags_code(
     topic: str, properties: dict[str, str], store_timestamp: int, delays: Sequence[int]
 ) -> int:

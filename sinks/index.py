@@ -63,6 +63,8 @@ class IndexSink:
         self._state: NDArray[np.int64] = np.zeros(State.FIELDS, np.int64)
         self._file: MappedFile | None = None
         self._full: list[MappedFile] = []
+        self._begun = 0
+        self._items_before = 0
         self._flushed_count = FIRST_ITEM
         self._unsynced: set[Path] = set()
         # End timestamp of the newest full file that is on disk; the checkpoint wants it.
@@ -120,6 +122,17 @@ class IndexSink:
     def position(self) -> IndexPosition:
         """Return where the index ends."""
         return IndexPosition(self.names[-1], self.header) if self.names else NO_INDEX
+
+    @property
+    def inserted(self) -> tuple[int, int]:
+        """Return items inserted and files begun since some moment before this was opened."""
+        in_file = max(int(self._state[State.COUNT]), FIRST_ITEM) - FIRST_ITEM
+        return self._items_before + in_file, self._begun
+
+    @property
+    def fill(self) -> float:
+        """Return how full the newest file is, 0 to 1."""
+        return (self.header.next_item - FIRST_ITEM) / max(self.items - FIRST_ITEM, 1)
 
     def write(self, columns: Columns, count: int) -> None:
         """Insert the keys of the first `count` records of a block.
@@ -181,6 +194,8 @@ class IndexSink:
         self.names.append(name)
         self._flushed_count = FIRST_ITEM
         header = indexfile.seeded(previous)
+        self._items_before += int(self._state[State.COUNT]) - FIRST_ITEM if previous else 0
+        self._begun += 1
         self._load(header)
         self._publish()
         self._make_room()

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 # Within a long batch, so far from one point of the trail to the next.
 _POINT_BYTES = 64 << 20
 _NO_HEADER = tuple(NO_INDEX.header)
+# Upper bounds of `Batch.latencies`, seconds.
+LATENCIES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+_LATENCIES_MS = np.array(LATENCIES) * 1000
+# Of a block, so many records stand for all.
+_SAMPLED = 256
 
 
 @dataclass
@@ -56,6 +61,18 @@ class Batch:
         seconds: wall time.
         store_timestamp: of the last record, ms.
         events: what an operator should know of, in words.
+        entries: put into consume queues, those of further queues not counted.
+        repeated: records that had their place in a queue taken already.
+        misplaced: records that were not the next of their queue, and were appended.
+        items: inserted into the index.
+        index_files: begun.
+        flush_seconds: of that, spent on having everything on disk; 0 if it was not time for it.
+        latencies: records by the time from being stored to being visible, see `LATENCIES`; the
+            last one is of those beyond.
+        latency_seconds: sum of these times.
+        skipped: corrupt places passed over.
+        lost: bytes of log that had expired.
+        truncations: times that the log had other records than before.
     """
 
     start: int
@@ -64,6 +81,17 @@ class Batch:
     seconds: float = 0.0
     store_timestamp: int = 0
     events: list[str] = field(default_factory=list)
+    entries: int = 0
+    repeated: int = 0
+    misplaced: int = 0
+    items: int = 0
+    index_files: int = 0
+    flush_seconds: float = 0.0
+    latencies: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
+    latency_seconds: float = 0.0
+    skipped: int = 0
+    lost: int = 0
+    truncations: int = 0
 
     @property
     def bytes(self) -> int:
@@ -187,6 +215,7 @@ class StoreDispatcher:
             raise ReputError(f"{self.config.output}: a write to it has failed; open it again first")
         began = time.monotonic()
         events: list[str] = []
+        before = (self.recovery.truncations, self._lost_bytes)
         self._look_at_log(events)
         self._is_live = not self.config.in_place and locks.is_held(self.config.path / names.LOCK)
         if not self._is_live:
@@ -194,6 +223,7 @@ class StoreDispatcher:
         position = self.progress.end
         self._wanted_end = end
         batch = Batch(position, position, events=events)
+        index_before = self.index.inserted if self.index is not None else (0, 0)
         failure = None
         while batch.end < end:
             failure = self._write_range(batch, end, observe)
@@ -204,7 +234,14 @@ class StoreDispatcher:
                 failure = self._write_range(batch, end, observe)
             if failure is None or not self._skip_corrupt(batch, failure):
                 break
-        self.flush_if_due()
+        if self.index is not None:
+            batch.items = self.index.inserted[0] - index_before[0]
+            batch.index_files = self.index.inserted[1] - index_before[1]
+        batch.truncations = self.recovery.truncations - before[0]
+        batch.lost = self._lost_bytes - before[1]
+        flush_began = time.monotonic()
+        if self.flush_if_due():
+            batch.flush_seconds = time.monotonic() - flush_began
         batch.seconds = time.monotonic() - began
         if failure is not None:
             raise failure
@@ -257,7 +294,7 @@ class StoreDispatcher:
                     break
                 is_whole = True
                 try:
-                    is_whole = self._write(block)
+                    is_whole = self._write(batch, block)
                 except PutError as error:
                     failure = error
                 self._advance(batch, block)
@@ -280,6 +317,7 @@ class StoreDispatcher:
         known = self.progress
         values: dict[str, Any] = {"end": block.reached}
         if block.count:
+            _count_latencies(batch, block)
             last = _last_record(block)
             batch.store_timestamp = int(block.columns.store_timestamp[block.count - 1])
             logics = _last_entry(block) or (known.logics_timestamp, known.logics_offset)
@@ -322,7 +360,7 @@ class StoreDispatcher:
         )
         return trail.extended(known.trail, point)
 
-    def _write(self, block: Block) -> bool:
+    def _write(self, batch: Batch, block: Block) -> bool:
         """Write a block; False if it ends before a record that has to be waited with.
 
         Raises:
@@ -330,6 +368,8 @@ class StoreDispatcher:
         """
         columns = block.columns
         written = self._in_order(block)
+        counts = self.entries.counts
+        before = (counts.repeated, counts.misplaced)
 
         def put_special(row: int) -> None:
             position, size = int(columns.physical_offset[row]), int(columns.size[row])
@@ -346,6 +386,10 @@ class StoreDispatcher:
             written = error.row
         if self.index is not None:
             self.index.write(columns, written)
+        repeated, misplaced = counts.repeated - before[0], counts.misplaced - before[1]
+        batch.repeated += repeated
+        batch.misplaced += misplaced
+        batch.entries += consumequeue.count_entries(columns.sys_flag[:written]) - repeated
         is_whole = written == block.count
         if not is_whole:
             block.reached = int(columns.physical_offset[written])
@@ -394,6 +438,15 @@ class StoreDispatcher:
         return True
 
     @property
+    def _lost_bytes(self) -> int:
+        return sum(end - start for start, end in self.progress.lost)
+
+    @property
+    def recorded_end(self) -> int:
+        """Return the physical offset up to which all is on disk and recorded."""
+        return self._saved_end
+
+    @property
     def waits(self) -> bool:
         """Tell whether a record is waited with that no broker will touch any more."""
         return self._held is not None and not locks.is_held(self.config.path / names.LOCK)
@@ -437,6 +490,7 @@ class StoreDispatcher:
             self.log.pieces(start, end),
         )
         batch.end = end
+        batch.skipped += 1
         batch.events.append(f"{failure} Skipped {end - start} bytes, copied to {copy}")
         self.progress = replace(
             self.progress, end=end, skipped=(*self.progress.skipped, (start, end))
@@ -444,8 +498,11 @@ class StoreDispatcher:
         self.pipeline.gaps[start] = end
         return True
 
-    def flush_if_due(self) -> None:
+    def flush_if_due(self) -> bool:
         """Flush what the policy says by now; also to be called when nothing is dispatched.
+
+        Returns:
+            Whether everything was flushed.
 
         Raises:
             OSError: the device failed.
@@ -453,14 +510,17 @@ class StoreDispatcher:
         now = time.monotonic()
         policy = self._policy
         if not self._consistent:
-            return
+            return False
         if policy.is_sync or now - self._flushed_at >= policy.thorough_seconds:
-            if self.progress.end != self._saved_end:
+            is_new = self.progress.end != self._saved_end
+            if is_new:
                 self.flush()
             self._flushed_at = now
-        elif now - self._flushed_partly_at >= policy.seconds:
+            return is_new
+        if now - self._flushed_partly_at >= policy.seconds:
             self.entries.flush(policy.least_pages)
             self._flushed_partly_at = now
+        return False
 
     def flush(self, *, clean: bool = False) -> None:
         """Have all that was dispatched on disk, then record that it is.
@@ -548,6 +608,19 @@ class StoreDispatcher:
         self.pipeline.close()
         self._close_sinks()
         self._held_open.close()
+
+
+def _count_latencies(batch: Batch, block: Block) -> None:
+    """Count how long ago the records of a block, which are visible now, were stored."""
+    step = -(-block.count // _SAMPLED)
+    stored = block.columns.store_timestamp[: block.count : step]
+    ages = np.maximum(time.time() * 1000 - stored, 0)
+    weights = np.full(len(ages), step)
+    weights[-1] = block.count - step * (len(ages) - 1)
+    places = np.searchsorted(_LATENCIES_MS, ages)
+    counted = np.bincount(places, weights, len(LATENCIES) + 1)
+    batch.latencies = [a + int(b) for a, b in zip(batch.latencies, counted, strict=True)]
+    batch.latency_seconds += float(np.dot(ages, weights)) / 1000
 
 
 def _first_record(block: Block) -> tuple[int, int]:

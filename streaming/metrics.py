@@ -1,0 +1,405 @@
+"""What the job shows to Prometheus, and to whoever asks whether it is alive and keeps up.
+
+Counters follow the batches. What can be looked up is looked up when somebody asks: where the log
+ends, how far behind we are, how full the index is. The broker's own series,
+`rocketmq_storage_dispatch_behind_bytes`, has the broker's meaning and a `node_type` of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import threading
+import time
+from dataclasses import dataclass
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    make_wsgi_app,
+)
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+
+from formats.errors import FormatError, ReputError
+from stores.commitlog import CommitLog, commitlog_directories
+from stores.tail import TailWatch
+from streaming.dispatcher import LATENCIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from prometheus_client.metrics_core import Metric
+
+    from checkpoints.progress import Progress
+    from streaming.config import StoreConfig
+    from streaming.dispatcher import Batch
+
+_NODE = "dispatcher"
+_LABELS = ("cluster", "store", "node_type")
+_BATCH_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+_MILLISECONDS = 1000
+# Longer than a batch's longest silence: within a batch each block is a sign of life.
+_ALIVE_SECONDS = 60.0
+_CHECKPOINT_KINDS = ("physic", "logics", "index")
+CONTENT = [("Content-Type", "text/plain; charset=utf-8")]
+
+
+@dataclass(frozen=True)
+class State:
+    """Where one store's output is, as its writer last said.
+
+    Attributes:
+        progress: see there.
+        recorded_end: physical offset that is on disk and recorded.
+        index_fill: of the newest index file, 0 to 1.
+        waits: a record that came out of turn is waited with.
+        recoveries: times that something was taken back at an opening.
+    """
+
+    progress: Progress
+    recorded_end: int
+    index_fill: float = 0.0
+    waits: bool = False
+    recoveries: int = 0
+
+
+class Metrics:
+    """The series of one job, and its health."""
+
+    def __init__(self, configs: Mapping[str, StoreConfig], cluster: str, version: str) -> None:
+        """Begin with zeros.
+
+        Args:
+            configs: by store name.
+            cluster: what the series' `cluster` label says.
+            version: of this program.
+        """
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._cluster = cluster
+        self._ready_bytes = 0
+        self._alive_at = time.monotonic()
+        self._is_active = False
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._stores = {name: _StoreMetrics(config, self) for name, config in configs.items()}
+        self._counters = _Counters(self.registry, configs, self.labels)
+        self._active = self._gauge("rocketmq_reput_query_active", "The streaming query runs.")
+        started = self._gauge(
+            "rocketmq_reput_start_timestamp_seconds", "When this process began, Unix time."
+        )
+        started.set_to_current_time()
+        Info("rocketmq_reput_build", "What runs.", registry=self.registry).info(
+            {"version": version, "python": platform.python_version()}
+        )
+        self.registry.register(self)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, registry=self.registry)
+
+    def labels(self, store: str) -> tuple[str, str, str]:
+        """Return the values of the labels that all series of a store have."""
+        return self._cluster, store, _NODE
+
+    def batch(self, store: str, batch: Batch, state: State) -> None:
+        """Count a batch."""
+        self.alive()
+        self._stores[store].update(batch, state)
+        self._counters.batch(store, batch)
+
+    def state(self, store: str, state: State) -> None:
+        """Take where a store's output is, without a batch."""
+        self._stores[store].state = state
+
+    def error(self, store: str, error: BaseException) -> None:
+        """Count what stopped a store."""
+        self._counters.errors.labels(*self.labels(store), kind_of(error)).inc()
+
+    def alive(self, *, is_active: bool = True) -> None:
+        """Say that the job goes on: a block was written, or it was looked for new records."""
+        self._alive_at = time.monotonic()
+        self._is_active = is_active
+        self._active.set(float(is_active))
+
+    def is_alive(self) -> bool:
+        """Tell whether anything was heard of the job lately."""
+        return time.monotonic() - self._alive_at < _ALIVE_SECONDS
+
+    def is_ready(self, within_bytes: int) -> bool:
+        """Tell whether the query runs and no store is further behind than this."""
+        return self._is_active and all(
+            store.behind().bytes <= within_bytes for store in self._stores.values()
+        )
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what is looked up when Prometheus asks."""
+        families = _Families()
+        for name, store in self._stores.items():
+            store.collect(families, self.labels(name))
+        yield from families
+
+
+class _Counters:
+    """What is counted batch by batch."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        stores: Iterable[str],
+        labels: Callable[[str], tuple[str, str, str]],
+    ) -> None:
+        self._labels = labels
+
+        def counter(name: str, text: str, *more: str) -> Counter:
+            return Counter(name, text, (*_LABELS, *more), registry=registry)
+
+        prefix = "rocketmq_reput"
+        self.messages = counter(f"{prefix}_messages", "Records dispatched.")
+        self.log_bytes = counter(f"{prefix}_log_bytes", "Bytes of commitlog dispatched.")
+        self.batches = counter(f"{prefix}_batches", "Batches with something in them.")
+        self.entries = counter(
+            "rocketmq_consumequeue_entries", "Consume queue entries by what became of them.",
+            "outcome",
+        )  # fmt: skip
+        self.items = counter("rocketmq_index_items", "Items inserted into the index.")
+        self.files = counter("rocketmq_index_files", "Index files begun.")
+        self.skipped = counter(f"{prefix}_corrupt_skipped", "Corrupt places passed over.")
+        self.gaps = counter(f"{prefix}_data_loss_gaps", "Times that records had expired.")
+        self.lost = counter(f"{prefix}_data_loss_bytes", "Bytes of log that had expired.")
+        self.truncations = counter(
+            f"{prefix}_log_truncations", "Times that the log had other records than before."
+        )
+        self.errors = counter(f"{prefix}_errors", "What stopped the job, by kind.", "kind")
+        self.seconds = Histogram(
+            f"{prefix}_batch_duration_seconds",
+            "Time of a batch: all of it, and its flush.",
+            (*_LABELS, "phase"),
+            buckets=_BATCH_SECONDS,
+            registry=registry,
+        )
+        for store in stores:
+            # Series that are there from the start show a first event as a step.
+            values = labels(store)
+            for metric in (self.messages, self.log_bytes, self.batches, self.items, self.files,
+                           self.skipped, self.gaps, self.lost, self.truncations):  # fmt: skip
+                metric.labels(*values)
+            for outcome in ("put", "repeated", "misplaced"):
+                self.entries.labels(*values, outcome)
+            for kind in ("corrupt", "io", "other"):
+                self.errors.labels(*values, kind)
+
+    def batch(self, store: str, batch: Batch) -> None:
+        labels = self._labels(store)
+        self.messages.labels(*labels).inc(batch.messages)
+        self.log_bytes.labels(*labels).inc(max(batch.bytes, 0))
+        self.batches.labels(*labels).inc()
+        self.entries.labels(*labels, "put").inc(batch.entries)
+        self.entries.labels(*labels, "repeated").inc(batch.repeated)
+        self.entries.labels(*labels, "misplaced").inc(batch.misplaced)
+        self.items.labels(*labels).inc(max(batch.items, 0))
+        self.files.labels(*labels).inc(max(batch.index_files, 0))
+        self.skipped.labels(*labels).inc(batch.skipped)
+        self.gaps.labels(*labels).inc(int(batch.lost > 0))
+        self.lost.labels(*labels).inc(batch.lost)
+        self.truncations.labels(*labels).inc(batch.truncations)
+        self.seconds.labels(*labels, "total").observe(batch.seconds)
+        if batch.flush_seconds:
+            self.seconds.labels(*labels, "flush").observe(batch.flush_seconds)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """How far dispatch is behind the log's end."""
+
+    bytes: int
+    seconds: float
+
+
+class _StoreMetrics:
+    """What can be looked up of one store."""
+
+    def __init__(self, config: StoreConfig, metrics: Metrics) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._log: CommitLog | None = None
+        self._watch: TailWatch | None = None
+        # Scrapes and health checks come on threads of their own.
+        self._lock = threading.Lock()
+        self._log_end = 0
+        self._log_end_at = 0.0
+        self._log_timestamp = 0
+        self.state: State | None = None
+        self._latencies = [0] * (len(LATENCIES) + 1)
+        self._latency_seconds = 0.0
+        self._last_batch = 0.0
+
+    def update(self, batch: Batch, state: State) -> None:
+        self.state = state
+        self._last_batch = time.time()
+        self._latencies = [a + b for a, b in zip(self._latencies, batch.latencies, strict=True)]
+        self._latency_seconds += batch.latency_seconds
+
+    def behind(self) -> Behind:
+        """Return how far behind the log's end dispatch is now."""
+        with self._lock:
+            self._look()
+        state = self.state
+        if state is None or self._log is None:
+            return Behind(0, 0.0)
+        left = max(self._log_end - max(state.progress.end, self._log.min_offset), 0)
+        if not left:
+            return Behind(0, 0.0)
+        late = (self._log_timestamp - state.progress.store_timestamp) / _MILLISECONDS
+        return Behind(left, max(late, 0.0) if state.progress.store_timestamp else 0.0)
+
+    def _look(self) -> None:
+        settings = self._config.settings
+        with contextlib.suppress(ReputError):
+            if self._log is None or self._watch is None:
+                directories = commitlog_directories(self._config.path, settings)
+                self._log = CommitLog(directories, settings)
+                self._watch = TailWatch(self._log, skips_corrupt=True)
+            end = self._watch.look().end
+            if end != self._log_end:
+                self._log_end = end
+                self._log_timestamp = self._log.timestamp_before(end)
+
+    def collect(self, families: _Families, labels: tuple[str, str, str]) -> None:
+        behind = self.behind()
+        families.add("rocketmq_storage_dispatch_behind_bytes", labels, behind.bytes)
+        families.add("rocketmq_storage_dispatch_behind_seconds", labels, behind.seconds)
+        state, log = self.state, self._log
+        if state is None or log is None:
+            return
+        progress = state.progress
+        for which, value in (
+            ("dispatched", progress.end),
+            ("recorded", state.recorded_end),
+            ("log_end", self._log_end),
+            ("log_begin", log.min_offset),
+        ):
+            families.add("rocketmq_reput_offset_bytes", (*labels, which), max(value, 0))
+        for kind, value in zip(_CHECKPOINT_KINDS, progress.checkpoint, strict=False):
+            name = "rocketmq_checkpoint_timestamp_seconds"
+            families.add(name, (*labels, kind), value / _MILLISECONDS)
+        families.add("rocketmq_index_fill_ratio", labels, state.index_fill)
+        families.add("rocketmq_reput_record_waiting", labels, float(state.waits))
+        families.add("rocketmq_reput_recoveries_total", labels, state.recoveries)
+        families.add("rocketmq_reput_last_batch_timestamp_seconds", labels, self._last_batch)
+        families.add_latencies(labels, self._latencies, self._latency_seconds)
+
+
+_TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "rocketmq_storage_dispatch_behind_bytes": ("Bytes of log that are not dispatched yet.", ()),
+    "rocketmq_storage_dispatch_behind_seconds": (
+        "Store time between the log's last record and the last dispatched one.",
+        (),
+    ),
+    "rocketmq_reput_offset_bytes": ("Physical offsets.", ("which",)),
+    "rocketmq_checkpoint_timestamp_seconds": (
+        "Store timestamps of the checkpoint file, Unix time.",
+        ("kind",),
+    ),
+    "rocketmq_index_fill_ratio": ("How full the newest index file is.", ()),
+    "rocketmq_reput_record_waiting": ("A record that came out of turn is waited with.", ()),
+    "rocketmq_reput_recoveries_total": ("Openings at which something was taken back.", ()),
+    "rocketmq_reput_last_batch_timestamp_seconds": ("When the last batch ended, Unix time.", ()),
+}
+_LATENCY = "rocketmq_reput_latency_seconds"
+
+
+class _Families:
+    """Series that are made for one scrape."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Any] = {}
+
+    def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
+        family = self._families.get(name)
+        if family is None:
+            text, more = _TEXTS[name]
+            made = _counter_family if name.endswith("_total") else GaugeMetricFamily
+            family = self._families[name] = made(name, text, labels=(*_LABELS, *more))
+        family.add_metric(labels, value)
+
+    def add_latencies(self, labels: tuple[str, ...], counts: list[int], total: float) -> None:
+        family = self._families.get(_LATENCY)
+        if family is None:
+            text = "From a record's store timestamp to its entry being visible."
+            family = HistogramMetricFamily(_LATENCY, text, labels=_LABELS)
+            self._families[_LATENCY] = family
+        buckets, below = [], 0
+        for bound, count in zip((*map(str, LATENCIES), "+Inf"), counts, strict=True):
+            below += count
+            buckets.append((bound, below))
+        family.add_metric(labels, buckets, total)
+
+    def __iter__(self) -> Iterator[Metric]:
+        return iter(self._families.values())
+
+
+def _counter_family(name: str, text: str, labels: tuple[str, ...]) -> Any:
+    from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415 - used here only
+
+    return CounterMetricFamily(name.removesuffix("_total"), text, labels=labels)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the `kind` label of an error."""
+    if isinstance(error, FormatError):
+        return "corrupt"
+    return "io" if isinstance(error, OSError) else "other"
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        """Say nothing: a scrape every few seconds is no news."""
+
+
+def serve(metrics: Metrics, host: str, port: int, ready_bytes: int) -> WSGIServer:
+    """Answer on a thread of its own; `shutdown` and `server_close` end it.
+
+    Args:
+        metrics: the job's.
+        host: address to listen on.
+        port: 0 for any.
+        ready_bytes: /readyz says no when a store is further behind.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    scrape = make_wsgi_app(metrics.registry)
+
+    def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
+            answer: Iterable[bytes] = scrape(environ, start)
+            return answer
+        checks: dict[str, Callable[[], bool]] = {
+            "/healthz": metrics.is_alive,
+            "/readyz": lambda: metrics.is_ready(ready_bytes),
+        }
+        if path not in checks:
+            start("404 Not Found", CONTENT)
+            return [b"/metrics, /healthz and /readyz are here\n"]
+        is_fine = checks[path]()
+        start("200 OK" if is_fine else "503 Service Unavailable", CONTENT)
+        return [b"yes\n" if is_fine else b"no\n"]
+
+    server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server
