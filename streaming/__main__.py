@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import signal
 import sys
 import time
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -20,7 +22,10 @@ from streaming import console, inspect_commands
 from streaming.config import StoreConfig, read_config, store_config
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streaming.job import Job, JobOptions
+    from streaming.metrics import Metrics
 
 OK, FINDINGS, USAGE, FAILED = 0, 1, 2, 3
 _LOOK_SECONDS = 0.2
@@ -39,6 +44,13 @@ class CorruptMode(StrEnum):
 
     STOP = "stop"
     SKIP = "skip"
+
+
+class LogMode(StrEnum):
+    """How log lines look."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class TailMode(StrEnum):
@@ -151,6 +163,26 @@ DataLoss = Annotated[
         help="Stop where records have expired before they were dispatched, or go on behind them.",
     ),
 ]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        min=0,
+        max=65535,
+        help="Answer /metrics (Prometheus), /healthz and /readyz on this port. [default: off]",
+    ),
+]
+MetricsHost = Annotated[
+    str, typer.Option("--metrics-host", help="The address that the port is opened on.")
+]
+ReadyBehind = Annotated[
+    str,
+    typer.Option("--ready-behind", help="/readyz says no when a store is further behind."),
+]
+Cluster = Annotated[
+    str, typer.Option("--cluster", help="The broker's cluster, a label of all metrics.")
+]
+LogFormat = Annotated[LogMode, typer.Option("--log-format", help="Log lines as text or as JSON.")]
 SparkCheckpoint = Annotated[
     Path | None,
     typer.Option(
@@ -205,6 +237,11 @@ def run(
     tail: Tail = TailMode.VISIBLE,
     delete_expired: Expired = False,
     spark_checkpoint: SparkCheckpoint = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
+    ready_behind: ReadyBehind = "1g",
+    cluster: Cluster = "DefaultCluster",
+    log_format: LogFormat = LogMode.TEXT,
     as_json: Json = False,
 ) -> None:
     """Dispatch a live store until stopped: SIGTERM or Ctrl-C end it behind the running batch.
@@ -225,13 +262,37 @@ def run(
         removes_expired=delete_expired,
         checkpoint=spark_checkpoint,
     )
-    console.log_to_stderr()
-    for each in configs:
-        wait_for_log(each)
-    run_job(configs, options, as_json=as_json)
+    console.log_to_stderr(as_json=log_format == LogMode.JSON)
+    ready_bytes = console.parse_bytes(ready_behind)
+    with contextlib.ExitStack() as stack:
+        metrics = None
+        if metrics_port is not None:
+            metrics = stack.enter_context(
+                serving(configs, cluster, metrics_host, metrics_port, ready_bytes)
+            )
+        for each in configs:
+            wait_for_log(each, metrics)
+        run_job(configs, options, as_json=as_json, metrics=metrics)
 
 
-def wait_for_log(config: StoreConfig) -> None:
+@contextlib.contextmanager
+def serving(
+    configs: list[StoreConfig], cluster: str, host: str, port: int, ready_bytes: int
+) -> Iterator[Metrics]:
+    """Answer to Prometheus and to health checks while the job runs."""
+    from streaming.metrics import Metrics, serve  # noqa: PLC0415 - numba is slow to import
+
+    metrics = Metrics({config.name: config for config in configs}, cluster, version("reput"))
+    server = serve(metrics, host, port, ready_bytes)
+    logging.getLogger("reput").info("metrics on http://%s:%d/metrics", host, server.server_port)
+    try:
+        yield metrics
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def wait_for_log(config: StoreConfig, metrics: Metrics | None) -> None:
     """Return once a store has a commitlog file: a broker makes it with its first message.
 
     Raises:
@@ -243,6 +304,8 @@ def wait_for_log(config: StoreConfig) -> None:
         if says_so:
             logging.getLogger("reput").info("%s: waiting for the first message", config.name)
             says_so = False
+        if metrics is not None:
+            metrics.alive(is_active=False)
         time.sleep(_LOOK_SECONDS)
 
 
@@ -299,6 +362,7 @@ def run_job(
     *,
     as_json: bool,
     shows_progress: bool = False,
+    metrics: Metrics | None = None,
 ) -> None:
     """Run the job and print its summary."""
     from streaming.job import Job  # noqa: PLC0415 - Spark is slow to import
@@ -307,6 +371,7 @@ def run_job(
     from streaming.warm import warm_up  # noqa: PLC0415
 
     job = Job(configs, options)
+    job.metrics = metrics
     console.report_openings(job)
     stop_on_signals(job)
     warming = warm_up()

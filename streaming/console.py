@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from pythonjsonlogger.json import JsonFormatter
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -58,10 +59,22 @@ def parse_bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def log_to_stderr() -> None:
-    """Send our log lines to standard error, one a batch."""
+def log_to_stderr(*, as_json: bool = False) -> None:
+    """Send our log lines to standard error, one a batch.
+
+    Args:
+        as_json: one JSON object a line, for who collects them; else text.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    if as_json:
+        handler.setFormatter(
+            JsonFormatter(
+                "%(asctime)s %(levelname)s %(message)s",
+                rename_fields={"asctime": "time", "levelname": "level"},
+            )
+        )
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("reput")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -447,6 +447,11 @@ class StoreDispatcher:
         return self._saved_end
 
     @property
+    def holds(self) -> bool:
+        """Tell whether a record that came out of turn is waited with."""
+        return self._held is not None
+
+    @property
     def waits(self) -> bool:
         """Tell whether a record is waited with that no broker will touch any more."""
         return self._held is not None and not locks.is_held(self.config.path / names.LOCK)

@@ -21,6 +21,7 @@ from formats import names
 from formats.errors import ReputError
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
+from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from streaming.config import StoreConfig
     from streaming.dispatcher import Batch
+    from streaming.metrics import Metrics
     from streaming.pipeline import Block
 
 LOG = logging.getLogger("reput")
@@ -137,6 +139,7 @@ class Job:
         self.error: BaseException | None = None
         self.summary = Summary([StoreSummary(config.name) for config in configs])
         self.on_block: Callable[[str, Block], None] | None = None
+        self.metrics: Metrics | None = None
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()
         self._began: float | None = None
@@ -259,13 +262,21 @@ class Job:
                 self.error = error
                 raise
 
+    def _observe(self, store: str, block: Block) -> None:
+        """Say that the batch goes on."""
+        if self.metrics is not None:
+            self.metrics.alive()
+        if self.on_block is not None:
+            self.on_block(store, block)
+
     def _dispatch(self, store: str, end: int, batch_id: int) -> None:
-        observe = self.on_block
         dispatcher = self.dispatchers[store]
-        batch = dispatcher.dispatch(
-            end,
-            observe=(lambda block: observe(store, block)) if observe else None,
-        )
+        try:
+            batch = dispatcher.dispatch(end, observe=lambda block: self._observe(store, block))
+        except BaseException as error:
+            if self.metrics is not None:
+                self.metrics.error(store, error)
+            raise
         self._account(store, batch)
         LOG.info(
             "batch %d of %s: %d messages, %d bytes in %.3f s, at %d",
@@ -275,6 +286,14 @@ class Job:
             batch.bytes,
             batch.seconds,
             batch.end,
+            extra={
+                "batch": batch_id,
+                "store": store,
+                "messages": batch.messages,
+                "bytes": batch.bytes,
+                "seconds": round(batch.seconds, 3),
+                "end": batch.end,
+            },
         )
 
     def _account(self, store: str, batch: Batch) -> None:
@@ -285,7 +304,19 @@ class Job:
         summary.end = batch.end
         summary.events += batch.events
         for event in batch.events:
-            LOG.warning("%s: %s", store, event)
+            LOG.warning("%s: %s", store, event, extra={"store": store, "event": event})
+        if self.metrics is not None:
+            self.metrics.batch(store, batch, self._state(store))
+
+    def _state(self, store: str) -> State:
+        dispatcher = self.dispatchers[store]
+        return State(
+            progress=dispatcher.progress,
+            recorded_end=dispatcher.recorded_end,
+            index_fill=dispatcher.index.fill if dispatcher.index is not None else 0.0,
+            waits=dispatcher.holds,
+            recoveries=int(bool(dispatcher.recovery.reasons)),
+        )
 
     def _tend(self) -> None:
         """Do what is due while no batch comes: flush, and take what was waited with."""
@@ -294,6 +325,10 @@ class Job:
                 dispatcher.flush_if_due()
                 if dispatcher.waits:
                     self._account(store, dispatcher.dispatch_waiting())
+                if self.metrics is not None:
+                    self.metrics.state(store, self._state(store))
+            if self.metrics is not None:
+                self.metrics.alive()
         except BaseException as error:
             self.error = error
             raise

@@ -49,9 +49,9 @@ _LABELS = ("cluster", "store", "node_type")
 _BATCH_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 _MILLISECONDS = 1000
 # Longer than a batch's longest silence: within a batch each block is a sign of life.
-_ALIVE_SECONDS = 60.0
+_ALIVE_SECONDS = 120.0
 _CHECKPOINT_KINDS = ("physic", "logics", "index")
-CONTENT = [("Content-Type", "text/plain; charset=utf-8")]
+_CONTENT = ("Content-Type", "text/plain; charset=utf-8")
 
 
 @dataclass(frozen=True)
@@ -394,10 +394,10 @@ def serve(metrics: Metrics, host: str, port: int, ready_bytes: int) -> WSGIServe
             "/readyz": lambda: metrics.is_ready(ready_bytes),
         }
         if path not in checks:
-            start("404 Not Found", CONTENT)
+            start("404 Not Found", [_CONTENT])
             return [b"/metrics, /healthz and /readyz are here\n"]
         is_fine = checks[path]()
-        start("200 OK" if is_fine else "503 Service Unavailable", CONTENT)
+        start("200 OK" if is_fine else "503 Service Unavailable", [_CONTENT])
         return [b"yes\n" if is_fine else b"no\n"]
 
     server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)

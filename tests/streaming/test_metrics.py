@@ -1,0 +1,155 @@
+"""What Prometheus gets: names and meaning, over real dispatch; and health over HTTP."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from formats.errors import FormatError
+from streaming import metrics as metrics_module
+from streaming.config import FlushPolicy
+from streaming.dispatcher import StoreDispatcher
+from streaming.metrics import Metrics, State, kind_of, serve
+from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
+
+LABELS = {"cluster": "c", "store": "s", "node_type": "dispatcher"}
+
+
+@pytest.fixture
+def made(tmp_path):
+    log = fill(Log(), 1, 60)
+    config = config_of(log.write(tmp_path / "store"), tmp_path / "out")
+    dispatcher = StoreDispatcher(config, flush=FlushPolicy(is_sync=True))
+    yield log, dispatcher, Metrics({"s": config}, "c", "1.2.3")
+    dispatcher.close()
+
+
+def state_of(dispatcher) -> State:
+    return State(dispatcher.progress, dispatcher.recorded_end, dispatcher.index.fill)
+
+
+@pytest.fixture
+def served():
+    servers = []
+
+    def start(metrics, ready_bytes: int = 1 << 30):
+        server = serve(metrics, "127.0.0.1", 0, ready_bytes)
+        servers.append(server)
+
+        def get(path: str) -> tuple[int, str]:
+            url = f"http://127.0.0.1:{server.server_port}{path}"
+            try:
+                with urllib.request.urlopen(url) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read().decode()
+
+        return get
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def samples(text: str) -> dict[tuple[str, str], float]:
+    """Return values by name and the label that is not one of a store's."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.labels.get("store") == "s":
+                assert {k: sample.labels[k] for k in LABELS} == LABELS
+                more = [v for k, v in sample.labels.items() if k not in LABELS]
+                found[sample.name, more[0] if more else ""] = sample.value
+    return found
+
+
+def test_all_that_was_dispatched_is_counted(made, served):
+    log, dispatcher, metrics = made
+    get = served(metrics)
+    for end in (log.places[20].end, log.end):
+        metrics.batch("s", dispatcher.dispatch(end), state_of(dispatcher))
+    found = samples(get("/metrics")[1])
+    records = log.records()
+    entries = sum(r.sys_flag & 12 in {0, 8} for r in records)
+
+    assert found["rocketmq_reput_messages_total", ""] == 60
+    assert found["rocketmq_reput_log_bytes_total", ""] == log.end
+    assert found["rocketmq_reput_batches_total", ""] == 2
+    assert found["rocketmq_consumequeue_entries_total", "put"] == entries
+    assert found["rocketmq_reput_batch_duration_seconds_count", "total"] == 2
+    assert found["rocketmq_reput_batch_duration_seconds_count", "flush"] == 2
+    assert found["rocketmq_reput_latency_seconds_count", ""] == 60
+    assert found["rocketmq_reput_latency_seconds_bucket", "3600.0"] == 0
+    assert found["rocketmq_reput_offset_bytes", "dispatched"] == log.end
+    assert found["rocketmq_reput_offset_bytes", "recorded"] == log.end
+    assert found["rocketmq_index_items_total", ""] > 12
+    assert found["rocketmq_index_files_total", ""] == len(dispatcher.index.names)
+    with_entry = [r.store_timestamp for r in records if r.sys_flag & 12 in {0, 8}]
+    assert found["rocketmq_checkpoint_timestamp_seconds", "logics"] == with_entry[-1] / 1000
+
+
+def test_behind_is_what_is_in_the_log_and_not_dispatched(made, served):
+    log, dispatcher, metrics = made
+    get = served(metrics)
+    middle = log.places[30]
+    metrics.batch("s", dispatcher.dispatch(middle.end), state_of(dispatcher))
+    found = samples(get("/metrics")[1])
+    last = log.places[-1].message.store_timestamp
+
+    assert found["rocketmq_storage_dispatch_behind_bytes", ""] == log.end - middle.end
+    late = (last - middle.message.store_timestamp) / 1000
+    assert found["rocketmq_storage_dispatch_behind_seconds", ""] == pytest.approx(late)
+    assert found["rocketmq_reput_offset_bytes", "log_end"] == log.end
+    metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    found = samples(get("/metrics")[1])
+    assert found["rocketmq_storage_dispatch_behind_bytes", ""] == 0
+    assert found["rocketmq_storage_dispatch_behind_seconds", ""] == 0
+
+
+def test_what_can_go_wrong_is_there_before_it_does(made, served):
+    """
+    A counter that appears with its first event shows no increase.
+    """
+    _, _, metrics = made
+    found = samples(served(metrics)("/metrics")[1])
+
+    for name in ("corrupt_skipped", "data_loss_gaps", "data_loss_bytes", "log_truncations"):
+        assert found[f"rocketmq_reput_{name}_total", ""] == 0
+    assert found["rocketmq_reput_errors_total", "corrupt"] == 0
+
+
+def test_a_gap_and_its_bytes(tmp_path):
+    log = fill(Log(), 4, 80)
+    store = log.write(tmp_path / "store")
+    config = config_of(store, tmp_path / "out")
+    dispatcher = StoreDispatcher(config, fail_on_data_loss=False)
+    dispatcher.dispatch(log.places[3].end)
+    (store / "commitlog" / f"{0:020d}").unlink()
+    batch = dispatcher.dispatch(log.end)
+    dispatcher.close()
+
+    assert batch.lost == LOG_FILE - log.places[3].end
+
+
+def test_health(made, served, monkeypatch):
+    log, dispatcher, metrics = made
+    get = served(metrics, ready_bytes=log.end // 2)
+    assert get("/healthz")[0] == 200
+    assert get("/readyz")[0] == 503
+    metrics.batch("s", dispatcher.dispatch(log.places[2].end), state_of(dispatcher))
+    assert get("/readyz")[0] == 503
+    metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    assert get("/readyz")[0] == 200
+    assert get("/other")[0] == 404
+    monkeypatch.setattr(metrics_module, "_ALIVE_SECONDS", -1.0)
+    assert get("/healthz")[0] == 503
+
+
+def test_errors_have_a_kind():
+    assert kind_of(FormatError("a", 0, "b")) == "corrupt"
+    assert kind_of(OSError("full")) == "io"
+    assert kind_of(ValueError()) == "other"
