@@ -88,7 +88,7 @@ def load(root: Path) -> Progress | None:
         crc = json.loads(head + '"": 0}')["crc"]
         values = json.loads("{" + rest)
         found = values.pop("format")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(path, 0, f"not a progress record ({error})", remedy) from error
     if crc != _crc(rest):
         raise FormatError(path, 0, "the progress record does not match its CRC", remedy)

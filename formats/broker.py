@@ -195,6 +195,8 @@ def settings_of(version: str, properties: Mapping[str, str] | None = None) -> Br
     refuse_other_stores(values.values)
     splitter = ","
     paths = values.values.get("storePathCommitLog", "").strip()
+    if "\0" in paths:
+        raise UsageError("storePathCommitLog holds a NUL, which no path can have")
     writes_index = values.switch("messageIndexEnable", default=True)
     if family.indexes_tags:
         writes_index = writes_index and values.switch("indexFileWriteEnable", default=True)

@@ -37,8 +37,8 @@ def parse_offset_file(name: str) -> int | None:
     if len(name) < DIGITS or not (name.isascii() and name.isdigit()):
         return None
     offset = int(name)
-    # A broker reads it as a Java long, and a file's end has to be one too.
-    return offset if offset < 1 << 62 else None
+    # A broker reads it as a Java long.
+    return offset if offset < 1 << 63 else None
 
 
 def index_file(made_ms: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from formats import consumequeue, java
+from formats import consumequeue, consumequeue_ext, java, names
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
 from formats.errors import ReputError
@@ -71,6 +71,7 @@ class SpecialSink:
         self._entries = entries
         self._batch_topics = batch_topics
         self._bitmaps = bitmaps
+        self._unit: tuple[str, int] | None = None
         self._ext = ExtSink(root, staging, settings.ext_file_size)
         self._batches = BatchConsumeQueueSink(root, staging, settings.batch_file_size)
 
@@ -88,6 +89,14 @@ class SpecialSink:
                 f"the record at physical offset {record.physical_offset}, of topic "
                 f"{record.topic!r}: {error}. A broker cannot dispatch it either"
             ) from error
+        self._unit = None
+
+    def leftovers(self) -> dict[str, int]:
+        """Return where an extension ends without the unit of a record that could not be put.
+
+        Such a record has its unit already, and no entry that points to it.
+        """
+        return dict([self._unit]) if self._unit else {}
 
     def _put(self, record: Record) -> None:
         code = consumequeue.tags_code(
@@ -123,7 +132,11 @@ class SpecialSink:
         if self._bitmaps is not None:
             bitmap = self._bitmaps.bitmap_for(record.topic, record.properties)
         address = self._ext.append(name, ExtUnit(code, record.store_timestamp, bitmap or b""))
-        return code if address is None else address
+        if address is None:
+            return code
+        directory = f"{names.CONSUMEQUEUE_EXT}/{name.topic}/{name.queue_id}"
+        self._unit = (directory, consumequeue_ext.position(address))
+        return address
 
     def _put_multi(self, record: Record, entry: Entry) -> None:
         settings = self._settings

@@ -104,7 +104,8 @@ class CommitLog:
             base = names.parse_offset_file(path.name)
             if path.is_dir():
                 continue
-            if base is None:
+            # Its end has to be a Java long as well.
+            if base is None or base + self.file_size >= 1 << 63:
                 raise StoreError(
                     path, "not the name of a commitlog file", "Move it away; no broker wrote it"
                 )

@@ -94,6 +94,8 @@ def store_config(
     if output is None and not in_place:
         raise UsageError("--output is missing: say where to write, or give --in-place")
     target = path if in_place or output is None else output
+    if "\0" in f"{path}{target}":
+        raise UsageError("a path holds a NUL, which no path can have")
     if not in_place and target.resolve() == path.resolve():
         raise UsageError(
             f"the output {target} is the store itself; give another directory, or --in-place"
@@ -118,10 +120,10 @@ def read_broker_conf(path: Path) -> dict[str, str]:
         UsageError: it cannot be read.
     """
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        properties: dict[str, str] = javaproperties.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        # ValueError: no UTF-8, a \u that is no escape, a NUL in the path.
         raise UsageError(f"broker_conf {path} cannot be read: {error}") from error
-    properties: dict[str, str] = javaproperties.loads(text)
     return properties
 
 
@@ -133,7 +135,7 @@ def read_config(path: Path) -> list[StoreConfig]:
     """
     try:
         tables: Any = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     unknown = set(tables) - {"store"}
     stores = tables.get("store")

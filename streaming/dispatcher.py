@@ -601,9 +601,12 @@ class StoreDispatcher:
     def _cut_leftovers(self) -> None:
         """Take back what a record that could not be put has left in some of its queues."""
         where = self._where()
+        leftovers = self.special.leftovers()
         self._close_sinks()
         output, settings = self.config.output, self.config.settings
-        where["queues"] = cut.queues_before(output, settings, where["queues"], self.progress.end)
+        queues = cut.queues_before(output, settings, where["queues"], self.progress.end)
+        queues |= {name: min(queues.get(name, at), at) for name, at in leftovers.items()}
+        where["queues"] = {name: at for name, at in queues.items() if at > 0}
         self.progress = replace(self.progress, **where)
         position = IndexPosition(where["index_name"], Header(*where["index_header"]))
         cut.restore(output, self._staging, settings, self.progress.queues, position)

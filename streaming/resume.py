@@ -202,7 +202,9 @@ def _check_untouched(config: StoreConfig, found: Progress) -> None:
     header: tuple[int, ...] = _NO_HEADER
     if newest:
         with (directory / newest).open("rb") as file:
-            header = tuple(Header.unpack(file.read(HEADER_SIZE)))
+            raw = file.read(HEADER_SIZE)
+        # A file that is too short for one is not as it was left either.
+        header = tuple(Header.unpack(raw)) if len(raw) == HEADER_SIZE else ()
     # A broker's last act on a file without items is to count to one.
     is_same = header[:-1] == found.index_header[:-1] and (
         max(header[-1], 1) == max(found.index_header[-1], 1)
