@@ -43,7 +43,17 @@ _COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=30000 -XX:Tier4MinInvocationThreshold=4000 "
     "-XX:Tier4CompileThreshold=90000 -XX:Tier4BackEdgeThreshold=80000"
 )
-QUICK_START = {_JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"}
+QUICK_START = {
+    _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
+    # Of such a session no data passes through the JVM. What it keeps of past batches is for a
+    # page that is not shown; over weeks the heap would fill up to its bound with it.
+    "spark.driver.memory": "512m",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+}
 # For the program that only puts Spark's command line together.
 _LAUNCHER_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 _MAKE_ARCHIVE = "-XX:ArchiveClassesAtExit"
