@@ -40,6 +40,8 @@ class Progress:
         trail: some of the records since, oldest first; the last one ends at `end`.
         queues: by directory below the root ("consumequeue/TopicTest/0"): bytes, from the queue's
             very beginning, of what is in it.
+        ahead: of these, those whose last file has nothing in it yet: a record that was repeated
+            may have had it made.
         index_name: the newest index file, "" for none.
         index_header: its header.
         checkpoint: the longs of the broker's checkpoint file, as last written.
@@ -59,6 +61,7 @@ class Progress:
     first: Fingerprint | None = None
     trail: tuple[Point, ...] = ()
     queues: dict[str, int] = field(default_factory=dict)
+    ahead: tuple[str, ...] = ()
     index_name: str = ""
     index_header: tuple[int, ...] = _NO_LONGS
     checkpoint: tuple[int, ...] = _NO_LONGS
@@ -96,7 +99,7 @@ def load(root: Path) -> Progress | None:
         raise FormatError(path, 0, f"format {found}, this is {FORMAT}", remedy)
     first = values.pop("first")
     trail = tuple(_point(point) for point in values.pop("trail"))
-    for name in ("index_header", "checkpoint"):
+    for name in ("ahead", "index_header", "checkpoint"):
         values[name] = tuple(values[name])
     for name in ("skipped", "lost"):
         values[name] = tuple((start, end) for start, end in values[name])

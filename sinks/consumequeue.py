@@ -253,6 +253,15 @@ class ConsumeQueueSink:
             if files.bases
         }
 
+    def ahead(self) -> set[str]:
+        """Return the queues whose last file has nothing in it yet, see `Progress.ahead`."""
+        root = self.directory.parent
+        return {
+            files.directory.relative_to(root).as_posix()
+            for number, files in self._files.items()
+            if files.bases and files.bases[-1] == int(self._next_entry[number]) * ENTRY_SIZE
+        }
+
     def flush(self, least_pages: int = 0) -> None:
         """Have every entry on disk that was put.
 

@@ -24,7 +24,7 @@ from sinks.mapped_file import MappedFile
 from stores import disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from formats.broker import BrokerSettings
     from sinks.index import IndexPosition
@@ -51,6 +51,7 @@ def restore(
     settings: BrokerSettings,
     queues: Mapping[str, int],
     index: IndexPosition,
+    ahead: Collection[str] = (),
 ) -> Taken:
     """Take back all that is beyond these positions, and have that on disk.
 
@@ -62,6 +63,7 @@ def restore(
         settings: file sizes.
         queues: see `Progress.queues`; a queue that is not named has to go.
         index: where the index ends.
+        ahead: see `Progress.ahead`.
 
     Raises:
         FormatError: less is there than these positions say.
@@ -74,7 +76,7 @@ def restore(
             name = path.relative_to(root).as_posix()
             missing.discard(name)
             files = FileQueue(path, file_size, staging)
-            cleared = _restore_queue(files, queues.get(name, 0))
+            cleared = _restore_queue(files, queues.get(name, 0), is_ahead=name in ahead)
             if not files.bases:
                 _remove_empty(path, root)
             taken.entries += -(-cleared // unit_size) if unit_size else 0
@@ -102,16 +104,16 @@ def queue_directories(base: Path) -> Iterator[Path]:
             yield Path(directory)
 
 
-def _restore_queue(files: FileQueue, end: int) -> int:
+def _restore_queue(files: FileQueue, end: int, *, is_ahead: bool) -> int:
     """Take a queue back to byte `end`; return how many bytes were beyond."""
     cleared = 0
-    while files.bases and files.bases[-1] >= end:
+    while files.bases and files.bases[-1] >= (end + 1 if is_ahead else end):
         path = files.path(files.bases.pop())
         cleared += disk.clear(path, 0)
         disk.remove_file(path)
     if end == 0:
         return cleared
-    if not files.bases or files.bases[-1] + files.file_size < end:
+    if not files.bases or files.bases[-1] + files.file_size < end + is_ahead:
         path = files.path((end - 1) // files.file_size * files.file_size)
         raise FormatError(path, 0, f"no such file; the queue has {end} bytes", _REMEDY)
     return cleared + disk.clear(files.path(files.bases[-1]), end - files.bases[-1])

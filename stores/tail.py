@@ -71,6 +71,11 @@ def _look(log: CommitLog, known: int | None, *, skips_corrupt: bool) -> tuple[Ta
                 return Tail(position, Verdict.END), None
             continue
         if verdict not in {Verdict.END, Verdict.RECORD} and _goes_on(log, reached):
+            file_end = log.base_of(reached) + log.file_size
+            if log.hop(reached, file_end, log.rules) != (verdict, reached):
+                # It was being written; what follows came while we looked.
+                position = reached
+                continue
             if not skips_corrupt:
                 raise corruption(log, reached, verdict)
             position = next_record(log, reached)

@@ -569,8 +569,11 @@ class StoreDispatcher:
     def _where(self) -> dict[str, Any]:
         """Return where the files end, as fields of the progress."""
         position = self.index.position if self.index is not None else None
+        positions = self.entries.positions()
+        ahead = (set(self.progress.ahead) - positions.keys()) | self.entries.ahead()
         return {
-            "queues": (self.progress.queues | self.entries.positions() | self.special.positions()),
+            "queues": self.progress.queues | positions | self.special.positions(),
+            "ahead": tuple(sorted(ahead)),
             "index_name": position.name if position else "",
             "index_header": tuple(position.header) if position else _NO_HEADER,
         }
@@ -606,10 +609,13 @@ class StoreDispatcher:
         output, settings = self.config.output, self.config.settings
         queues = cut.queues_before(output, settings, where["queues"], self.progress.end)
         queues |= {name: min(queues.get(name, at), at) for name, at in leftovers.items()}
+        is_same = {name for name, at in where["queues"].items() if queues.get(name) == at}
         where["queues"] = {name: at for name, at in queues.items() if at > 0}
+        where["ahead"] = tuple(name for name in where["ahead"] if name in is_same)
         self.progress = replace(self.progress, **where)
         position = IndexPosition(where["index_name"], Header(*where["index_header"]))
-        cut.restore(output, self._staging, settings, self.progress.queues, position)
+        known = self.progress
+        cut.restore(output, self._staging, settings, known.queues, position, known.ahead)
         self._open_sinks()
 
     def _close_files(self) -> None:

@@ -146,6 +146,7 @@ def _gone_back(
     if found.repeated and config.settings.writes_ext:
         # A repeated record has a unit and no entry: nothing says which units are its own.
         return beginning(config, generation)
+    queues = cut.queues_before(config.output, config.settings, found.queues, common.end)
     source = StoreCheckpoint(*found.checkpoint)
     checkpoint = source._replace(
         logics_timestamp=common.logics_timestamp,
@@ -160,7 +161,8 @@ def _gone_back(
         clean=False,
         messages=common.messages,
         trail=found.trail[: found.trail.index(common) + 1],
-        queues=cut.queues_before(config.output, config.settings, found.queues, common.end),
+        queues=queues,
+        ahead=tuple(name for name in found.ahead if queues.get(name) == found.queues[name]),
         index_name=common.index_name,
         index_header=common.index_header,
         checkpoint=tuple(checkpoint),
@@ -179,6 +181,7 @@ def _restore(config: StoreConfig, found: Progress, recovery: Recovery) -> None:
         config.settings,
         found.queues,
         IndexPosition(found.index_name, Header(*found.index_header)),
+        found.ahead,
     )
     recovery.entries += taken.entries
     recovery.items += taken.items

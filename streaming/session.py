@@ -9,6 +9,7 @@ at a fourth of the speed: `QUICK_START` is for sessions that read none.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -22,9 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from formats import names
-from formats.errors import UsageError
+from formats.errors import ReputError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark import SparkConf
     from pyspark.sql import DataFrame, SparkSession
 
@@ -114,6 +117,27 @@ def build_session(app_name: str, master: str | None = None, **conf: str) -> Spar
     spark_conf.setMaster(chosen).setAppName(app_name)
     _start(spark_conf)
     return SparkSession.builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def naming_its_end() -> Iterator[None]:
+    """Say it in one line where Spark's JVM has ended: killed, or out of memory.
+
+    Raises:
+        ReputError: it has.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
+
+    try:
+        yield
+    except Py4JJavaError:
+        raise
+    except (Py4JError, ConnectionError, PySparkRuntimeError) as error:
+        raise ReputError(
+            f"Spark's JVM has ended ({type(error).__name__}): it was killed, or had no memory "
+            "left. Start again; the output goes on where it was"
+        ) from error
 
 
 def require_java() -> Path:

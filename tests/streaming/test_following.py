@@ -530,3 +530,25 @@ class TestFlushed:
         assert flushed_to(3000) == places[60].end
         (broker.store / names.ABORT).unlink()
         assert offsets.end() == broker.log.end
+
+
+def test_an_empty_file_that_a_repeated_record_has_made_outlives_a_kill(made):
+    """
+    A broker makes a queue's next file before it looks whether the record is a new one.
+    """
+    broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+    for number in range(8):
+        broker.put(Message("t", queue_offset=number, store_timestamp=1000))
+    broker.put(Message("t", queue_offset=3, store_timestamp=1000))
+    dispatcher = StoreDispatcher(config, flush=SYNC)
+    dispatch_all(dispatcher)
+    dispatcher._close_files()
+    again = StoreDispatcher(config)
+    broker.put(Message("u", queue_offset=0, store_timestamp=1000))
+    dispatch_all(again)
+    again.close()
+
+    assert (
+        sorted(p.name for p in (config.output / "consumequeue/t/0").iterdir())[-1] == f"{160:020d}"
+    )
+    assert differences(files_of(config.output), broker.expected(config.settings)) == []
