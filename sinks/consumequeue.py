@@ -7,6 +7,8 @@ RocketMQ's `ConsumeQueue#putMessagePositionInfo` has its own answers to.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from formats import consumequeue, names
 from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT, NEVER, PRE_BLANK, Entry
 from formats.errors import ReputError
 from sinks.file_queue import FileQueue
+from sinks.mapped_file import MappedFile
 from stores import disk
 
 if TYPE_CHECKING:
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
     from sinks.queues import QueueDirectory, QueueName
 
 _FIRST_CAPACITY = 256
+# Half of what Linux gives a process, all stores in it together.
+_MOST_MAPS = 32_000
+# A device waits for each flush; of so many at once the file system makes few.
+_FLUSHERS = 16
 # The files behind it still have names of 63 bits.
 _MAX_QUEUE_OFFSET = (1 << 62) // ENTRY_SIZE
 
@@ -177,6 +184,8 @@ class ConsumeQueueSink:
                 f"{queue_offset}, which no queue can have; no broker has written it"
             )
         self._grow(number + 1)
+        if MappedFile.maps >= _MOST_MAPS:
+            self._unmap_idle()
         files = self._open(number)
         end = entry.physical_offset + entry.size
         if end <= self._last_end[number]:
@@ -246,18 +255,20 @@ class ConsumeQueueSink:
 
     def positions(self) -> dict[str, int]:
         """Return where the queues end that were written to, see `Progress.queues`."""
-        root = self.directory.parent
         return {
-            files.directory.relative_to(root).as_posix(): int(self._next_entry[number]) * ENTRY_SIZE
+            self._path_below_root(number): int(self._next_entry[number]) * ENTRY_SIZE
             for number, files in self._files.items()
             if files.bases
         }
 
+    def _path_below_root(self, number: int) -> str:
+        topic, queue_id = self._queues.names[number]
+        return f"{names.CONSUMEQUEUE}/{topic}/{queue_id}"
+
     def ahead(self) -> set[str]:
         """Return the queues whose last file has nothing in it yet, see `Progress.ahead`."""
-        root = self.directory.parent
         return {
-            files.directory.relative_to(root).as_posix()
+            self._path_below_root(number)
             for number, files in self._files.items()
             if files.bases and files.bases[-1] == int(self._next_entry[number]) * ENTRY_SIZE
         }
@@ -273,12 +284,35 @@ class ConsumeQueueSink:
         """
         unflushed = self._next_entry - self._flushed_entry
         is_due = (unflushed > 0) & (unflushed * ENTRY_SIZE >= least_pages * disk.PAGE)
-        for number in np.flatnonzero(is_due).tolist():
-            files = self._files[number]
-            base = self.base_of(files)
-            start = max(int(self._flushed_entry[number]) * ENTRY_SIZE - base, 0)
-            files.flush(start, int(self._next_entry[number]) * ENTRY_SIZE - base)
-            self._flushed_entry[number] = self._next_entry[number]
+        self._flush(np.flatnonzero(is_due))
+
+    def _flush(self, due: NDArray[np.int64]) -> None:
+        numbers = due.tolist()
+        if len(numbers) > _FLUSHERS:
+            with ThreadPoolExecutor(_FLUSHERS, thread_name_prefix="flush") as pool:
+                # Raises what any of them has raised, once all have ended.
+                list(pool.map(self._flush_queue, numbers))
+        else:
+            for number in numbers:
+                self._flush_queue(number)
+
+    def _flush_queue(self, number: int) -> None:
+        files = self._files[number]
+        base = self.base_of(files)
+        start = max(int(self._flushed_entry[number]) * ENTRY_SIZE - base, 0)
+        files.flush(start, int(self._next_entry[number]) * ENTRY_SIZE - base)
+        self._flushed_entry[number] = self._next_entry[number]
+
+    def _unmap_idle(self) -> None:
+        """Give back the maps of the quarter of the queues whose last records are the oldest."""
+        mapped = np.flatnonzero(self._window_end)
+        oldest = np.argsort(self._last_end[mapped])[: -(-len(mapped) // 4)]
+        idle = mapped[oldest]
+        # First, for an error of the device is told to whoever has the file mapped.
+        self._flush(idle[self._next_entry[idle] > self._flushed_entry[idle]])
+        for number in idle.tolist():
+            self._files[number].unmap()
+        self._window_end[idle] = 0
 
     def close(self) -> None:
         """Give all maps back."""
@@ -301,18 +335,23 @@ def tail_of(files: FileQueue) -> tuple[int, int]:
     """
     if files.base is None:
         return 0, NEVER
-    data = files.last().data
-    entries = len(data) // ENTRY_SIZE
-    low, high = 0, entries
-    while low < high:
-        middle = (low + high) // 2
-        if _entry_at(data, middle).size > 0:
-            low = middle + 1
-        else:
-            high = middle
+    path = files.path(files.base)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # Nothing is written that was not prepared, so no entry begins behind a hole.
+        used = min(os.lseek(descriptor, 0, os.SEEK_HOLE), files.file_size)
+        low, high = 0, min(-(-used // ENTRY_SIZE), files.file_size // ENTRY_SIZE)
+        while low < high:
+            middle = (low + high) // 2
+            if _entry_at(descriptor, middle).size > 0:
+                low = middle + 1
+            else:
+                high = middle
+        last = _entry_at(descriptor, low - 1) if low else None
+    finally:
+        os.close(descriptor)
     following = files.base // ENTRY_SIZE + low
-    if low > 0:
-        last = _entry_at(data, low - 1)
+    if last is not None:
         return following, last.physical_offset + last.size
     if len(files.bases) == 1:
         return following, NEVER
@@ -321,9 +360,8 @@ def tail_of(files: FileQueue) -> tuple[int, int]:
     return following, last.physical_offset + last.size
 
 
-def _entry_at(data: NDArray[np.uint8], number: int) -> Entry:
-    at = number * ENTRY_SIZE
-    return Entry(*ENTRY_STRUCT.unpack(data[at : at + ENTRY_SIZE].tobytes()))
+def _entry_at(descriptor: int, number: int) -> Entry:
+    return Entry(*ENTRY_STRUCT.unpack(os.pread(descriptor, ENTRY_SIZE, number * ENTRY_SIZE)))
 
 
 def _longer(array: NDArray[np.int64], more: int, fill: int) -> NDArray[np.int64]:

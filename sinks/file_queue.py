@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from stores import disk
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SMALLEST_STEP = 64 << 10
 _LARGEST_STEP = 1 << 20
 
 
@@ -36,6 +36,8 @@ class FileQueue:
         self.staging = staging
         self.bases = _bases(directory, file_size)
         self.file: MappedFile | None = None
+        # Where writing began in the last file, None before.
+        self._began: int | None = None
         self._unflushed: list[MappedFile] = []
         self._unsynced: set[Path] = set()
 
@@ -52,6 +54,7 @@ class FileQueue:
         """Return the last file, mapped; there must be one."""
         if self.file is None:
             self.file = MappedFile(self.path(self.bases[-1]), self.file_size)
+            self.file.fault_single_pages()
         return self.file
 
     def add(self, base: int) -> MappedFile:
@@ -62,23 +65,28 @@ class FileQueue:
         """
         self._unsynced.update(disk.make_directories(self.directory), [self.directory])
         made = MappedFile.create(self.path(base), self.file_size, self.staging)
+        made.fault_single_pages()
         if self.file is not None:
             self._unflushed.append(self.file)
         self.file = made
+        self._began = None
         self.bases.append(base)
         return made
 
     def room(self, at: int, length: int) -> int:
         """Prepare the last file for `length` bytes at `at`, and some more; return how far it is.
 
-        The step grows with what the file holds: a quiet queue shall not hold a megabyte.
+        As much again as was written here: a page for a quiet queue, for there may be thousands, and
+        a megabyte for a busy one.
         """
         file = self.last()
         end = at + length
         # What lies before was written earlier and will not be touched again.
         file.prepared = max(file.prepared, at // disk.PAGE * disk.PAGE)
+        if self._began is None:
+            self._began = at
         if end > file.prepared:
-            step = min(max(at, _SMALLEST_STEP), _LARGEST_STEP)
+            step = min(max(at - self._began, 0), _LARGEST_STEP)
             file.prepare(min(end + step, self.file_size))
         return file.prepared
 
@@ -88,38 +96,46 @@ class FileQueue:
             full.flush()
             full.close()
         self._unflushed = []
-        if self.file is not None and end > start:
-            self.file.flush(start, end)
+        if end > start:
+            self.last().flush(start, end)
         for directory in sorted(self._unsynced):
             disk.sync_directory(directory)
         self._unsynced = set()
+
+    def unmap(self) -> None:
+        """Give the last file's map back; the file is mapped again when it is needed."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
 
     def close(self) -> None:
         """Give all maps back."""
         for full in self._unflushed:
             full.close()
         self._unflushed = []
-        if self.file is not None:
-            self.file.close()
-            self.file = None
+        self.unmap()
 
 
 def _bases(directory: Path, file_size: int) -> list[int]:
-    if not directory.is_dir():
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
         return []
     bases = []
-    for entry in sorted(directory.iterdir()):
+    for entry in entries:
         base = names.parse_offset_file(entry.name)
         if base is None or base % file_size:
             raise StoreError(
-                entry,
+                directory / entry.name,
                 f"a queue's files are named by multiples of {file_size}, this one is not",
                 "A broker does not start on it; move it away or check mappedFileSize… settings",
             )
-        if entry.stat().st_size != file_size:
+        size = entry.stat().st_size
+        if size != file_size:
             raise FormatError(
-                entry,
-                entry.stat().st_size,
+                directory / entry.name,
+                size,
                 f"the file ends here, expected {file_size} bytes",
                 "Check the file size settings, or remove the output and rebuild it.",
             )

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
 
 
 class MappedFile:
-    """One mapped file; `close` it, for its memory is not given back otherwise."""
+    """One mapped file; `close` it, for its memory is not given back otherwise.
+
+    Attributes:
+        maps: how many there are in this process, which Linux limits (vm.max_map_count, 65530).
+    """
+
+    maps: ClassVar[int] = 0
+    _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, path: Path, size: int) -> None:
         """Map the file `path`, which has `size` bytes.
@@ -41,6 +49,7 @@ class MappedFile:
         if found != size:
             raise OSError(errno.EINVAL, f"has {found} bytes, expected {size}", str(path))
         self.address = disk.map_file(path, size)
+        self._count(1)
         memory = (ctypes.c_uint8 * size).from_address(self.address)
         self.data: Bytes = np.ctypeslib.as_array(memory)
 
@@ -66,6 +75,19 @@ class MappedFile:
         disk.make_file(made, size)
         disk.rename(made, path)
         return cls(path, size)
+
+    @classmethod
+    def _count(cls, more: int) -> None:
+        with cls._lock:
+            MappedFile.maps += more
+
+    def fault_single_pages(self) -> None:
+        """Have a page that is touched brought in alone.
+
+        The kernel brings in those around it otherwise, as many as the device reads ahead: of a new
+        file pages of zeros by the megabyte, which cost a thousand times what the one page does.
+        """
+        disk.fault_single_pages(self.address, self.size)
 
     def prepare(self, end: int) -> None:
         """Make all bytes before `end` writable without a fault.
@@ -110,3 +132,4 @@ class MappedFile:
             self.data = np.zeros(0, np.uint8)
             disk.unmap(self.address, self.size)
             self.address = 0
+            self._count(-1)

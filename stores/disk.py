@@ -104,11 +104,14 @@ def clear(path: Path, start: int) -> int:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
+        # Reading ahead would fill the page cache with what holes hold.
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         size = os.fstat(descriptor).st_size
         end = at = start
         while at < size:
             data = _next_data(descriptor, at, size)
-            piece = os.pread(descriptor, _PIECE, data)
+            hole = os.lseek(descriptor, data, os.SEEK_HOLE) if data < size else size
+            piece = os.pread(descriptor, min(_PIECE, hole - data), data)
             used = len(piece.rstrip(b"\0"))
             if used:
                 first = used - len(piece[:used].lstrip(b"\0"))
@@ -191,6 +194,11 @@ def map_file(path: Path, size: int) -> int:
 def unmap(address: int, size: int) -> None:
     """Give a map back; what was written stays in the page cache."""
     _libc.munmap(address, size)
+
+
+def fault_single_pages(address: int, size: int) -> None:
+    """Have no page of a map brought in but the one that is touched; advice, so nothing can fail."""
+    _libc.madvise(address, size, mmap.MADV_RANDOM)
 
 
 def populate(path: Path, address: int, start: int, length: int, size: int) -> None:

@@ -13,8 +13,11 @@ from formats.commitlog import COMMIT, PREPARED, ROLLBACK
 from formats.consumequeue import PRE_BLANK, Entry
 from formats.names import offset_file
 from formats.scan import Columns
+from sinks import consumequeue
 from sinks.consumequeue import ConsumeQueueSink
+from sinks.mapped_file import MappedFile
 from sinks.queues import QueueDirectory, QueueName
+from stores import disk
 from tests.sinks.slow_twins import SlowQueue, differences
 from tests.streaming.stores_for_tests import files_of
 
@@ -290,3 +293,111 @@ class TestWrite:
         for i in (0, 255, 256, 699):
             raw = np.fromfile(root / "consumequeue/many" / str(i) / offset_file(0), ">i8", 1)
             assert raw[0] == 100 * i
+
+
+class TestManyQueues:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_maps_are_bounded_and_a_queue_that_was_unmapped_goes_on(self, root, monkeypatch, seed):
+        """
+        Linux gives a process so many maps and no more; a queue beyond them takes an idle one's.
+        """
+        bound = MappedFile.maps + 12
+        monkeypatch.setattr(consumequeue, "_MOST_MAPS", bound)
+        pick = random.Random(seed)
+        made = Sink(root)
+        numbers = [made.queues.number("many", i) for i in range(40)]
+        twins = {number: SlowQueue(80) for number in numbers}
+        following = dict.fromkeys(numbers, 0)
+        for _ in range(8):
+            rows = []
+            for _ in range(60):
+                number = pick.choice(numbers)
+                offset = following[number]
+                following[number] += 1
+                rows.append((number, offset, made.position, 100, 0))
+                twins[number].put(offset, made.position, 100, made.position % 1000 - 500)
+                made.position += 100
+            made.sink.write(columns_of(rows), len(rows), not_special, not_special)
+            # Full files wait for the next flush.
+            made.sink.flush()
+            assert MappedFile.maps <= bound
+        expected = {
+            f"consumequeue/many/{made.queues.names[number].queue_id}/{offset_file(base)}": bytes(
+                raw
+            )
+            for number, twin in twins.items()
+            for base, raw in twin.files.items()
+        }
+
+        assert differences(files_of(root), expected) == []
+        assert made.sink.positions() == {
+            f"consumequeue/many/{made.queues.names[number].queue_id}": following[number] * 20
+            for number in numbers
+            if following[number]
+        }
+        made.sink.close()
+        assert MappedFile.maps == bound - 12
+
+    def test_what_is_unmapped_is_on_disk_first(self, root, monkeypatch):
+        """
+        An error of the device is told to whoever has the file mapped, and to nobody else.
+        """
+        monkeypatch.setattr(consumequeue, "_MOST_MAPS", MappedFile.maps + 1)
+        made = Sink(root)
+        made.put(0)
+        calls = []
+
+        def note(name, inner):
+            def noted(*arguments):
+                calls.append(name)
+                return inner(*arguments)
+
+            monkeypatch.setattr(disk, name, noted)
+
+        note("sync_memory", disk.sync_memory)
+        note("unmap", disk.unmap)
+        made.sink.put_entry(made.queues.number("t", 4), 0, Entry(made.position, 100, 7))
+
+        assert calls == ["sync_memory", "unmap"]
+        made.sink.close()
+
+    def test_one_failed_flush_of_many_is_raised_and_done_again(self, root, monkeypatch):
+        made = Sink(root)
+        numbers = [made.queues.number("many", i) for i in range(50)]
+        rows = [(number, 0, 100 * i, 100, 0) for i, number in enumerate(numbers)]
+        made.sink.write(columns_of(rows), len(rows), not_special, not_special)
+        failing, done = {"many/7/"}, []
+        inner = disk.sync_memory
+
+        def sync(path, *rest):
+            if any(name in str(path) for name in failing):
+                raise OSError(5, "Input/output error", str(path))
+            done.append(path)
+            inner(path, *rest)
+
+        monkeypatch.setattr(disk, "sync_memory", sync)
+        with pytest.raises(OSError, match="Input/output error"):
+            made.sink.flush()
+        failing.clear()
+        done.clear()
+        made.sink.flush()
+
+        assert "many/7/" in str(done)
+        made.sink.flush()
+        assert len(done) == len(set(done))
+        made.sink.close()
+
+    @pytest.mark.parametrize("count", [1, 204, 205, 700, 5000])
+    def test_the_end_of_a_large_file_is_found_again(self, root, count):
+        settings = replace(SETTINGS, consumequeue_file_size=6_000_000)
+        made = Sink(root, settings)
+        made.put(*range(count))
+        made.reopen()
+        made.put(count)
+        raw = np.fromfile(
+            root / "consumequeue/t/3" / offset_file(0), ">i8", count=1, offset=count * 20
+        )
+
+        assert raw[0] == count * 100
+        assert made.sink.counts.repeated == made.sink.counts.misplaced == 0
+        made.sink.close()

@@ -92,6 +92,36 @@ class TestWrite:
         assert files.room(size - 20, 20) == size
         files.close()
 
+    def test_a_queue_of_a_few_entries_holds_a_page(self, root, staging):
+        """
+        There may be ten thousand of them, opened for the first time or again.
+        """
+        size = 6 << 20
+        files = FileQueue(root / "quiet", size, staging)
+        files.add(0)
+        files.room(0, 20)
+        assert files.path(0).stat().st_blocks * 512 <= 4 << 10
+        files.close()
+
+        again = FileQueue(root / "quiet", size, staging)
+        assert again.room(3 << 20, 20) <= (3 << 20) + (4 << 10)
+        again.close()
+
+    def test_an_unmapped_queue_is_mapped_again(self, queue, staging):
+        files = FileQueue(queue, SIZE, staging)
+        files.add(0)
+        files.room(0, 10)
+        files.last().write(0, b"before")
+        files.unmap()
+        assert str(queue) not in Path("/proc/self/maps").read_text()
+        files.room(6, 10)
+        files.last().write(6, b" and behind")
+        files.unmap()
+        files.flush(0, 17)
+        files.close()
+
+        assert files.path(0).read_bytes().startswith(b"before and behind")
+
     def test_a_reopened_queue_does_not_prepare_what_is_written(self, root, staging):
         size = 8 << 20
         FileQueue(root / "big", size, staging).add(0).close()
