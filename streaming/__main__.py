@@ -20,6 +20,7 @@ from formats.errors import ReputError, UsageError
 from stores.commitlog import commitlog_directories
 from streaming import console, inspect_commands
 from streaming.config import StoreConfig, read_config, store_config
+from streaming.placement import Placement, default_placement, submitted_master
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,6 +184,15 @@ Cluster = Annotated[
     str, typer.Option("--cluster", help="The broker's cluster, a label of all metrics.")
 ]
 LogFormat = Annotated[LogMode, typer.Option("--log-format", help="Log lines as text or as JSON.")]
+PlacementMode = Annotated[
+    Placement | None,
+    typer.Option(
+        "--placement",
+        help="driver: the job's driver writes all stores. executors: a process beside an executor "
+        "writes each, so that a cluster shares them. [default: driver in local mode, executors "
+        "with a cluster]",
+    ),
+]
 SparkCheckpoint = Annotated[
     Path | None,
     typer.Option(
@@ -236,6 +246,7 @@ def run(
     on_corrupt: OnCorrupt = CorruptMode.STOP,
     tail: Tail = TailMode.VISIBLE,
     delete_expired: Expired = False,
+    placement: PlacementMode = None,
     spark_checkpoint: SparkCheckpoint = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
@@ -260,6 +271,7 @@ def run(
         skips_corrupt=on_corrupt == CorruptMode.SKIP,
         only_flushed=tail == TailMode.FLUSHED,
         removes_expired=delete_expired,
+        placement=placement or default_placement(submitted_master()),
         checkpoint=spark_checkpoint,
     )
     console.log_to_stderr(as_json=log_format == LogMode.JSON)
@@ -325,6 +337,7 @@ def rebuild(
     on_corrupt: OnCorrupt = CorruptMode.STOP,
     tail: Tail = TailMode.VISIBLE,
     delete_expired: Expired = False,
+    placement: PlacementMode = None,
     spark_checkpoint: SparkCheckpoint = None,
     as_json: Json = False,
 ) -> None:
@@ -344,6 +357,7 @@ def rebuild(
         skips_corrupt=on_corrupt == CorruptMode.SKIP,
         only_flushed=tail == TailMode.FLUSHED,
         removes_expired=delete_expired,
+        placement=placement or default_placement(submitted_master()),
         checkpoint=spark_checkpoint,
     )
     run_job(configs, options, as_json=as_json, shows_progress=not as_json)
@@ -366,7 +380,7 @@ def run_job(
 ) -> None:
     """Run the job and print its summary."""
     from streaming.job import Job  # noqa: PLC0415 - Spark is slow to import
-    from streaming.session import QUICK_START, build_session  # noqa: PLC0415
+    from streaming.session import QUICK_START, build_session, naming_its_end  # noqa: PLC0415
     from streaming.source import register  # noqa: PLC0415
     from streaming.warm import warm_up  # noqa: PLC0415
 
@@ -375,16 +389,17 @@ def run_job(
     console.report_openings(job)
     stop_on_signals(job)
     warming = warm_up()
-    spark = build_session("reput", **QUICK_START)
-    # What stops the job is said once, by us; Spark's account of it is a page of Scala.
-    spark.sparkContext.setLogLevel("OFF")
-    try:
-        register(spark)
-        warming.join()
-        with console.progress(job) if shows_progress else console.quiet():
-            summary = job.run(spark)
-    finally:
-        spark.stop()
+    with naming_its_end():
+        spark = build_session("reput", **QUICK_START)
+        # What stops the job is said once, by us; Spark's account of it is a page of Scala.
+        spark.sparkContext.setLogLevel("OFF")
+        try:
+            register(spark)
+            warming.join()
+            with console.progress(job) if shows_progress else console.quiet():
+                summary = job.run(spark)
+        finally:
+            spark.stop()
     console.print_summary(summary, as_json=as_json)
 
 

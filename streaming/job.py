@@ -23,6 +23,7 @@ from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
+from streaming.placement import ExecutorWriters, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from streaming.dispatcher import Batch
     from streaming.metrics import Metrics
     from streaming.pipeline import Block
+    from streaming.placement import Outcome
 
 LOG = logging.getLogger("reput")
 
@@ -59,6 +61,7 @@ class JobOptions:
         skips_corrupt: pass over what is no record, and keep a copy; else stop there.
         only_flushed: dispatch no record that the broker may not have on disk yet.
         removes_expired: remove files of the output whose records have all expired.
+        placement: where stores are written.
         checkpoint: where Spark keeps its own record of the query, made anew at each start; by
             default in the first store's output.
     """
@@ -73,6 +76,7 @@ class JobOptions:
     skips_corrupt: bool = False
     only_flushed: bool = False
     removes_expired: bool = False
+    placement: Placement = Placement.DRIVER
     checkpoint: Path | None = None
 
 
@@ -91,10 +95,17 @@ class StoreSummary:
 
 @dataclass
 class Summary:
-    """What a job did; `seconds` runs from its first batch to everything being on disk."""
+    """What a job did.
+
+    Attributes:
+        stores: each of them.
+        seconds: from the first batch to everything being on disk.
+        writer_cpu_seconds: processor time of the writers on executors, None without them.
+    """
 
     stores: list[StoreSummary]
     seconds: float = 0.0
+    writer_cpu_seconds: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return what `--json` prints."""
@@ -106,6 +117,8 @@ class Summary:
             "messages_per_second": round(messages / self.seconds) if self.seconds else 0,
             "files": sum(len(store.files) for store in self.stores),
         }
+        if self.writer_cpu_seconds is not None:
+            total["writer_cpu_seconds"] = round(self.writer_cpu_seconds, 3)
         stores = [
             {
                 "name": store.name,
@@ -140,9 +153,13 @@ class Job:
         self.summary = Summary([StoreSummary(config.name) for config in configs])
         self.on_block: Callable[[str, Block], None] | None = None
         self.metrics: Metrics | None = None
+        self._writers: ExecutorWriters | None = None
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()
         self._began: float | None = None
+        if options.placement == Placement.EXECUTORS:
+            # Once there are executors: `run`.
+            return
         try:
             for config in configs:
                 self.dispatchers[config.name] = StoreDispatcher(
@@ -178,6 +195,8 @@ class Job:
             ReputError: what stopped it; what was dispatched before stays.
         """
         try:
+            if self.options.placement == Placement.EXECUTORS:
+                self._open_writers(spark)
             query = self._start(spark)
             try:
                 self._wait(query)
@@ -193,6 +212,13 @@ class Job:
     def stop(self) -> None:
         """Ask it to end behind the batch that is running; returns at once."""
         self._stopping.set()
+
+    def _open_writers(self, spark: SparkSession) -> None:
+        stores = [(config, self._flush_policy(config)) for config in self.configs]
+        self._writers = ExecutorWriters(spark.sparkContext, stores, self.options)
+        self._take(self._writers.open(), None)
+        for store in self.summary.stores:
+            store.end = max(self._writers.end(store.name), 0)
 
     def _start(self, spark: SparkSession) -> StreamingQuery:
         options = self.options
@@ -241,10 +267,10 @@ class Job:
 
     def _starting_offsets(self) -> dict[str, object]:
         """Return where Spark begins if it has no checkpoint: where the outputs stand."""
-        return {
-            name: dispatcher.progress.end if dispatcher.progress.end >= 0 else "earliest"
-            for name, dispatcher in self.dispatchers.items()
-        }
+        ends = {name: dispatcher.progress.end for name, dispatcher in self.dispatchers.items()}
+        if self._writers is not None:
+            ends = {config.name: self._writers.end(config.name) for config in self.configs}
+        return {name: end if end >= 0 else "earliest" for name, end in ends.items()}
 
     def _dispatch_batch(self, ranges: DataFrame, batch_id: int) -> None:
         """Play ReputMessageService: what `foreachBatch` calls, on Spark's thread."""
@@ -256,6 +282,10 @@ class Job:
                 planned = ranges.collect()
                 # The first rows bring up Spark's Python workers: start-up, not dispatch.
                 self._began = self._began or time.monotonic()
+                if self._writers is not None:
+                    ends = {store: end for store, _, end in planned}
+                    self._take(self._writers.dispatch(ends), batch_id)
+                    return
                 for store, _, end in planned:
                     self._dispatch(store, end, batch_id)
             except BaseException as error:
@@ -278,6 +308,26 @@ class Job:
                 self.metrics.error(store, error)
             raise
         self._account(store, batch)
+        self._log(store, batch, batch_id)
+
+    def _take(self, outcomes: Sequence[Outcome], batch_id: int | None) -> None:
+        """Count what all writers have done, then raise the first error of one."""
+        failure = None
+        for store, batches, error in outcomes:
+            for batch in batches:
+                self._account(store, batch)
+                if batch_id is not None:
+                    self._log(store, batch, batch_id)
+            if self.metrics is not None and (state := self._state(store)) is not None:
+                self.metrics.state(store, state)
+            if error is not None and self.metrics is not None:
+                self.metrics.error(store, error)
+            failure = failure or error
+        if failure is not None:
+            self.error = self.error or failure
+            raise failure
+
+    def _log(self, store: str, batch: Batch, batch_id: int) -> None:
         LOG.info(
             "batch %d of %s: %d messages, %d bytes in %.3f s, at %d",
             batch_id,
@@ -305,10 +355,14 @@ class Job:
         summary.events += batch.events
         for event in batch.events:
             LOG.warning("%s: %s", store, event, extra={"store": store, "event": event})
-        if self.metrics is not None:
-            self.metrics.batch(store, batch, self._state(store))
+        if self.metrics is not None and (state := self._state(store)) is not None:
+            self.metrics.batch(store, batch, state)
 
-    def _state(self, store: str) -> State:
+    def _state(self, store: str) -> State | None:
+        """Return where a store's output is, None while its writer has not said so."""
+        if self._writers is not None:
+            state = self._writers.state(store)
+            return State(**state) if state is not None else None
         dispatcher = self.dispatchers[store]
         return State(
             progress=dispatcher.progress,
@@ -321,12 +375,15 @@ class Job:
     def _tend(self) -> None:
         """Do what is due while no batch comes: flush, and take what was waited with."""
         try:
+            if self._writers is not None:
+                # They do that themselves.
+                self._take(self._writers.tend(), None)
             for store, dispatcher in self.dispatchers.items():
                 dispatcher.flush_if_due()
                 if dispatcher.waits:
                     self._account(store, dispatcher.dispatch_waiting())
-                if self.metrics is not None:
-                    self.metrics.state(store, self._state(store))
+                if self.metrics is not None and (state := self._state(store)) is not None:
+                    self.metrics.state(store, state)
             if self.metrics is not None:
                 self.metrics.alive()
         except BaseException as error:
@@ -340,6 +397,9 @@ class Job:
                     self._tend()
                 finally:
                     self._batch_lock.release()
+            elif self._writers is not None and self.metrics is not None:
+                # A batch on executors says nothing until it ends; Spark watches its tasks.
+                self.metrics.alive()
             if self._stopping.wait(_POLL_SECONDS):
                 # Between batches only: a query that is stopped while Python runs for it may die
                 # with an error of Spark's own.
@@ -366,6 +426,18 @@ class Job:
             for dispatcher in reversed(self.dispatchers.values()):
                 stack.callback(dispatcher.close)
             self.dispatchers = {}
+        if self._writers is not None:
+            self._close_writers(self._writers)
+
+    def _close_writers(self, writers: ExecutorWriters) -> None:
+        """Close all outputs; an error counts if it is the first one."""
+        failure = self.error
+        try:
+            self._take(writers.close(has_failed=failure is not None), None)
+        except (ReputError, OSError):
+            if failure is None:
+                raise
+        self.summary.writer_cpu_seconds = writers.cpu_seconds
 
 
 def source_error(text: str) -> ReputError:

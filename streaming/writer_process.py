@@ -1,12 +1,8 @@
-"""The process that writes one output for a job whose work is on executors, and how to talk to it.
+"""The process that writes one output for a job whose work is on executors.
 
 Spark's Python workers come and go, and a store's next task may land in any of them. So a task
 writes nothing itself: it speaks to this process, which holds the `StoreDispatcher` and its lock
 from the first batch to the last. It is started by the first task that does not find it.
-
-It listens on a Unix socket in Linux's abstract namespace: one process can have a name, the name
-ends with it, and who may speak is decided by the user of the other side. A conversation is three
-lines of JSON: `Hello` (whose writer this is), `Order`, `Answer`.
 
 It ends when it is told to, when the executor that last spoke to it is gone, or when nobody has
 spoken to it for `SILENCE_SECONDS`, and closes the output in order each time.
@@ -15,133 +11,48 @@ spoken to it for `SILENCE_SECONDS`, and closes the output in order each time.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
+import pickle
 import queue
 import resource
 import select
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
-import traceback
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.errors import ReputError, StoreError, UsageError
+from formats.errors import StoreError
+from streaming.writer_protocol import (
+    CLOSE,
+    DISPATCH,
+    LISTENING,
+    SILENCE_SECONDS,
+    Answer,
+    Failure,
+    Hello,
+    Order,
+    Spec,
+    address_of,
+    failure_of,
+    is_own_user,
+    receive,
+    send,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.dispatcher import StoreDispatcher
+    from streaming.dispatcher import Batch, StoreDispatcher
 
-DISPATCH, TEND, CLOSE = "dispatch", "tend", "close"
-LISTENING = b"listening\n"
-SILENCE_SECONDS = 30.0
 _POLL_SECONDS = 0.2
 _LOCK_POLL_SECONDS = 0.5
 # A task sends its order as soon as it is connected; who does not is no task.
 _ORDER_SECONDS = 10.0
-_CREDENTIALS = struct.Struct("3i")
-
-
-class Spec(TypedDict):
-    """What a writer is for; plain values, for it goes through Spark and a pipe.
-
-    Attributes:
-        job: who may give orders.
-        name, path, output, version, properties, in_place: the store, as `store_config` takes it.
-        threads, fail_on_data_loss, skips_corrupt, removes_expired: as `StoreDispatcher` has them.
-        flush: the fields of a `FlushPolicy`.
-    """
-
-    job: str
-    name: str
-    path: str
-    output: str
-    version: str
-    properties: dict[str, str]
-    in_place: bool
-    threads: int
-    fail_on_data_loss: bool
-    skips_corrupt: bool
-    removes_expired: bool
-    flush: dict[str, Any]
-
-
-class Hello(TypedDict):
-    """What a writer says first.
-
-    Attributes:
-        job: whose it is.
-        holder: its process, in words.
-        is_left: its executor is gone, so it will end.
-    """
-
-    job: str
-    holder: str
-    is_left: bool
-
-
-class Order(TypedDict):
-    """What a writer has to do.
-
-    Attributes:
-        kind: DISPATCH up to `end`; TEND: say what is new; CLOSE the output and end.
-        end: physical offset; -1: none yet. A writer that has just been started dispatches up to
-            there whatever the kind, for the one before it may have died with that undone.
-        starts: start a writer if there is none.
-        patience: wait so long for another writer's lock, seconds.
-        seen: what the job knows already: the writer's `incarnation` and how many of its events.
-        executor: the process that the task runs for.
-    """
-
-    kind: str
-    end: int
-    starts: bool
-    patience: float
-    seen: tuple[str, int]
-    executor: int
-
-
-class Failure(TypedDict):
-    """An error on its way to the driver; `kind` is the class that it is raised as there."""
-
-    kind: str
-    message: str
-    errno: int | None
-    filename: str | None
-
-
-class Answer(TypedDict):
-    """What a writer has done since it was started; a repeated order thus counts nothing twice.
-
-    Attributes:
-        incarnation: of the process; all figures begin anew with another.
-        messages, bytes, batches: dispatched.
-        end: where the output stands.
-        seconds: wall time in dispatch.
-        cpu_seconds: of the process.
-        store_timestamp: of the last record, ms.
-        events: for the operator, without those that the order has as seen.
-        failure: what went wrong.
-        host: the executor's, by Spark's name; filled in by the task.
-    """
-
-    incarnation: str
-    messages: int
-    bytes: int
-    batches: int
-    end: int
-    seconds: float
-    cpu_seconds: float
-    store_timestamp: int
-    events: list[str]
-    failure: Failure | None
-    host: str
 
 
 class Conversation(NamedTuple):
@@ -149,65 +60,6 @@ class Conversation(NamedTuple):
 
     connection: socket.socket
     order: Order
-
-
-def address_of(output: str) -> bytes:
-    """Return the name that the writer of an output listens on, the same for all of its paths."""
-    identity = f"{os.getuid()}\0{os.path.realpath(output)}"
-    return b"\0reput-" + hashlib.sha256(identity.encode()).hexdigest()[:32].encode()
-
-
-def is_own_user(connection: socket.socket) -> bool:
-    """Tell whether the other side runs as the same user."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(raw)[1] == os.getuid())
-
-
-def send(connection: socket.socket, message: Hello | Order | Answer) -> None:
-    """Send a line.
-
-    Raises:
-        OSError: the other side is gone.
-    """
-    connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def receive(connection: socket.socket) -> Any:
-    """Return the next line's value; None where the other side has ended.
-
-    Raises:
-        OSError: it broke off, or took too long.
-    """
-    received = bytearray()
-    while not received.endswith(b"\n"):
-        # Who speaks waits for an answer before it speaks again: there is no more than one line.
-        piece = connection.recv(1 << 16)
-        if not piece:
-            return None
-        received += piece
-    return json.loads(received)
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Return an error as values, so that the driver can raise it as if it were its own."""
-    if isinstance(error, UsageError):
-        return Failure(kind="usage", message=str(error), errno=None, filename=None)
-    if isinstance(error, ReputError):
-        return Failure(kind="reput", message=str(error), errno=None, filename=None)
-    if isinstance(error, OSError):
-        name = os.fsdecode(error.filename) if error.filename is not None else None
-        text = error.strerror or str(error)
-        return Failure(kind="os", message=text, errno=error.errno, filename=name)
-    text = "".join(traceback.format_exception(error))
-    return Failure(kind="unexpected", message=text, errno=None, filename=None)
-
-
-def error_of(failure: Failure) -> Exception:
-    """Return the error that `failure_of` was given."""
-    if failure["kind"] == "os":
-        return OSError(failure["errno"], failure["message"], failure["filename"])
-    kinds = {"usage": UsageError, "reput": ReputError}
-    return kinds.get(failure["kind"], RuntimeError)(failure["message"])
 
 
 class Executor:
@@ -248,21 +100,11 @@ class Writer:
         self._spoken_at = time.monotonic()
         self._terminated = threading.Event()
         self._failure: Failure | None = None
-        self._events: list[str] = []
-        self._events_before = 0
-        self._done = Answer(
-            incarnation=f"{socket.gethostname()}-{os.getpid()}-{time.monotonic_ns()}",
-            messages=0,
-            bytes=0,
-            batches=0,
-            end=-1,
-            seconds=0.0,
-            cpu_seconds=0.0,
-            store_timestamp=0,
-            events=[],
-            failure=None,
-            host="",
-        )
+        self._incarnation = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+        # Not seen by the job yet, and the number of the first of them.
+        self._batches: list[Batch] = []
+        self._first = 0
+        self._state: dict[str, Any] | None = None
 
     def run(self) -> None:
         """Take orders until there is no reason to go on; the output is closed then.
@@ -313,9 +155,9 @@ class Writer:
     def _greet(self, connection: socket.socket) -> Order | None:
         holder = f"reput, process {os.getpid()} on {socket.gethostname()},"
         hello = Hello(job=self._spec["job"], holder=holder, is_left=self._executor.is_gone)
-        send(connection, hello)
-        order: Order | None = receive(connection)
-        return order
+        send(connection, json.dumps(hello).encode())
+        frame = receive(connection)
+        return json.loads(frame) if frame else None
 
     def _stop_listening(self) -> None:
         """Give the name up; who was not greeted yet finds it free, or another writer there."""
@@ -333,7 +175,7 @@ class Writer:
             dispatcher = self._dispatcher or self._open(order["patience"])
             if self._failure is None and order["end"] >= 0:
                 if is_new or order["kind"] == DISPATCH:
-                    self._dispatch(dispatcher, order["end"])
+                    self._batches.append(dispatcher.dispatch(order["end"]))
         if not goes_on:
             self._stop_listening()
             with self._failing():
@@ -372,7 +214,7 @@ class Writer:
         from checkpoints import locks  # noqa: PLC0415
         from checkpoints.progress import STATE_DIRECTORY  # noqa: PLC0415
         from streaming.config import FlushPolicy, store_config  # noqa: PLC0415
-        from streaming.dispatcher import StoreDispatcher  # noqa: PLC0415
+        from streaming.dispatcher import Batch, StoreDispatcher  # noqa: PLC0415
         from streaming.warm import warm_up  # noqa: PLC0415
 
         spec = self._spec
@@ -406,27 +248,17 @@ class Writer:
             time.sleep(_LOCK_POLL_SECONDS)
         warming.join()
         self._dispatcher = dispatcher
-        self._done["end"] = dispatcher.progress.end
         taken_back = dispatcher.recovery
-        self._events += [
+        events = [
             f"{reason}; {taken_back.entries} entries and {taken_back.items} index items beyond "
             "its progress were taken back"
             for reason in taken_back.reasons
         ]
-        self._events += dispatcher.warnings
+        events += dispatcher.warnings
+        if events:
+            end = dispatcher.progress.end
+            self._batches.append(Batch(end, end, events=events))
         return dispatcher
-
-    def _dispatch(self, dispatcher: StoreDispatcher, end: int | None) -> None:
-        """Dispatch up to `end`, or what was waited with, and count it."""
-        batch = dispatcher.dispatch_waiting() if end is None else dispatcher.dispatch(end)
-        done = self._done
-        done["messages"] += batch.messages
-        done["bytes"] += batch.bytes
-        done["batches"] += 1
-        done["seconds"] += batch.seconds
-        done["end"] = batch.end
-        done["store_timestamp"] = batch.store_timestamp or done["store_timestamp"]
-        self._events += batch.events
 
     def _do_what_is_due(self) -> None:
         """Flush, and take what was waited with."""
@@ -436,30 +268,47 @@ class Writer:
         with self._failing():
             dispatcher.flush_if_due()
             if dispatcher.waits:
-                self._dispatch(dispatcher, None)
+                self._batches.append(dispatcher.dispatch_waiting())
 
-    def _answer(self, order: Order) -> Answer:
+    def _answer(self, order: Order) -> bytes:
         incarnation, seen = order["seen"]
-        if incarnation == self._done["incarnation"]:
+        if incarnation == self._incarnation:
             # What the driver has is not kept any longer.
-            known = max(seen - self._events_before, 0)
-            del self._events[:known]
-            self._events_before += known
+            known = max(seen - self._first, 0)
+            del self._batches[:known]
+            self._first += known
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        cpu_seconds = usage.ru_utime + usage.ru_stime
-        return Answer(
-            **{
-                **self._done,
-                "cpu_seconds": cpu_seconds,
-                "events": self._events,
-                "failure": self._failure,
-            }
+        if self._dispatcher is not None:
+            self._state = _state_of(self._dispatcher)
+        answer = Answer(
+            incarnation=self._incarnation,
+            first=self._first,
+            batches=self._batches,
+            end=self._state["progress"].end if self._state else -1,
+            state=self._state,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            failure=self._failure,
         )
+        return pickle.dumps(answer)
 
     def _close(self) -> None:
         if self._dispatcher is not None:
             dispatcher, self._dispatcher = self._dispatcher, None
-            dispatcher.close()
+            try:
+                dispatcher.close()
+            finally:
+                self._state = _state_of(dispatcher)
+
+
+def _state_of(dispatcher: StoreDispatcher) -> dict[str, Any]:
+    """Return the fields of a `metrics.State`; queues and trail, which are long, stay here."""
+    return {
+        "progress": replace(dispatcher.progress, queues={}, trail=()),
+        "recorded_end": dispatcher.recorded_end,
+        "index_fill": dispatcher.index.fill if dispatcher.index is not None else 0.0,
+        "waits": dispatcher.holds,
+        "recoveries": int(bool(dispatcher.recovery.reasons)),
+    }
 
 
 def main() -> int:
