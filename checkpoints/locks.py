@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import StoreError
+from stores import disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +77,8 @@ class FileLock:
             raise RuntimeError("the lock is not held")
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, text.encode(), 0)
+        # After a power cut it still tells whose abort marker stands in a store.
+        os.fsync(self._descriptor)
 
     def release(self) -> None:
         """Give the lock up."""
@@ -140,6 +143,7 @@ def lock_output(state_directory: Path) -> FileLock:
             "Stop it first, or give another --output; two writers would corrupt the files",
         )
     lock.write(f"reput, process {os.getpid()} on {socket.gethostname()}")
+    disk.sync_directory(state_directory)
     return lock
 
 

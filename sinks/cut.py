@@ -75,8 +75,11 @@ def restore(
         for path in queue_directories(root / kind):
             name = path.relative_to(root).as_posix()
             missing.discard(name)
+            cleared = _remove_beyond(path, queues.get(name, 0), keeps_next=name in ahead)
+            if name in ahead:
+                _remake(path / names.offset_file(queues[name]), file_size, staging)
             files = FileQueue(path, file_size, staging)
-            cleared = _restore_queue(files, queues.get(name, 0), is_ahead=name in ahead)
+            cleared += _restore_queue(files, queues.get(name, 0), is_ahead=name in ahead)
             if not files.bases:
                 _remove_empty(path, root)
             taken.entries += -(-cleared // unit_size) if unit_size else 0
@@ -104,19 +107,35 @@ def queue_directories(base: Path) -> Iterator[Path]:
             yield Path(directory)
 
 
-def _restore_queue(files: FileQueue, end: int, *, is_ahead: bool) -> int:
-    """Take a queue back to byte `end`; return how many bytes were beyond."""
+def _remove_beyond(path: Path, end: int, *, keeps_next: bool) -> int:
+    """Remove the files of a queue behind byte `end`; return how many bytes were in them.
+
+    Of any size: a file that was made just before a power cut may have its name and nothing else.
+    """
     cleared = 0
-    while files.bases and files.bases[-1] >= (end + 1 if is_ahead else end):
-        path = files.path(files.bases.pop())
-        cleared += disk.clear(path, 0)
-        disk.remove_file(path)
+    for file in sorted(path.iterdir()):
+        base = names.parse_offset_file(file.name)
+        if base is not None and base >= (end + 1 if keeps_next else end):
+            cleared += disk.clear(file, 0)
+            disk.remove_file(file)
+    return cleared
+
+
+def _remake(path: Path, size: int, staging: Path) -> None:
+    """Make an empty file anew that has lost its size: it was made and never written to."""
+    if not path.is_file() or path.stat().st_size != size:
+        disk.make_file(staging / "new", size)
+        disk.rename(staging / "new", path)
+
+
+def _restore_queue(files: FileQueue, end: int, *, is_ahead: bool) -> int:
+    """Have zeros behind byte `end` of a queue; return how many bytes were there."""
     if end == 0:
-        return cleared
+        return 0
     if not files.bases or files.bases[-1] + files.file_size < end + is_ahead:
         path = files.path((end - 1) // files.file_size * files.file_size)
         raise FormatError(path, 0, f"no such file; the queue has {end} bytes", _REMEDY)
-    return cleared + disk.clear(files.path(files.bases[-1]), end - files.bases[-1])
+    return disk.clear(files.path(files.bases[-1]), end - files.bases[-1])
 
 
 def _remove_empty(path: Path, root: Path) -> None:

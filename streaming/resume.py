@@ -79,6 +79,9 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
         _check_untouched(config, found)
     else:
         recovery.reasons.append("its last writer was killed")
+        if (config.output / names.CHECKPOINT).exists():
+            # It may be of a flush that was not recorded any more, and is taken back now.
+            _write_checkpoint(config, found)
         _restore(config, found, recovery)
     return follow(config, log, found, recovery)
 
@@ -119,12 +122,7 @@ def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recov
     )
     # Recorded first: if this is cut off, the next start goes on with it. And a checkpoint that is
     # ahead of the queues would make a broker skip what is missing in them.
-    marks.write_checkpoint(
-        config.output,
-        config.output / progress.STATE_DIRECTORY,
-        StoreCheckpoint(*older.checkpoint),
-        config.settings.version.checkpoint_fields,
-    )
+    _write_checkpoint(config, older)
     progress.save(config.output, older)
     _restore(config, older, recovery)
     return older
@@ -171,6 +169,16 @@ def _gone_back(
         repeated=common.repeated,
         store_timestamp=common.store_timestamp,
         skipped=tuple(gap for gap in found.skipped if gap[0] < common.end),
+    )
+
+
+def _write_checkpoint(config: StoreConfig, found: Progress) -> None:
+    """Have the checkpoint say what the progress does: ahead of the queues it does harm."""
+    marks.write_checkpoint(
+        config.output,
+        config.output / progress.STATE_DIRECTORY,
+        StoreCheckpoint(*found.checkpoint),
+        config.settings.version.checkpoint_fields,
     )
 
 
