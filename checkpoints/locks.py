@@ -15,7 +15,6 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
-from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import StoreError
 from stores import disk
@@ -34,10 +33,12 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 def _is_ours(store: Path) -> bool:
-    """Tell whether the abort marker is the one that a killed writer of ours has left."""
+    """Tell whether the abort marker is one that a killed writer of ours has left.
+
+    A broker writes its process id, or nothing.
+    """
     try:
-        holder = _holder(store / STATE_DIRECTORY / WRITER_LOCK)
-        return f"process {(store / names.ABORT).read_text('ascii').strip()} " in holder
+        return (store / names.ABORT).read_text("ascii").startswith(names.OUR_ABORT)
     except (FileNotFoundError, UnicodeDecodeError):
         return False
 

@@ -49,7 +49,7 @@ def write_checkpoint(root: Path, staging: Path, values: StoreCheckpoint, fields:
 
 def set_abort(root: Path) -> None:
     """Mark a store as being written: who finds the mark must not trust its tails."""
-    disk.write_file(root / names.ABORT, str(os.getpid()).encode())
+    disk.write_file(root / names.ABORT, f"{names.OUR_ABORT}{os.getpid()}".encode())
     disk.sync_directory(root)
 
 

@@ -24,6 +24,8 @@ ABORT = "abort"
 LOCK = "lock"
 CONFIG = "config"
 # What dispatch makes of a log, the checkpoint aside.
+# What our own abort marker begins with; the process id follows.
+OUR_ABORT = "reput, process "
 DISPATCHED = (CONSUMEQUEUE, CONSUMEQUEUE_EXT, BATCH_CONSUMEQUEUE, INDEX)
 
 

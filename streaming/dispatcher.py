@@ -234,6 +234,7 @@ class StoreDispatcher:
                 failure = self._write_range(batch, end, observe)
             if failure is None or not self._skip_corrupt(batch, failure):
                 break
+            failure = None
         if self.index is not None:
             batch.items = self.index.inserted[0] - index_before[0]
             batch.index_files = self.index.inserted[1] - index_before[1]

@@ -180,14 +180,14 @@ class TestStore:
     def test_what_our_own_killed_writer_left_may_be_taken_up(self, tmp_path):
         (tmp_path / ".reput").mkdir()
         lock_output(tmp_path / ".reput").release()
-        (tmp_path / "abort").write_text(str(os.getpid()))
+        (tmp_path / "abort").write_text(f"reput, process {os.getpid()}")
 
         lock_store(tmp_path).release()
 
     def test_a_store_that_this_process_writes_in_place_is_refused_and_stays_locked(self, tmp_path):
         (tmp_path / ".reput").mkdir()
         with lock_store(tmp_path), lock_output(tmp_path / ".reput"):
-            (tmp_path / "abort").write_text(str(os.getpid()))
+            (tmp_path / "abort").write_text(f"reput, process {os.getpid()}")
             with pytest.raises(StoreError):
                 lock_store(tmp_path)
             with Process(OURS, tmp_path / ".reput") as other:

@@ -413,6 +413,15 @@ class TestSkip:
         assert verify(config).messages == 59
         assert verify(config).ok
 
+    def test_a_batch_may_end_inside_what_is_passed_over(self, made):
+        broker, config, place = self.damaged(made, 20)
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        first = dispatcher.dispatch(place.position + 10)
+        second = dispatcher.dispatch(broker.log.end)
+        dispatcher.close()
+
+        assert (first.end, first.messages, second.messages) == (place.end, 20, 39)
+
     def test_killed_and_started_again_it_passes_over_it_again(self, made):
         broker, config, place = self.damaged(made, 20)
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
@@ -548,7 +557,5 @@ def test_an_empty_file_that_a_repeated_record_has_made_outlives_a_kill(made):
     dispatch_all(again)
     again.close()
 
-    assert (
-        max(p.name for p in (config.output / "consumequeue/t/0").iterdir()) == f"{160:020d}"
-    )
+    assert max(p.name for p in (config.output / "consumequeue/t/0").iterdir()) == f"{160:020d}"
     assert differences(files_of(config.output), broker.expected(config.settings)) == []
