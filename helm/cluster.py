@@ -1,0 +1,453 @@
+"""Installs the chart on a real Kubernetes API server: `python -m helm.cluster`.
+
+etcd, API server, controller manager and scheduler run as processes on the loopback interface, and
+kwok plays the nodes: pods become ready without a container. What is tried is what a linter cannot
+know: admission (Pod Security "restricted" is enforced), server-side validation, scheduling beside
+the broker's pod, binding of claims, `--wait`, upgrade, rollback, removal, and what is refused.
+`helm/tools.sh --cluster` gets the programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HELM = Path(__file__).resolve().parent
+CHART = HELM / "reput"
+TOOLS = Path(os.environ.get("REPUT_TOOLS", HELM.parent / ".venv" / "tools"))
+NAMESPACE = "rocketmq"
+_LOCALHOST = "127.0.0.1"
+_TOKEN = "reput-check"  # noqa: S105 - of a server that lives for a minute
+_START_SECONDS = 120.0
+_RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "runAsUser": 3000,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+class CheckError(Exception):
+    """Something is not as it has to be."""
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind((_LOCALHOST, 0))
+        return int(listener.getsockname()[1])
+
+
+class Cluster:
+    """The processes of a cluster, and its two clients."""
+
+    def __init__(self, directory: Path) -> None:
+        """Prepare.
+
+        Args:
+            directory: for data, certificates and logs.
+        """
+        self.directory = directory
+        self.kubeconfig = directory / "kubeconfig.json"
+        self._running = contextlib.ExitStack()
+        self._server = f"https://{_LOCALHOST}:{free_port()}"
+
+    def __enter__(self) -> Cluster:
+        """Start everything."""
+        try:
+            self._start()
+        except BaseException:
+            self._running.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every process that was started."""
+        self._running.close()
+
+    def _start(self) -> None:
+        here = self.directory
+        client, peer = free_port(), free_port()
+        self._spawn(
+            "etcd", f"--data-dir={here}/etcd", f"--listen-client-urls=http://{_LOCALHOST}:{client}",
+            f"--advertise-client-urls=http://{_LOCALHOST}:{client}",
+            f"--listen-peer-urls=http://{_LOCALHOST}:{peer}", "--unsafe-no-fsync",
+            f"--initial-advertise-peer-urls=http://{_LOCALHOST}:{peer}",
+            f"--initial-cluster=default=http://{_LOCALHOST}:{peer}",
+        )  # fmt: skip
+        key = here / "account.key"
+        subprocess.run(
+            ["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True
+        )
+        (here / "tokens.csv").write_text(f'{_TOKEN},admin,admin,"system:masters"\n', "utf-8")
+        self._spawn(
+            "kube-apiserver", f"--etcd-servers=http://{_LOCALHOST}:{client}",
+            f"--bind-address={_LOCALHOST}", f"--secure-port={self._server.rpartition(':')[2]}",
+            f"--cert-dir={here}/certificates", f"--token-auth-file={here}/tokens.csv",
+            f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
+            "--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.96.0.0/16", "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+        )  # fmt: skip
+        self._write_kubeconfig()
+        self.until("the API server", self._is_ready)
+        arguments = (f"--kubeconfig={self.kubeconfig}", "--leader-elect=false")
+        self._spawn(
+            "kube-controller-manager", *arguments, f"--service-account-private-key-file={key}",
+            f"--secure-port={free_port()}", f"--bind-address={_LOCALHOST}",
+            f"--cert-dir={here}/manager",
+        )  # fmt: skip
+        self._spawn(
+            "kube-scheduler", *arguments, f"--secure-port={free_port()}",
+            f"--bind-address={_LOCALHOST}",
+        )  # fmt: skip
+        self._spawn(
+            "kwok", f"--kubeconfig={self.kubeconfig}", "--manage-all-nodes=true",
+            f"--config={TOOLS}/kwok-stages.yaml", "--node-lease-duration-seconds=40",
+            f"--server-address={_LOCALHOST}:{free_port()}", "--node-port=0",
+        )  # fmt: skip
+
+    def _spawn(self, name: str, *arguments: str) -> None:
+        log = self._running.enter_context((self.directory / f"{name}.log").open("wb"))
+        program = shutil.which(name, path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
+        if program is None:
+            raise CheckError(f"{name} is not here: run helm/tools.sh --cluster")
+        process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)
+
+        def end() -> None:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+        self._running.callback(end)
+
+    def _write_kubeconfig(self) -> None:
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "check",
+            "contexts": [{"name": "check", "context": {"cluster": "check", "user": "admin"}}],
+            "clusters": [
+                {
+                    "name": "check",
+                    "cluster": {"server": self._server, "insecure-skip-tls-verify": True},
+                }
+            ],
+            "users": [{"name": "admin", "user": {"token": _TOKEN}}],
+        }
+        self.kubeconfig.write_text(json.dumps(config), "utf-8")
+
+    def _is_ready(self) -> bool:
+        return self.try_run("kubectl", "get", "--raw", "/readyz").returncode == 0
+
+    def until(self, what: str, holds: Any, seconds: float = _START_SECONDS) -> None:
+        """Wait until something holds.
+
+        Raises:
+            CheckError: it does not in time.
+        """
+        end = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > end:
+                raise CheckError(f"{what}: not within {seconds} s; logs are in {self.directory}")
+            time.sleep(0.3)
+
+    def try_run(
+        self, program: str, *arguments: str, text: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl or helm; any exit code is an answer."""
+        path = shutil.which(program, path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        return subprocess.run(
+            [str(path), *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            input=text,
+            env=environment,
+        )
+
+    def run(self, program: str, *arguments: str, text: str | None = None) -> str:
+        """Run kubectl or helm, and return what it says.
+
+        Raises:
+            CheckError: it failed.
+        """
+        result = self.try_run(program, *arguments, text=text)
+        if result.returncode:
+            raise CheckError(f"{program} {' '.join(arguments)}: {result.stderr}{result.stdout}")
+        return result.stdout
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Create or change objects."""
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self.run("kubectl", "apply", "--server-side", "-f", "-", text=document)
+
+    def get(self, *arguments: str) -> dict[str, Any]:
+        """Return objects of the namespace."""
+        text = self.run("kubectl", "-n", NAMESPACE, "get", *arguments, "-o", "json")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def helm(self, verb: str, *arguments: str) -> str:
+        """Run helm in the namespace."""
+        return self.run("helm", verb, "reput", *arguments, "--namespace", NAMESPACE)
+
+
+def custom(group: str, plural: str, kind: str) -> dict[str, Any]:
+    """Return a definition that takes anything: the types are checked elsewhere."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def volume(name: str) -> dict[str, Any]:
+    """Return a volume that any claim of up to 100 GiB may have."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "100Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": f"/volumes/{name}"},
+        },
+    }
+
+
+def claim(name: str) -> dict[str, Any]:
+    """Return a claim of a broker."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "100Gi"}},
+        },
+    }
+
+
+def broker(name: str, node: str) -> dict[str, Any]:
+    """Return a broker's pod on a node."""
+    container = {"name": "broker", "image": "broker", "securityContext": _RESTRICTED}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": {"app": "rocketmq-broker", "brokerName": name},
+        },
+        "spec": {"nodeName": node, "containers": [container]},
+    }
+
+
+def node(name: str) -> dict[str, Any]:
+    """Return a node that kwok plays."""
+    resources = {"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": resources, "capacity": resources},
+    }
+
+
+def furnish(cluster: Cluster) -> None:
+    """Make nodes, a namespace that is restricted, volumes, and a broker on the second node."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.apply(
+        custom("monitoring.coreos.com", "servicemonitors", "ServiceMonitor"),
+        custom("monitoring.coreos.com", "prometheusrules", "PrometheusRule"),
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": NAMESPACE, "labels": labels},
+        },
+        *(node(f"node-{number}") for number in range(3)),
+        *(volume(f"volume-{number}") for number in range(6)),
+    )
+    cluster.until("nodes", lambda: cluster.run("kubectl", "get", "nodes").count(" Ready") == 3)
+    account = ("-n", NAMESPACE, "get", "serviceaccount", "default")
+    cluster.until("accounts", lambda: cluster.try_run("kubectl", *account).returncode == 0)
+    cluster.apply(claim("store-broker-a-0"), broker("broker-a", "node-1"))
+
+
+def check_install(cluster: Cluster) -> None:
+    """Install, and look where the pods are and what they may do."""
+    cluster.helm("install", str(CHART), *_values(), "--wait", "--timeout", "180s")
+    pods = cluster.get("pods", "-l", "app.kubernetes.io/instance=reput")["items"]
+    places = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
+    expect(places.get("reput-broker-a-0") == "node-1", f"not beside its broker: {places}")
+    expect(len(pods) == 1, f"one writer, not {list(places)}")
+    claims = {
+        each["metadata"]["name"]: each["status"]["phase"] for each in cluster.get("pvc")["items"]
+    }
+    expect(claims.get("output-reput-broker-a-0") == "Bound", f"claims are {claims}")
+    for kind in ("servicemonitor", "prometheusrule", "networkpolicy", "poddisruptionbudget"):
+        cluster.get(kind, "reput")
+
+
+def check_upgrade(cluster: Cluster) -> None:
+    """Upgrade, roll back: the pod is replaced each time, and the claim stays."""
+    seen = [_pod(cluster)]
+    before = cluster.get("pvc", "output-reput-broker-a-0")["metadata"]["uid"]
+    cluster.helm("upgrade", str(CHART), *_values(), "--set", "image.tag=next", *_WAIT)
+    seen.append(_pod(cluster))
+    cluster.helm("rollback", "1", *_WAIT)
+    seen.append(_pod(cluster))
+    images = [pod["spec"]["containers"][0]["image"] for pod in seen]
+    expect(images[0] == images[2] != images[1], f"images were {images}")
+    expect(len({pod["metadata"]["uid"] for pod in seen}) == 3, "a pod was not replaced")
+    after = cluster.get("pvc", "output-reput-broker-a-0")["metadata"]["uid"]
+    expect(before == after, "the output's claim was replaced")
+
+
+def check_refusals(cluster: Cluster) -> None:
+    """Give what is wrong: helm or the server says so, and nothing has changed."""
+    wrong = {
+        "run.tial=visible": "'tial' not allowed",
+        "stores=null": "name at least one store",
+        "podSecurityContext.runAsUser=root": "runAsUser",
+        "tolerations[0].operator=Sometimes": "Sometimes",
+    }
+    before = cluster.get("statefulset", "reput-broker-a")["metadata"]["generation"]
+    for setting, message in wrong.items():
+        result = cluster.try_run(
+            "helm", "upgrade", "reput", str(CHART), *_values(), "--set", setting, "-n", NAMESPACE
+        )
+        said = result.stderr + result.stdout
+        expect(result.returncode != 0 and message in said, f"{setting}: {said}")
+        print(f"   {setting}: {said.strip().splitlines()[-1].strip()[:140]}")
+    after = cluster.get("statefulset", "reput-broker-a")["metadata"]["generation"]
+    expect(before == after, "a refused upgrade changed something")
+    stores = json.dumps([{"name": "broker-a", "source": {"hostPath": "/data"}}])
+    path = ("--set-json", f"stores={stores}")
+    text = cluster.run("helm", "template", "other", str(CHART), *_values(), *path, "-n", NAMESPACE)
+    result = cluster.try_run("kubectl", "apply", "--dry-run=server", "-f", "-", text=text)
+    expect("hostPath" in result.stderr, f"hostPath is not warned of: {result.stderr}")
+
+
+def check_sidecar(cluster: Cluster) -> None:
+    """Apply the sidecar's patch to a broker's StatefulSet, as NOTES say, on the server."""
+    container = {"name": "broker", "image": "broker", "securityContext": _RESTRICTED}
+    volumes: list[dict[str, Any]] = [
+        {"name": name, "emptyDir": {}} for name in ("store", "reput-output")
+    ]
+    labels = {"app": "other"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [container], "volumes": volumes},
+    }
+    stateful = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "other", "namespace": NAMESPACE},
+        "spec": {
+            "serviceName": "other",
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": template,
+        },
+    }
+    cluster.apply(stateful)
+    cluster.run(
+        "helm", "install", "side", str(CHART), *_values(), "--set", "mode=sidecar", "-n", NAMESPACE
+    )
+    offered = cluster.get("configmap", "side-reput-broker-a-sidecar")["data"]["patch.yaml"]
+    path = cluster.directory / "patch.yaml"
+    path.write_text(offered, "utf-8")
+    cluster.run("kubectl", "-n", NAMESPACE, "patch", "statefulset", "other", f"--patch-file={path}")
+    containers = cluster.get("statefulset", "other")["spec"]["template"]["spec"]["containers"]
+    expect({each["name"] for each in containers} == {"broker", "reput"}, "no sidecar was added")
+    cluster.run("helm", "uninstall", "side", "-n", NAMESPACE)
+
+
+def check_removal(cluster: Cluster) -> None:
+    """Remove: all is gone but the output."""
+    cluster.helm("uninstall", "--wait")
+    pod = ("-n", NAMESPACE, "get", "pod", "reput-broker-a-0")
+    cluster.until("the pod's end", lambda: cluster.try_run("kubectl", *pod).returncode != 0, 180.0)
+    left = cluster.get("all,configmap,pvc", "-l", "app.kubernetes.io/instance=reput")["items"]
+    names = [f"{each['kind']}/{each['metadata']['name']}" for each in left]
+    expect(names == ["PersistentVolumeClaim/output-reput-broker-a-0"], f"left: {names}")
+
+
+_WAIT = ("--wait", "--timeout", "180s")
+_STEPS = (furnish, check_install, check_upgrade, check_refusals, check_sidecar, check_removal)
+
+
+def _values() -> tuple[str, ...]:
+    # The first store of the values with everything in them; the second needs a driver.
+    values = str(CHART / "ci" / "cluster-values.yaml")
+    return ("--values", values)
+
+
+def _pod(cluster: Cluster) -> dict[str, Any]:
+    return cluster.get("pod", "reput-broker-a-0")
+
+
+def expect(holds: object, message: str) -> None:
+    """Raise if something is not so.
+
+    Raises:
+        CheckError: with the message.
+    """
+    if not holds:
+        raise CheckError(message)
+
+
+@contextlib.contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Print how long something took."""
+    began = time.monotonic()
+    yield
+    print(f"== {what}: {time.monotonic() - began:.1f} s", flush=True)
+
+
+def main() -> int:
+    """Run all steps and return the exit code."""
+    directory = Path(tempfile.mkdtemp(prefix="reput-cluster-"))
+    try:
+        with contextlib.ExitStack() as stack:
+            with timed("start"):
+                cluster = stack.enter_context(Cluster(directory))
+            for step in _STEPS:
+                with timed(step.__name__.removeprefix("check_")):
+                    step(cluster)
+    except CheckError as error:
+        print(f"cluster: {error}\nlogs are in {directory}", file=sys.stderr)
+        return 1
+    shutil.rmtree(directory)
+    print(f"{len(_STEPS)} passed, 0 failed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""The alert rules, built once for the chart and once for a Prometheus without it.
+
+Numbers that an operator may want to change are placeholders, `${name}`, which the chart fills from
+its values; `THRESHOLDS` has the defaults. A counter's first step may never be scraped where the
+error that it counts ends the process, so alerts on errors also look at the value itself: a process
+that has counted one is on its way out, and the next one begins at 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from helm.monitoring import series as s
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+THRESHOLDS: dict[str, int | float | str] = {
+    "behindBytes": 1 << 30,
+    "behindBytesCritical": 10 << 30,
+    "behindSeconds": 60,
+    "behindSecondsCritical": 600,
+    "retentionRatio": 0.5,
+    "stalledFor": "5m",
+    "restarts": 3,
+}
+RUNBOOK = "${runbookUrl}"
+WARNING, CRITICAL = "warning", "critical"
+
+_STORE = "{{ $labels.store }} of {{ $labels.cluster }}"
+_DISPATCHER = f"{{{s.NODE}}}"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One rule.
+
+    Attributes:
+        name: without prefix; the runbook's heading is the whole name in lower case.
+        severity: `critical` is for a person now, `warning` for the next working day.
+        hold: how long it has to hold.
+        expression: PromQL.
+        summary: a sentence; what to do stands in the runbook.
+        description: what it means, with the value.
+    """
+
+    name: str
+    severity: str
+    hold: str
+    expression: str
+    summary: str
+    description: str
+
+    def as_rule(self) -> dict[str, Any]:
+        """Return it as Prometheus reads it."""
+        name = f"Reput{self.name}"
+        return {
+            "alert": name,
+            "expr": self.expression,
+            "for": self.hold,
+            "labels": {"severity": self.severity},
+            "annotations": {
+                "summary": self.summary,
+                "description": self.description,
+                "runbook_url": f"{RUNBOOK}#{name.lower()}",
+            },
+        }
+
+
+def offset(which: str) -> str:
+    """Return the selector of one of a store's offsets, without the label that tells them apart."""
+    return f'sum without (which) ({s.OFFSET}{{{s.NODE},which="{which}"}})'
+
+
+def errors(kinds: str, window: str = "15m") -> str:
+    """Return an expression that holds where such an error was counted within the window."""
+    selector = f'{s.ERRORS}{{{s.NODE},kind=~"{kinds}"}}'
+    return f"max_over_time({selector}[{window}]) > 0"
+
+
+def behind(metric: str, threshold: str, long: str, short: str) -> str:
+    """Return two windows: the long one says that it matters, the short one that it goes on."""
+    series = f"{metric}{_DISPATCHER}"
+    return (
+        f"avg_over_time({series}[{long}]) > {threshold}\n"
+        f"and avg_over_time({series}[{short}]) > {threshold}"
+    )
+
+
+def _step(metric: str, window: str = "1h", labels: str = "") -> str:
+    return f"increase({metric}{{{s.NODE}{labels}}}[{window}]) > 0"
+
+
+_RETAINED = f"({offset('log_end')} - {offset('log_begin')})"
+_UNRECORDED = f"({offset('dispatched')} - {offset('recorded')})"
+_BEHIND = f"{s.BEHIND_BYTES}{_DISPATCHER}"
+_NEWEST_START = f"max by (job, namespace, pod) ({s.STARTED})"
+
+ALERTS = (
+    Alert(
+        "Stalled",
+        CRITICAL,
+        "${stalledFor}",
+        f"min_over_time({_BEHIND}[5m]) > 0\nand increase({s.LOG_BYTES}{_DISPATCHER}[5m]) == 0",
+        f"Nothing is dispatched of {_STORE}, and there is something to dispatch",
+        "{{ $value | humanize1024 }}B of log wait, and not a byte was dispatched in 5 minutes.",
+    ),
+    Alert(
+        "QueryInactive",
+        CRITICAL,
+        "5m",
+        f"{s.ACTIVE} == 0",
+        "The streaming query of {{ $labels.instance }} does not run",
+        "The process answers, but its query has not been active for 5 minutes.",
+    ),
+    Alert(
+        "Missing",
+        CRITICAL,
+        "5m",
+        f"max by (job, namespace, pod) (max_over_time({s.STARTED}[6h]))\nunless {_NEWEST_START}",
+        "The dispatcher {{ $labels.pod }} ({{ $labels.job }}) is gone",
+        "It was scraped within the last 6 hours and has not been for 5 minutes.",
+    ),
+    Alert(
+        "RestartLoop",
+        CRITICAL,
+        "1m",
+        f"changes(({_NEWEST_START})[20m:30s]) > ${{restarts}}",
+        "The dispatcher {{ $labels.pod }} ({{ $labels.job }}) restarts again and again",
+        "It was started {{ $value | humanize }} times within 20 minutes.",
+    ),
+    Alert(
+        "BehindBytes",
+        WARNING,
+        "2m",
+        behind(s.BEHIND_BYTES, "${behindBytes}", "30m", "5m"),
+        f"Dispatch of {_STORE} is behind its log",
+        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 5 as well.",
+    ),
+    Alert(
+        "BehindBytesCritical",
+        CRITICAL,
+        "2m",
+        behind(s.BEHIND_BYTES, "${behindBytesCritical}", "30m", "5m"),
+        f"Dispatch of {_STORE} is far behind its log",
+        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 5 as well.",
+    ),
+    Alert(
+        "BehindSeconds",
+        WARNING,
+        "2m",
+        behind(s.BEHIND_SECONDS, "${behindSeconds}", "30m", "5m"),
+        f"Consumers of {_STORE} see messages late",
+        "On average {{ $value | humanizeDuration }} over 30 minutes, and over the last 5 as well.",
+    ),
+    Alert(
+        "BehindSecondsCritical",
+        CRITICAL,
+        "2m",
+        behind(s.BEHIND_SECONDS, "${behindSecondsCritical}", "15m", "5m"),
+        f"Consumers of {_STORE} see messages very late",
+        "On average {{ $value | humanizeDuration }} over 15 minutes, and over the last 5 as well.",
+    ),
+    Alert(
+        "RetentionNear",
+        CRITICAL,
+        "15m",
+        f"{_BEHIND} > ${{retentionRatio}} * {_RETAINED}\nand delta({_BEHIND}[30m]) >= 0",
+        f"Retention may outrun the dispatch of {_STORE}",
+        "{{ $value | humanize1024 }}B are not dispatched, a large part of all that the broker"
+        " keeps, and they do not get fewer: the broker deletes by age, dispatched or not.",
+    ),
+    Alert(
+        "OutrunByRetention",
+        CRITICAL,
+        "1m",
+        f"{_step(s.LOST_GAPS)}\nor {offset('dispatched')} < {offset('log_begin')}",
+        f"Records of {_STORE} expired before they were dispatched",
+        "The broker deleted log files that were not dispatched yet: those messages have no"
+        " entries, and get none.",
+    ),
+    Alert(
+        "CheckpointStale",
+        WARNING,
+        "5m",
+        f"min_over_time({_UNRECORDED}[15m:1m]) > 0\nand changes({offset('recorded')}[15m:1m]) == 0",
+        f"Progress of {_STORE} is not recorded",
+        "{{ $value | humanize1024 }}B are dispatched and not recorded, and no record was made for"
+        " 15 minutes: a restart would dispatch all that again.",
+    ),
+    Alert(
+        "CorruptRecord",
+        CRITICAL,
+        "0s",
+        f"{_step(s.CORRUPT)}\nor {errors('corrupt')}",
+        f"A corrupt record in the log of {_STORE}",
+        "It was passed over and copied to quarantine, or the job stopped at it.",
+    ),
+    Alert(
+        "IndexFailure",
+        CRITICAL,
+        "0s",
+        errors("index"),
+        f"The index of {_STORE} cannot be written",
+        "The job stopped at an index file that it could not write or that is not what it recorded.",
+    ),
+    Alert(
+        "ConsumeQueueGap",
+        CRITICAL,
+        "0s",
+        _step(s.ENTRIES, labels=',outcome="misplaced"') + f"\nor {errors('consumequeue')}",
+        f"A consume queue of {_STORE} has a gap or an entry out of turn",
+        "A record's queue offset is not the one behind the last of its queue.",
+    ),
+    Alert(
+        "RecordWaiting",
+        WARNING,
+        "10m",
+        f"{s.WAITING}{_DISPATCHER} == 1",
+        f"Dispatch of {_STORE} waits with a record that came out of turn",
+        "The log has a record whose queue offset lies beyond its queue's end, and the one between"
+        " has not come for 10 minutes.",
+    ),
+    Alert(
+        "WriteFailure",
+        CRITICAL,
+        "0s",
+        errors("io|other"),
+        f"The dispatcher of {_STORE} stopped at an error",
+        "A file could not be read or written; the last line of its log names file and remedy.",
+    ),
+)
+
+
+def rule_file() -> dict[str, Any]:
+    """Return the rule file with its placeholders."""
+    return {"groups": [{"name": "reput", "rules": [alert.as_rule() for alert in ALERTS]}]}
+
+
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """Return the text with its placeholders filled."""
+    for name, value in values.items():
+        text = text.replace(f"${{{name}}}", str(value))
+    return text

@@ -1,0 +1,404 @@
+"""The Grafana dashboard, which asks: keeping up, which store, and why.
+
+Three rows for three questions. The first answers at a glance, over all chosen stores; the second
+has a line for each store; the third is for whoever looks for a cause.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from grafana_foundation_sdk.builders import dashboard, prometheus, stat, timeseries
+from grafana_foundation_sdk.builders.common import ReduceDataOptions, VizLegendOptions
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import (
+    BigValueColorMode,
+    BigValueGraphMode,
+    LegendDisplayMode,
+    LegendPlacement,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DataSourceRef,
+    Threshold,
+    ThresholdsMode,
+    ValueMap,
+    ValueMappingResult,
+    VariableRefresh,
+    VariableSort,
+)
+
+from helm.monitoring import series as s
+from helm.monitoring.alerts import THRESHOLDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UID = "reput-dispatch"
+TITLE = "RocketMQ dispatch (reput)"
+_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+_STORES = f'{s.NODE},cluster=~"$cluster",store=~"$store"'
+_NAMED = "{{cluster}} / {{store}}"
+_GREEN, _YELLOW, _RED = "green", "yellow", "red"
+_COLUMNS = 24
+_STAT_HEIGHT, _HEIGHT = 5, 8
+_LOG_END = 'which="log_end"'
+_RATE = "[$__rate_interval]"
+
+# Unit names of Grafana.
+BYTES, BYTES_PER_SECOND, SECONDS, SHORT, RATIO, PER_SECOND, TIME = (
+    "bytes", "binBps", "s", "short", "percentunit", "ops", "dateTimeFromNow",
+)  # fmt: skip
+
+
+def one(name: str, *labels: str) -> str:
+    """Return the selector of a store's series, with further matchers."""
+    return f"{name}{{{','.join([_STORES, *labels])}}}"
+
+
+def rate(name: str, *labels: str) -> str:
+    """Return a counter's rate."""
+    return f"rate({one(name, *labels)}{_RATE})"
+
+
+def quantile(share: float, name: str, *labels: str) -> str:
+    """Return a quantile of a histogram, a store each."""
+    buckets = rate(f"{name}_bucket", *labels)
+    return f"histogram_quantile({share}, sum by (cluster, store, le) ({buckets}))"
+
+
+def at(which: str) -> str:
+    """Return one of a store's offsets, fit to be subtracted from another."""
+    matcher = f'which="{which}"'
+    return f"sum by (cluster, store) ({one(s.OFFSET, matcher)})"
+
+
+def _query(expression: str, legend: str, reference: str) -> prometheus.Dataquery:
+    query = prometheus.Dataquery().expr(expression).legend_format(legend)
+    return query.ref_id(reference).datasource(_SOURCE)
+
+
+def _thresholds(*steps: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
+    values = [Threshold(value=value, color=color) for value, color in steps]
+    return dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(values)
+
+
+def _stat(
+    title: str,
+    why: str,
+    expression: str,
+    unit: str,
+    *steps: tuple[float | None, str],
+    words: dict[str, tuple[str, str]] | None = None,
+) -> stat.Panel:
+    """Return a panel of one number.
+
+    Args:
+        title: a question or a quantity.
+        why: what it tells, shown at the title.
+        expression: PromQL with one result.
+        unit: one of Grafana's.
+        *steps: from which value on which colour.
+        words: what to show in place of a value, and its colour.
+    """
+    panel = stat.Panel().title(title).description(why).datasource(_SOURCE).unit(unit)
+    panel = panel.with_target(_query(expression, "", "A").instant())
+    panel = panel.thresholds(_thresholds(*(steps or ((None, _GREEN),))))
+    panel = panel.color_mode(BigValueColorMode.BACKGROUND).graph_mode(BigValueGraphMode.NONE)
+    panel = panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+    if words:
+        options = {
+            value: ValueMappingResult(text=text, color=color, index=number)
+            for number, (value, (text, color)) in enumerate(words.items())
+        }
+        panel = panel.mappings([ValueMap(options=options)])
+    return panel.height(_STAT_HEIGHT).no_value("no data")
+
+
+def _graph(
+    title: str, why: str, unit: str, queries: Sequence[tuple[str, str]], width: int = 12
+) -> timeseries.Panel:
+    """Return a panel with a line for each result of each (expression, legend)."""
+    panel = timeseries.Panel().title(title).description(why).datasource(_SOURCE).unit(unit)
+    for number, (expression, legend) in enumerate(queries):
+        panel = panel.with_target(_query(expression, legend, chr(ord("A") + number)))
+    legend_options = VizLegendOptions().display_mode(LegendDisplayMode.TABLE).show_legend(True)
+    legend_options = legend_options.placement(LegendPlacement.BOTTOM).calcs(["lastNotNull", "max"])
+    panel = panel.legend(legend_options).fill_opacity(10).line_width(1).min(0)
+    return panel.height(_HEIGHT).span(width)
+
+
+def _variable(name: str, label: str, query: str) -> dashboard.QueryVariable:
+    variable = dashboard.QueryVariable(name).label(label).query(query).datasource(_SOURCE)
+    variable = variable.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+    return (
+        variable.sort(VariableSort.ALPHABETICAL_ASC).multi(True).include_all(True).all_value(".*")
+    )
+
+
+def _overview() -> list[stat.Panel]:
+    behind_bytes, behind_seconds = one(s.BEHIND_BYTES), one(s.BEHIND_SECONDS)
+    limit, far = float(THRESHOLDS["behindBytes"]), float(THRESHOLDS["behindBytesCritical"])
+    late, very = float(THRESHOLDS["behindSeconds"]), float(THRESHOLDS["behindSecondsCritical"])
+    is_stuck = f"({behind_bytes} > bool 0) * (increase({one(s.LOG_BYTES)}[5m]) == bool 0)"
+    is_late = f"{behind_bytes} > bool {limit:.0f}"
+    panels = [
+        _stat(
+            "Keeping up?",
+            "The worst of all chosen stores: 0 yes, 1 behind, 2 nothing moves.",
+            f"max(2 * ({is_stuck}) + ({is_late}))",
+            SHORT,
+            words={
+                "0": ("yes", _GREEN),
+                "1": ("behind", _YELLOW),
+                "2": ("stalled", _RED),
+                "3": ("stalled", _RED),
+            },
+        ),
+        _stat(
+            "Furthest behind",
+            "Bytes of log not dispatched yet, of the store with most.",
+            f"max({behind_bytes})",
+            BYTES,
+            (None, _GREEN), (limit, _YELLOW), (far, _RED),
+        ),
+        _stat(
+            "Latest",
+            "Between the newest record and the newest dispatched one, of the latest store.",
+            f"max({behind_seconds})",
+            SECONDS,
+            (None, _GREEN), (late, _YELLOW), (very, _RED),
+        ),
+        _stat("Messages", "Dispatched a second, of all.", f"sum({rate(s.MESSAGES)})", PER_SECOND),
+        _stat(
+            "Room before retention",
+            "Share of the retained log that is dispatched, of the worst store; at 0 % the broker "
+            "deletes what was not dispatched.",
+            f"min(1 - sum by (cluster, store) ({behind_bytes})"
+            f" / clamp_min({at('log_end')} - {at('log_begin')}, 1))",
+            RATIO,
+            (None, _RED), (1 - float(THRESHOLDS["retentionRatio"]), _YELLOW), (0.9, _GREEN),
+        ),
+        _stat(
+            "Things to look at",
+            "Errors, corrupt records, entries out of turn and expired records of 24 hours.",
+            " + ".join(
+                f"sum(increase({one(name, *labels)}[24h]))"
+                for name, labels in (
+                    (s.ERRORS, ()),
+                    (s.CORRUPT, ()),
+                    (s.ENTRIES, ('outcome="misplaced"',)),
+                    (s.LOST_GAPS, ()),
+                )
+            ),
+            SHORT,
+            (None, _GREEN), (0.5, _RED),
+        ),
+    ]  # fmt: skip
+    return [panel.span(_COLUMNS // len(panels)) for panel in panels]
+
+
+def _stores() -> list[timeseries.Panel]:
+    return [
+        _graph(
+            "Behind, bytes",
+            "Log that is not dispatched yet. Rising: the log grows faster than it is dispatched.",
+            BYTES,
+            [(one(s.BEHIND_BYTES), _NAMED)],
+        ),
+        _graph(
+            "Behind, seconds",
+            "How much later than now consumers see: the newest record's time less the newest"
+            " dispatched one's.",
+            SECONDS,
+            [(one(s.BEHIND_SECONDS), _NAMED)],
+        ),
+        _graph(
+            "Messages a second",
+            "Records dispatched.",
+            PER_SECOND,
+            [(rate(s.MESSAGES), _NAMED)],
+        ),
+        _graph(
+            "Log, dispatched and written",
+            "Bytes a second: what is dispatched, and what the broker writes.",
+            BYTES_PER_SECOND,
+            [
+                (rate(s.LOG_BYTES), f"{_NAMED} dispatched"),
+                (f"clamp_min(deriv({one(s.OFFSET, _LOG_END)}[5m]), 0)", f"{_NAMED} written"),
+            ],
+        ),
+        _graph(
+            "Stored until visible",
+            "From a record's store timestamp to its consume queue entry.",
+            SECONDS,
+            [
+                (quantile(0.5, s.LATENCY), f"{_NAMED} p50"),
+                (quantile(0.99, s.LATENCY), f"{_NAMED} p99"),
+            ],
+        ),
+        _graph(
+            "Not recorded yet",
+            "Dispatched, and dispatched again after a restart: falls to 0 with each record of"
+            " progress, once a minute as brokers do.",
+            BYTES,
+            [(f"clamp_min({at('dispatched')} - {at('recorded')}, 0)", _NAMED)],
+        ),
+    ]
+
+
+def _internals() -> list[timeseries.Panel]:
+    return [
+        _graph(
+            "Batch",
+            "99 of 100 batches, and their flushes, take no longer.",
+            SECONDS,
+            [
+                (quantile(0.99, s.BATCH_SECONDS, f'phase="{phase}"'), f"{_NAMED} {phase}")
+                for phase in ("total", "flush")
+            ],
+            8,
+        ),
+        _graph(
+            "Batches a second",
+            "Many small ones at the log's end, few large ones behind a backlog.",
+            PER_SECOND,
+            [(rate(s.BATCHES), _NAMED)],
+            8,
+        ),
+        _graph(
+            "Since the last batch",
+            "Grows while nothing is written to the log, or nothing is dispatched.",
+            SECONDS,
+            [(f"time() - ({one(s.LAST_BATCH)} > 0)", _NAMED)],
+            8,
+        ),
+        _graph(
+            "Consume queue entries a second",
+            "put: new. repeated: were there. misplaced: out of turn, and an alert.",
+            PER_SECOND,
+            [(rate(s.ENTRIES), f"{_NAMED} {{{{outcome}}}}")],
+            8,
+        ),
+        _graph(
+            "Index items a second",
+            "A message has one for its id and one for each key.",
+            PER_SECOND,
+            [(rate(s.INDEX_ITEMS), _NAMED)],
+            8,
+        ),
+        _graph(
+            "Newest index file",
+            "How full it is; at 100 % the next one is begun.",
+            RATIO,
+            [(one(s.INDEX_FILL), _NAMED)],
+            8,
+        ),
+        _graph(
+            "Age of the checkpoint",
+            "By the store timestamps in it: of an idle store it grows, and so does that of the"
+            " index, which counts whole files.",
+            SECONDS,
+            [(f"time() - ({one(s.CHECKPOINT)} > 0)", f"{_NAMED} {{{{kind}}}}")],
+            8,
+        ),
+        _graph(
+            "Events in an hour",
+            "All of them are rare: each has a page in the runbook.",
+            SHORT,
+            [
+                (f"increase({one(s.ERRORS)}[1h])", f"{_NAMED} error {{{{kind}}}}"),
+                (f"increase({one(s.CORRUPT)}[1h])", f"{_NAMED} corrupt, passed over"),
+                (f"increase({one(s.LOST_GAPS)}[1h])", f"{_NAMED} expired"),
+                (f"increase({one(s.TRUNCATIONS)}[1h])", f"{_NAMED} log cut"),
+                (f"increase({one(s.RECOVERIES)}[1h])", f"{_NAMED} recovery"),
+                (f"increase({one(s.INDEX_FILES)}[1h])", f"{_NAMED} index file begun"),
+                (one(s.WAITING), f"{_NAMED} record waits"),
+            ],
+            8,
+        ),
+        _graph(
+            "Records that expired",
+            "Bytes of log that the broker deleted before they were dispatched, in a day.",
+            BYTES,
+            [(f"increase({one(s.LOST_BYTES)}[24h])", _NAMED)],
+            8,
+        ),
+        _graph(
+            "Processors",
+            "Cores of the driver's Python; the JVM beside it plans batches only.",
+            SHORT,
+            [(f"rate({s.CPU}{_RATE}) and on (instance) {s.STARTED}", "{{instance}}")],
+            8,
+        ),
+        _graph(
+            "Memory",
+            "Resident, mapped pages of queues and index among it: those the kernel takes back.",
+            BYTES,
+            [(f"{s.RESIDENT} and on (instance) {s.STARTED}", "{{instance}}")],
+            8,
+        ),
+        _graph(
+            "Up for",
+            "Since the process began. Teeth: it restarts.",
+            SECONDS,
+            [
+                (f"time() - {s.STARTED}", "{{instance}}"),
+                (f"{s.OPEN_FILES} and on (instance) {s.STARTED}", "{{instance}} open files"),
+                (f"{s.ACTIVE}", "{{instance}} query runs"),
+                (f"{s.BUILD}", "{{instance}} {{version}} Spark {{spark}} Python {{python}}"),
+            ],
+            8,
+        ),
+    ]
+
+
+def build() -> dict[str, Any]:
+    """Return the dashboard as Grafana imports it."""
+    source = dashboard.DatasourceVariable("datasource").label("Source").type("prometheus")
+    behind = s.BEHIND_BYTES
+    board = (
+        dashboard.Dashboard(TITLE)
+        .uid(UID)
+        .description("Does dispatch keep up with the commitlog, and if not, why?")
+        .tags(["rocketmq", "reput"])
+        .refresh("30s")
+        .time("now-3h", "now")
+        .timezone("browser")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .readonly()
+        .with_variable(source)
+        .with_variable(
+            _variable("cluster", "Cluster", f"label_values({behind}{{{s.NODE}}}, cluster)")
+        )
+        .with_variable(
+            _variable(
+                "store",
+                "Store",
+                f'label_values({behind}{{{s.NODE},cluster=~"$cluster"}}, store)',
+            )
+        )
+    )
+    rows: tuple[tuple[str, Sequence[stat.Panel | timeseries.Panel]], ...] = (
+        ("Overview", _overview()),
+        ("Stores", _stores()),
+        ("Internals", _internals()),
+    )
+    for title, panels in rows:
+        board = board.with_row(dashboard.Row(title))
+        for panel in panels:
+            board = board.with_panel(panel)
+    text = json.dumps(board.build(), cls=JSONEncoder, sort_keys=True)
+    built: dict[str, Any] = json.loads(text)
+    return built
+
+
+def expressions(board: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return (panel title, PromQL) of every query of a dashboard."""
+    panels = [p for top in board["panels"] for p in (top, *top.get("panels", ()))]
+    return [
+        (str(panel["title"]), str(target["expr"]))
+        for panel in panels
+        for target in panel.get("targets", ())
+    ]

@@ -1,0 +1,53 @@
+"""Writes what is checked in: dashboard, the chart's rules, and rules for a plain Prometheus.
+
+`python -m helm.monitoring.generate`; with `--check` it writes nothing and says what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import yaml
+
+from helm.monitoring import alerts, dashboard
+
+HELM = Path(__file__).resolve().parent.parent
+CHART_RULES = HELM / "reput" / "files" / "alerts.yaml"
+CHART_DASHBOARD = HELM / "reput" / "files" / "dashboard.json"
+PLAIN_RULES = HELM / "monitoring" / "reput.rules.yaml"
+RUNBOOK_URL = "runbook.md"
+_NOTE = "# Made by helm/monitoring/generate.py; what is written here by hand is lost.\n"
+
+
+def generated() -> dict[Path, str]:
+    """Return what belongs into which file."""
+    rules = _NOTE + yaml.safe_dump(alerts.rule_file(), sort_keys=False, width=1000)
+    board = json.dumps(dashboard.build(), indent=2, sort_keys=True) + "\n"
+    values = {**alerts.THRESHOLDS, "runbookUrl": RUNBOOK_URL}
+    return {
+        CHART_RULES: rules,
+        CHART_DASHBOARD: board,
+        PLAIN_RULES: alerts.fill(rules, values),
+    }
+
+
+def main() -> int:
+    """Write, or with `--check` compare, and return the exit code."""
+    is_check = "--check" in sys.argv[1:]
+    differing = [
+        path
+        for path, text in generated().items()
+        if not path.is_file() or path.read_text("utf-8") != text
+    ]
+    for path in differing:
+        print(f"{path.relative_to(HELM.parent)}: {'differs' if is_check else 'written'}")
+        if not is_check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(generated()[path], "utf-8")
+    return int(is_check and bool(differing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Runs every query of dashboard and alerts against a Prometheus: `panels.py http://HOST:PORT`.
+
+A query that fails, or a panel that has nothing to show, is said; the exit code is 1 then. An
+expression that compares returns nothing while all is well, so alerts only have to run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from helm.monitoring import dashboard, generate
+from helm.monitoring.alerts import ALERTS, THRESHOLDS, fill
+
+_RATE_INTERVAL = "1m"
+
+
+def query(server: str, expression: str) -> list[Any]:
+    """Return the results of an instant query.
+
+    Raises:
+        ValueError: Prometheus says why not.
+    """
+    text = urllib.parse.urlencode({"query": expression})
+    try:
+        with urllib.request.urlopen(f"{server}/api/v1/query?{text}", timeout=30) as answer:  # noqa: S310
+            found: list[Any] = json.load(answer)["data"]["result"]
+            return found
+    except urllib.error.HTTPError as error:
+        raise ValueError(error.read().decode()) from error
+
+
+def fill_variables(expression: str) -> str:
+    """Return an expression of the dashboard as Grafana sends it with everything chosen."""
+    chosen = {"$__rate_interval": _RATE_INTERVAL, "$cluster": ".*", "$store": ".*"}
+    for name, value in chosen.items():
+        expression = expression.replace(name, value)
+    return expression
+
+
+def main(server: str) -> int:
+    """Run all and return the exit code."""
+    board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
+    wrong = total = 0
+    panels = [(title, fill_variables(text), True) for title, text in dashboard.expressions(board)]
+    rules = [(alert.name, fill(alert.expression, THRESHOLDS), False) for alert in ALERTS]
+    for title, expression, needs_data in [*panels, *rules]:
+        total += 1
+        try:
+            found = query(server, expression)
+        except ValueError as error:
+            print(f"{title}: {error}")
+            wrong += 1
+            continue
+        if needs_data and not found:
+            print(f"{title}: no data: {expression}")
+            wrong += 1
+    print(f"{total - wrong} passed, {wrong} failed")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1].rstrip("/")))

@@ -1,0 +1,71 @@
+"""The names of the series that the driver exports, as dashboard and alerts use them.
+
+One place, so that a test can hold it against what the driver really exports. `ALL` says for each
+name which labels it has besides those of every store (`STORE_LABELS`); those in `PROCESS` belong
+to the process and have no store.
+"""
+
+from __future__ import annotations
+
+BEHIND_BYTES = "rocketmq_storage_dispatch_behind_bytes"
+BEHIND_SECONDS = "rocketmq_storage_dispatch_behind_seconds"
+OFFSET = "rocketmq_reput_offset_bytes"
+MESSAGES = "rocketmq_reput_messages_total"
+LOG_BYTES = "rocketmq_reput_log_bytes_total"
+BATCHES = "rocketmq_reput_batches_total"
+BATCH_SECONDS = "rocketmq_reput_batch_duration_seconds"
+LATENCY = "rocketmq_reput_latency_seconds"
+ENTRIES = "rocketmq_consumequeue_entries_total"
+INDEX_ITEMS = "rocketmq_index_items_total"
+INDEX_FILL = "rocketmq_index_fill_ratio"
+INDEX_FILES = "rocketmq_index_files_total"
+CHECKPOINT = "rocketmq_checkpoint_timestamp_seconds"
+CORRUPT = "rocketmq_reput_corrupt_skipped_total"
+LOST_GAPS = "rocketmq_reput_data_loss_gaps_total"
+LOST_BYTES = "rocketmq_reput_data_loss_bytes_total"
+TRUNCATIONS = "rocketmq_reput_log_truncations_total"
+RECOVERIES = "rocketmq_reput_recoveries_total"
+WAITING = "rocketmq_reput_record_waiting"
+ERRORS = "rocketmq_reput_errors_total"
+LAST_BATCH = "rocketmq_reput_last_batch_timestamp_seconds"
+ACTIVE = "rocketmq_reput_query_active"
+STARTED = "rocketmq_reput_start_timestamp_seconds"
+BUILD = "rocketmq_reput_build_info"
+CPU = "process_cpu_seconds_total"
+RESIDENT = "process_resident_memory_bytes"
+OPEN_FILES = "process_open_fds"
+
+STORE_LABELS = ("cluster", "store", "node_type")
+NODE = 'node_type="dispatcher"'
+
+PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES}
+HISTOGRAMS = {BATCH_SECONDS, LATENCY}
+ALL: dict[str, tuple[str, ...]] = {
+    BEHIND_BYTES: (),
+    BEHIND_SECONDS: (),
+    OFFSET: ("which",),
+    MESSAGES: (),
+    LOG_BYTES: (),
+    BATCHES: (),
+    BATCH_SECONDS: ("phase",),
+    LATENCY: (),
+    ENTRIES: ("outcome",),
+    INDEX_ITEMS: (),
+    INDEX_FILL: (),
+    INDEX_FILES: (),
+    CHECKPOINT: ("kind",),
+    CORRUPT: (),
+    LOST_GAPS: (),
+    LOST_BYTES: (),
+    TRUNCATIONS: (),
+    RECOVERIES: (),
+    WAITING: (),
+    ERRORS: ("kind",),
+    LAST_BATCH: (),
+    ACTIVE: (),
+    STARTED: (),
+    BUILD: ("version", "python", "spark", "broker_version"),
+    CPU: (),
+    RESIDENT: (),
+    OPEN_FILES: (),
+}

@@ -1,0 +1,227 @@
+{{/* The job's container and its pod: the same for StatefulSet, sidecar and SparkApplication. */}}
+
+{{/* Arguments of `reput`. */}}
+{{- define "reput.args" -}}
+{{- with .Values.run -}}
+- run
+- --config=/etc/reput/reput.toml
+- --metrics-port={{ $.Values.metrics.port }}
+- --metrics-host=0.0.0.0
+- --ready-behind={{ .readyBehind }}
+- --log-format={{ .logFormat }}
+{{- with .cluster }}
+- --cluster={{ . }}
+{{- end }}
+- --tail={{ .tail }}
+- --flush={{ .flush }}
+{{- with .flushSeconds }}
+- --flush-seconds={{ . }}
+{{- end }}
+- --on-corrupt={{ .onCorrupt }}
+- {{ .failOnDataLoss | ternary "--fail-on-data-loss" "--no-fail-on-data-loss" }}
+{{- if .deleteExpired }}
+- --delete-expired
+{{- end }}
+- --trigger-seconds={{ .triggerSeconds }}
+- --max-batch-bytes={{ .maxBatchBytes }}
+- --threads={{ .threads }}
+- --spark-checkpoint=/spark-checkpoint
+{{- range .extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "reput.env" -}}
+- name: PYSPARK_SUBMIT_ARGS
+  value: {{ include "reput.submitArgs" . | quote }}
+- name: SPARK_LOCAL_DIRS
+  value: /tmp/spark
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "reput.submitArgs" -}}
+--driver-memory {{ .Values.spark.driverMemory }}
+{{- range $name, $value := .Values.spark.conf }} --conf {{ $name }}={{ $value }}{{ end }} pyspark-shell
+{{- end }}
+
+{{/* Mounts of a job besides its stores and output. */}}
+{{- define "reput.commonMounts" -}}
+- name: config
+  mountPath: /etc/reput
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+{{- range $index, $secret := .Values.secretMounts }}
+- name: secret-{{ $index }}
+  mountPath: {{ $secret.mountPath }}
+  readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Arguments: root, job, readOnly (of the output). */}}
+{{- define "reput.dataMounts" -}}
+{{- range .job.stores }}
+- name: store-{{ .name }}
+  mountPath: {{ include "reput.storeMount" . }}
+  {{- with .source.subPath }}
+  subPath: {{ . }}
+  {{- end }}
+  readOnly: true
+{{- end }}
+- name: output
+  mountPath: /output
+  {{- if .root.Values.output.existingClaim }}
+  subPath: {{ default "all" .job.id }}
+  {{- end }}
+  {{- if .readOnly }}
+  readOnly: true
+  {{- end }}
+{{- end }}
+
+{{/* Volumes of a job besides output and Spark's checkpoint. */}}
+{{- define "reput.volumes" -}}
+- name: config
+  configMap:
+    name: {{ include "reput.jobName" . }}
+    defaultMode: 0444
+- name: tmp
+  emptyDir:
+    sizeLimit: {{ .root.Values.tmpSize }}
+{{- range .job.stores }}
+- name: store-{{ .name }}
+  {{- if .source.existingClaim }}
+  persistentVolumeClaim:
+    claimName: {{ .source.existingClaim }}
+    readOnly: {{ dig "readOnlyAttachment" true .source }}
+  {{- else if .source.hostPath }}
+  hostPath:
+    path: {{ .source.hostPath }}
+    type: Directory
+  {{- else }}
+  csi:
+    {{- merge (dict "readOnly" true) .source.csi | toYaml | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- range $index, $secret := .root.Values.secretMounts }}
+- name: secret-{{ $index }}
+  secret:
+    secretName: {{ $secret.name }}
+    defaultMode: 0440
+    {{- with $secret.items }}
+    items:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+{{- end }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "reput.outputVolume" -}}
+- name: output
+  persistentVolumeClaim:
+    claimName: {{ default (printf "output-%s-0" (include "reput.jobName" .)) .root.Values.output.existingClaim }}
+    {{- if .readOnly }}
+    readOnly: true
+    {{- end }}
+{{- end }}
+
+{{/* Affinity of a job: the values', and the nodes of the brokers' pods. */}}
+{{- define "reput.affinity" -}}
+{{- $affinity := deepCopy .root.Values.affinity -}}
+{{- $required := list -}}
+{{- $preferred := list -}}
+{{- range .job.stores -}}
+{{- with .brokerPod -}}
+{{- $term := dict "labelSelector" (dict "matchLabels" .matchLabels) "topologyKey" (default "kubernetes.io/hostname" .topologyKey) -}}
+{{- with .namespaces -}}{{- $_ := set $term "namespaces" . -}}{{- end -}}
+{{- if dig "required" true . -}}
+{{- $required = append $required $term -}}
+{{- else -}}
+{{- $preferred = append $preferred (dict "weight" 100 "podAffinityTerm" $term) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $pod := default (dict) $affinity.podAffinity -}}
+{{- $requiredKey := "requiredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $preferredKey := "preferredDuringSchedulingIgnoredDuringExecution" -}}
+{{- with $required -}}{{- $_ := set $pod $requiredKey (concat (default (list) (get $pod $requiredKey)) .) -}}{{- end -}}
+{{- with $preferred -}}{{- $_ := set $pod $preferredKey (concat (default (list) (get $pod $preferredKey)) .) -}}{{- end -}}
+{{- with $pod -}}{{- $_ := set $affinity "podAffinity" . -}}{{- end -}}
+{{- with $affinity -}}{{- toYaml . -}}{{- end -}}
+{{- end }}
+
+{{/* What pods of jobs and tests have in common. */}}
+{{- define "reput.podCommon" -}}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+serviceAccountName: {{ include "reput.serviceAccountName" .root }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .root.Values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "reput.probes" -}}
+{{- with .startup }}
+startupProbe:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .liveness }}
+livenessProbe:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .readiness }}
+readinessProbe:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The container but for its mounts of data and its probes. */}}
+{{- define "reput.container" -}}
+name: reput
+image: {{ include "reput.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args:
+  {{- include "reput.args" . | nindent 2 }}
+env:
+  {{- include "reput.env" . | nindent 2 }}
+{{- with .Values.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+ports:
+  - name: metrics
+    containerPort: {{ .Values.metrics.port }}
+    protocol: TCP
+# The last line of the log says why it stopped: `kubectl describe pod` shows it.
+terminationMessagePolicy: FallbackToLogsOnError
+securityContext:
+  {{- toYaml .Values.securityContext | nindent 2 }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+{{- end }}

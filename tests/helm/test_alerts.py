@@ -1,0 +1,208 @@
+"""Each alert fires by what it is for, and nothing fires while all is well."""
+
+import json
+
+import pytest
+
+from tests.helm.helm_tools import ROOT, find_tool, run
+
+yaml = pytest.importorskip("yaml")
+
+RULES = ROOT / "helm" / "monitoring" / "reput.rules.yaml"
+STORE = 'cluster="c",store="a",node_type="dispatcher"'
+BEHIND = f"rocketmq_storage_dispatch_behind_bytes{{{STORE}}}"
+LATE = f"rocketmq_storage_dispatch_behind_seconds{{{STORE}}}"
+BYTES = f"rocketmq_reput_log_bytes_total{{{STORE}}}"
+MISPLACED = f'rocketmq_consumequeue_entries_total{{{STORE},outcome="misplaced"}}'
+CORRUPT = f"rocketmq_reput_corrupt_skipped_total{{{STORE}}}"
+GAPS = f"rocketmq_reput_data_loss_gaps_total{{{STORE}}}"
+WAITING = f"rocketmq_reput_record_waiting{{{STORE}}}"
+PROCESS = 'job="reput",namespace="rocketmq",pod="reput-a-0"'
+STARTED = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.1:9464"}}'
+STARTED_ELSEWHERE = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.2:9464"}}'
+ACTIVE = f'rocketmq_reput_query_active{{{PROCESS},instance="10.0.0.1:9464"}}'
+GIB = 1 << 30
+
+
+def offset(which):
+    return f'rocketmq_reput_offset_bytes{{{STORE},which="{which}"}}'
+
+
+def errors(kind):
+    return f'rocketmq_reput_errors_total{{{STORE},kind="{kind}"}}'
+
+
+# A store of which 60 MB a minute are dispatched, a few kB behind, recorded every minute.
+HEALTHY = {
+    BEHIND: "4096x120",
+    LATE: "0.1x120",
+    BYTES: "0+60000000x120",
+    offset("log_begin"): "1000000000x120",
+    offset("dispatched"): "50000000000+60000000x120",
+    offset("recorded"): "49940000000+60000000x120",
+    offset("log_end"): "50000004096+60000000x120",
+    MISPLACED: "0x120",
+    CORRUPT: "0x120",
+    GAPS: "0x120",
+    WAITING: "0x120",
+    STARTED: "1000x120",
+    ACTIVE: "1x120",
+    **{errors(kind): "0x120" for kind in ("corrupt", "io", "index", "consumequeue", "other")},
+}
+
+
+def later(value, first="0"):
+    """Values of a series that changes in minute 40."""
+    return f"{first}x39 {value}x80"
+
+
+# (what happens, series that differ, minute, the alerts that fire then)
+CASES = [
+    ("all is well", {}, 60, ""),
+    ("an idle store", {BEHIND: "0x120", BYTES: "7x120", LATE: "0x120"}, 60, ""),
+    ("nothing moves", {BYTES: "0+60000000x40 2400000000x80"}, 52, "Stalled"),
+    ("a pause of three minutes", {BYTES: "0+6x40 240x3 246+6x80"}, 46, ""),
+    ("nothing moves, nothing waits", {BYTES: "9x120", BEHIND: "0x120"}, 60, ""),
+    ("the query has ended", {ACTIVE: later(0, 1)}, 46, "QueryInactive"),
+    ("gone", {STARTED: "1000x40 stale", ACTIVE: "1x40 stale"}, 50, "Missing"),
+    (
+        "moved to another address",
+        {STARTED: "1000x40 stale", STARTED_ELSEWHERE: "_x41 9000x80"},
+        50,
+        "",
+    ),
+    ("gone for good", {STARTED: "1000x5 stale", ACTIVE: "1x5 stale"}, 400, ""),
+    (
+        "restarts every two minutes",
+        {STARTED: "1000x30 " + " ".join(f"{9000 + i} {9000 + i}" for i in range(0, 40, 2))},
+        50,
+        "RestartLoop",
+    ),
+    (
+        "restarts every two minutes elsewhere",
+        {
+            STARTED: "1000x30 stale",
+            STARTED_ELSEWHERE: "_x30 "
+            + " ".join(f"{9000 + i} {9000 + i}" for i in range(0, 40, 2)),
+        },
+        50,
+        "RestartLoop",
+    ),
+    ("an upgrade: one restart", {STARTED: later(9000, 1000)}, 45, ""),
+    ("behind by 2 GiB", {BEHIND: later(2 * GIB)}, 75, "BehindBytes"),
+    ("behind by 2 GiB for five minutes", {BEHIND: f"0x39 {2 * GIB}x5 0x80"}, 46, ""),
+    ("it has caught up", {BEHIND: f"0x39 {2 * GIB}x40 0x80"}, 89, ""),
+    ("behind by 20 GiB", {BEHIND: later(20 * GIB)}, 75, "BehindBytes BehindBytesCritical"),
+    ("late by two minutes", {LATE: later(120)}, 75, "BehindSeconds"),
+    ("late by twenty minutes", {LATE: later(1200)}, 75, "BehindSeconds BehindSecondsCritical"),
+    ("late by a minute of two", {LATE: "0x39 120x3 0x80"}, 44, ""),
+    (
+        "most of the log waits, and no less",
+        {BEHIND: f"{30 * GIB}x120", offset("dispatched"): f"{20 * 10**9}+60000000x120"},
+        60,
+        "BehindBytes BehindBytesCritical RetentionNear",
+    ),
+    (
+        "most of the log waits, and it gets less",
+        {BEHIND: f"{30 * GIB}-100000000x120"},
+        60,
+        "BehindBytes BehindBytesCritical",
+    ),
+    ("records expired", {GAPS: later(1)}, 45, "OutrunByRetention"),
+    (
+        "the log begins behind dispatch",
+        {offset("log_begin"): later(60 * 10**9, 10**9)},
+        45,
+        "OutrunByRetention",
+    ),
+    (
+        "progress is not recorded",
+        {offset("recorded"): "49940000000+60000000x40 52340000000x80"},
+        70,
+        "CheckpointStale",
+    ),
+    (
+        "a minute without a record",
+        {offset("recorded"): "49940000000+60000000x40 52340000000x2 52640000000+60000000x80"},
+        45,
+        "",
+    ),
+    ("a corrupt record was passed over", {CORRUPT: later(1)}, 45, "CorruptRecord"),
+    ("stopped at a corrupt record", {errors("corrupt"): "_x40 1x1"}, 45, "CorruptRecord"),
+    ("the index cannot be written", {errors("index"): "_x40 1x1"}, 45, "IndexFailure"),
+    ("an entry out of turn", {MISPLACED: later(3)}, 45, "ConsumeQueueGap"),
+    ("stopped at a consume queue", {errors("consumequeue"): "_x40 1x1"}, 45, "ConsumeQueueGap"),
+    ("a record waits", {WAITING: later(1)}, 52, "RecordWaiting"),
+    ("a record waited for a minute", {WAITING: "0x39 1x1 0x80"}, 52, ""),
+    ("the disk is full", {errors("io"): "_x40 1x1"}, 45, "WriteFailure"),
+    ("something else", {errors("other"): "_x40 1x1"}, 45, "WriteFailure"),
+]
+
+
+def group(name, changed, minute, alerts):
+    """Return one test of promtool."""
+    series = HEALTHY | changed
+    fired = alerts.split()
+    return {
+        "name": name,
+        "interval": "1m",
+        "input_series": [{"series": key, "values": str(value)} for key, value in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": f"{minute}m",
+                "exp_samples": [
+                    {"labels": f'{{alertname="Reput{alert}"}}', "value": 1} for alert in fired
+                ],
+            }
+        ],
+    }
+
+
+def test_each_alert_fires_by_its_cause_and_by_nothing_else(tmp_path):
+    """
+    Series are those of a healthy store, but for what happens; exactly the named alerts fire.
+    """
+    cases = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [group(*case) for case in CASES],
+    }
+    path = tmp_path / "cases.yaml"
+    path.write_text(json.dumps(cases))
+
+    result = run(find_tool("promtool"), "test", "rules", str(path))
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_alert_has_a_case():
+    """
+    An alert that no case makes fire may never fire.
+    """
+    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    fired = {f"Reput{name}" for case in CASES for name in case[3].split()}
+
+    assert {rule["alert"] for rule in rules} == fired
+
+
+def test_every_alert_has_a_page_and_every_page_an_alert():
+    """
+    Who is woken finds what to do under the very name.
+    """
+    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    text = (ROOT / "docs" / "runbook.md").read_text()
+    headings = {line[3:] for line in text.splitlines() if line.startswith("## Reput")}
+
+    assert headings == {rule["alert"] for rule in rules}
+    for rule in rules:
+        assert rule["annotations"]["runbook_url"].endswith("#" + rule["alert"].lower())
+
+
+def test_the_rule_file_is_clean():
+    """
+    Prometheus takes it, and its linter has nothing to say.
+    """
+    result = run(find_tool("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
+
+    assert result.returncode == 0, result.stdout + result.stderr

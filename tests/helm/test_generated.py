@@ -1,0 +1,97 @@
+"""What is checked in is what the code makes, and asks for nothing that is not exported."""
+
+import json
+import re
+
+import pytest
+
+pytest.importorskip("grafana_foundation_sdk")
+pytest.importorskip("yaml")
+promql_parser = pytest.importorskip("promql_parser")
+
+import yaml  # noqa: E402
+
+from helm.monitoring import alerts, dashboard, generate, series  # noqa: E402
+
+BOARD = json.loads(generate.CHART_DASHBOARD.read_text())
+RULES = yaml.safe_load(generate.PLAIN_RULES.read_text())["groups"][0]["rules"]
+EXPRESSIONS = [
+    *(
+        (title, text.replace("$__rate_interval", "1m"))
+        for title, text in dashboard.expressions(BOARD)
+    ),
+    *((rule["alert"], rule["expr"]) for rule in RULES),
+]
+
+
+@pytest.mark.parametrize("path", generate.generated(), ids=lambda path: path.name)
+def test_checked_in_is_what_the_code_makes(path):
+    """
+    Nobody edits the dashboard by hand and loses it with the next change of the code.
+    """
+    assert path.read_text() == generate.generated()[path], "run python -m helm.monitoring.generate"
+
+
+@pytest.mark.parametrize(("title", "text"), EXPRESSIONS)
+def test_expressions_are_promql_over_known_series(title, text):
+    """
+    A misspelt series gives no error, only an empty panel or an alert that never fires.
+    """
+    names = set()
+    for match in re.finditer(r"([a-z_]{6,})\{|\b((?:reput|process|rocketmq)_[a-z_]+)", text):
+        names.add(re.sub("_bucket$", "", match[1] or match[2]))
+
+    promql_parser.parse(text)
+    assert names
+    assert names <= set(series.ALL)
+
+
+def test_every_series_is_shown():
+    """
+    What is exported and shown nowhere is found by nobody at night.
+    """
+    shown = " ".join(text for title, text in EXPRESSIONS)
+
+    assert {name for name in series.ALL if name not in shown} == set()
+
+
+def test_panels_explain_themselves():
+    """
+    Each says what it tells; sizes fill rows, so nothing overlaps.
+    """
+    panels = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+    places = [
+        (x, y)
+        for grid in (panel["gridPos"] for panel in panels)
+        for x in range(grid["x"], grid["x"] + grid["w"])
+        for y in range(grid["y"], grid["y"] + grid["h"])
+    ]
+
+    assert len({panel["title"] for panel in panels}) == len(panels) > 20
+    assert all(panel["description"] for panel in panels)
+    assert len(places) == len(set(places))
+    assert max(x for x, _ in places) == 23
+
+
+def test_the_dashboard_chooses_source_cluster_and_store():
+    """
+    One dashboard for all: nothing of an installation is in it.
+    """
+    variables = {each["name"]: each for each in BOARD["templating"]["list"]}
+
+    assert list(variables) == ["datasource", "cluster", "store"]
+    assert variables["store"]["multi"]
+    assert variables["store"]["includeAll"]
+    for panel in BOARD["panels"]:
+        for target in panel.get("targets", ()):
+            assert target["datasource"]["uid"] == "${datasource}"
+
+
+def test_placeholders_are_all_filled():
+    """
+    The plain rule file has every number in it; the chart's has them as placeholders.
+    """
+    text = generate.CHART_RULES.read_text()
+
+    assert set(re.findall(r"\$\{(\w+)\}", text)) == {*alerts.THRESHOLDS, "runbookUrl"}
+    assert "${" not in generate.PLAIN_RULES.read_text()
