@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checkpoints import marks
+from checkpoints import progress
 from sinks import cut
 from stores import disk
 from streaming import resume
@@ -114,9 +114,9 @@ class TestPowerLoss:
         assert set(result.kinds) == set(KINDS)
 
 
-def _find(scratch: Path, kinds: list[str], seed: int = 1, **rules: Any) -> list[str]:
-    loop = PowerLoss(scratch, seed=seed, rules=Rules(**rules), most_failures=1)
-    return loop.run(_MOST, kinds).failures
+def _find(scratch: Path, kinds: list[str], states: int = _MOST, **rules: Any) -> list[str]:
+    loop = PowerLoss(scratch, seed=1, rules=Rules(**rules), most_failures=1)
+    return loop.run(states, kinds).failures
 
 
 class TestFaultsAreFound:
@@ -169,14 +169,18 @@ class TestFaultsAreFound:
         monkeypatch.setattr(cut.disk, "clear", lambda *_: 0)
         assert _find(scratch, ["all"])
 
-    def test_names_have_to_be_replaced_at_once(self, scratch, monkeypatch):
+    def test_a_record_has_to_be_replaced_at_once(self, scratch, monkeypatch):
         """
-        A checkpoint that is written in place is there in part.
+        A record of progress that is written in place is there in part, and nothing goes on.
         """
 
-        def write(root: Path, _staging: Path, values: Any, fields: int) -> None:
-            disk.write_file(root / "checkpoint", values.pack(fields))
-            disk.sync_directory(root)
+        def write_in_place(path: Path, target: Path) -> None:
+            if target.name != progress.FILE_NAME:
+                rename(path, target)
+                return
+            disk.write_file(target, path.read_bytes())
+            disk.remove_file(path)
 
-        monkeypatch.setattr(marks, "write_checkpoint", write)
-        assert _find(scratch, ["plain"])
+        rename = disk.rename
+        monkeypatch.setattr(disk, "rename", write_in_place)
+        assert _find(scratch, ["plain"], states=4 * _MOST)
