@@ -67,7 +67,7 @@ class FileLock:
             os.close(descriptor)
             if error.errno in _BUSY:
                 return False
-            raise
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
         self._descriptor = descriptor
         _HELD.add(self._name)
         return True
@@ -76,10 +76,10 @@ class FileLock:
         """Write who holds it into the file."""
         if self._descriptor is None:
             raise RuntimeError("the lock is not held")
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text.encode(), 0)
-        # After a power cut it still tells whose abort marker stands in a store.
-        os.fsync(self._descriptor)
+        with disk.naming(self.path):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, text.encode(), 0)
+            os.fsync(self._descriptor)
 
     def release(self) -> None:
         """Give the lock up."""
@@ -143,8 +143,12 @@ def lock_output(state_directory: Path) -> FileLock:
             f"{holder} is writing to this output",
             "Stop it first, or give another --output; two writers would corrupt the files",
         )
-    lock.write(f"reput, process {os.getpid()} on {socket.gethostname()}")
-    disk.sync_directory(state_directory)
+    try:
+        lock.write(f"reput, process {os.getpid()} on {socket.gethostname()}")
+        disk.sync_directory(state_directory)
+    except BaseException:
+        lock.release()
+        raise
     return lock
 
 

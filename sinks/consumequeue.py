@@ -238,7 +238,7 @@ class ConsumeQueueSink:
             path = self.path_of(self._queues.names[number])
             files = FileQueue(path, self._file_size, self._staging)
             self._files[number] = files
-            self._next_entry[number], self._last_end[number] = tail_of(files)
+            self._next_entry[number], self._last_end[number] = _named_tail_of(files)
             self._flushed_entry[number] = self._next_entry[number]
         return files
 
@@ -325,6 +325,11 @@ class ConsumeQueueSink:
     def file_count(self) -> int:
         """Return the files of the queues that were written to."""
         return sum(len(files.bases) for files in self._files.values())
+
+
+def _named_tail_of(files: FileQueue) -> tuple[int, int]:
+    with disk.naming(files.directory):
+        return tail_of(files)
 
 
 def tail_of(files: FileQueue) -> tuple[int, int]:

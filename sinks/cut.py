@@ -164,11 +164,13 @@ def _restore_index(directory: Path, settings: BrokerSettings, position: IndexPos
         raise FormatError(path, 0, f"no index file of {size} bytes is here", _REMEDY)
     file = MappedFile(path, size)
     count, slots = position.header.next_item, settings.index_slots
-    file.prepare(HEADER_SIZE + slots * SLOT_SIZE)
-    heads = np.zeros(slots, np.int32)
-    indexfile.restore_slots(file.data, count, slots, heads)
-    file.write(0, position.header.pack())
-    file.close()
+    try:
+        file.prepare(HEADER_SIZE + slots * SLOT_SIZE)
+        heads = np.zeros(slots, np.int32)
+        indexfile.restore_slots(file.data, count, slots, heads)
+        file.write(0, position.header.pack())
+    finally:
+        file.close()
     beyond = disk.clear(path, indexfile.item_position(count, slots))
     return taken + -(-beyond // indexfile.ITEM_SIZE)
 

@@ -71,7 +71,11 @@ class IndexSink:
         self.flushed_timestamp = 0
         self.names = self._existing()
         if self.names:
-            self._open_last()
+            try:
+                self._open_last()
+            except BaseException:
+                self.close()
+                raise
 
     def _existing(self) -> list[str]:
         if not self.directory.is_dir():

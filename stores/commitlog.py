@@ -170,7 +170,12 @@ class CommitLog:
         got = 0
         while got < wanted:
             part = buffer[got:wanted]
-            count = os.preadv(self._descriptor(base), [part], position - base + got)
+            descriptor = self._descriptor(base)
+            try:
+                count = os.preadv(descriptor, [part], position - base + got)
+            except OSError as error:
+                path, _ = self.file_of(base)
+                raise OSError(error.errno, error.strerror, str(path)) from error
             if count == 0:
                 break
             got += count

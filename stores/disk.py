@@ -9,14 +9,20 @@ they outlive the machine from `sync_memory` on. A name outlives it from `sync_di
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import functools
 import mmap
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 PAGE = mmap.PAGESIZE
 _MAP_SHARED = mmap.MAP_SHARED
@@ -49,6 +55,30 @@ def _error(path: Path) -> OSError:
     return OSError(code, os.strerror(code), str(path))
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have an error of a system call say which file it is about, where the call does not.
+
+    Raises:
+        OSError: what the call raised.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from error
+
+
+def _named(call: Callable[Concatenate[Path, P], R]) -> Callable[Concatenate[Path, P], R]:
+    @functools.wraps(call)
+    def named(path: Path, *args: P.args, **options: P.kwargs) -> R:
+        with naming(path):
+            return call(path, *args, **options)
+
+    return named  # type: ignore[return-value]
+
+
 def make_directories(path: Path) -> list[Path]:
     """Make a directory and those above it that are missing.
 
@@ -68,6 +98,7 @@ def make_directories(path: Path) -> list[Path]:
     return [directory.parent for directory in reversed(missing)]
 
 
+@_named
 def make_file(path: Path, size: int) -> None:
     """Make a file of zeros, all of them holes.
 
@@ -81,6 +112,7 @@ def make_file(path: Path, size: int) -> None:
         os.close(descriptor)
 
 
+@_named
 def write_file(path: Path, data: bytes) -> None:
     """Make a file of these bytes and have them on disk; its name is another matter.
 
@@ -93,6 +125,7 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+@_named
 def clear(path: Path, start: int) -> int:
     """Make the bytes of a file from `start` on zeros again; holes stay holes.
 
@@ -133,6 +166,7 @@ def _next_data(descriptor: int, at: int, size: int) -> int:
         raise
 
 
+@_named
 def sync_file_system(path: Path) -> None:
     """Have everything on disk that was changed in the file system that `path` is on.
 
@@ -162,6 +196,7 @@ def remove_directory(path: Path) -> None:
     path.rmdir()
 
 
+@_named
 def sync_directory(path: Path) -> None:
     """Have the names in a directory on disk: a new file is lost with its name otherwise.
 

@@ -177,8 +177,12 @@ class StoreDispatcher:
         self._is_live = False
         # Of the last record, until it is in the trail.
         self._last: tuple[int, int] | None = None
-        marks.set_abort(config.output)
-        self._save(clean=False)
+        try:
+            marks.set_abort(config.output)
+            self._save(clean=False)
+        except BaseException:
+            self._close_sinks()
+            raise
 
     def _open_sinks(self) -> None:
         """Open the writers of the files as they stand, which is what `progress` says."""
