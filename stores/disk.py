@@ -210,6 +210,20 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_names(path: Path) -> None:
+    """Have the names that lead to a directory on disk.
+
+    Raises:
+        OSError: the device failed.
+    """
+    device = path.stat().st_dev
+    for above in path.parents:
+        # What cannot be read was made by somebody else, and so was all that is above it.
+        if above.stat().st_dev != device or not os.access(above, os.R_OK):
+            return
+        sync_directory(above)
+
+
 def map_file(path: Path, size: int) -> int:
     """Map a file for writing and return the address; `unmap` gives it back.
 

@@ -148,8 +148,9 @@ class StoreDispatcher:
             opened.callback(self.log.close)
             if config.in_place:
                 opened.enter_context(locks.lock_store(config.path))
-            for directory in disk.make_directories(self._staging):
-                disk.sync_directory(directory)
+            disk.make_directories(self._staging)
+            # Also those of an earlier writer, which may have ended before it could.
+            disk.sync_names(self._staging)
             opened.enter_context(locks.lock_output(self._staging))
             self._open(threads)
             # Kept until `close`; given back here if anything above fails.
@@ -528,7 +529,10 @@ class StoreDispatcher:
             self._flushed_at = now
             return is_new
         if now - self._flushed_partly_at >= policy.seconds:
+            # What a sync that fails leaves is not synced by trying it again.
+            self._consistent = False
             self.entries.flush(policy.least_pages)
+            self._consistent = True
             self._flushed_partly_at = now
         return False
 

@@ -78,7 +78,10 @@ class Executor:
         """Tell whether it has ended."""
         if self._descriptor is None:
             return False
-        return bool(select.select([self._descriptor], [], [], 0)[0])
+        # Not select(): it cannot take a descriptor above 1,023, and ten thousand queues have those.
+        watched = select.poll()
+        watched.register(self._descriptor, select.POLLIN)
+        return bool(watched.poll(0))
 
     def close(self) -> None:
         """Watch no longer."""

@@ -62,7 +62,6 @@ class TestFaults:
         assert result.failures == Counter()
         assert all(row.tried for name, row in result.rows.items() if name.startswith("disk."))
 
-    @pytest.mark.xfail(reason="names in a directory whose sync failed: open", strict=False)
     def test_a_sync_that_failed_is_not_taken_for_done(self, scratch):
         """
         The kernel says once that pages were lost; a writer that syncs again must not believe it.
