@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from formats.errors import UsageError
@@ -51,3 +53,14 @@ def test_archive_belongs_to_one_java(monkeypatch, tmp_path):
 
     assert one.parent == tmp_path
     assert one != other
+
+
+@pytest.mark.spark
+def test_workers_do_not_read_spark_from_zips(spark):
+    """
+    Python compiles what is in a zip anew in every process.
+    """
+    (paths,) = spark.sparkContext.parallelize([0], 1).map(lambda _: list(sys.path)).collect()
+
+    assert paths
+    assert [path for path in paths if path.endswith("pyspark.zip")] == []
