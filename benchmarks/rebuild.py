@@ -1,12 +1,14 @@
 """`reput rebuild` beside the broker's own dispatch, on the same commitlog, in turn.
 
-    python benchmarks/rebuild.py --messages 2000000 --runs 3 [--store DIR] [--json]
+    python -m benchmarks.rebuild --gib 8 --body 100 --runs 5 [--directory DIR] [--json]
 
-The store is written by the real RocketMQ 5.5.0 (tests/oracle: ~285 bytes a record, three index
-entries each) into --store, once. A run of the broker is its ReputMessageService over the log with
-mapped consume queues, the fastest of its settings, from the first to the last dispatch. A run of
-ours is the command, through Spark; its rate is without Spark's start, its total from command to
-exit. The log is read once before each run, so that no run pays for the disk.
+The log is benchmarks/logs.py's: records of many lengths, three index entries each. A run of the
+broker is the faster of RocketMQ 4.9.8 as it comes and 5.5.0's ReputMessageService with mapped
+consume queues, which is 5.5.0's fastest; one run of each decides. Its rate is from the first to the
+last dispatch, its total from load() to there, without the start of its JVM. A run of ours is the
+command, through Spark's local[2]; its rate is from the first batch to everything being on disk, its
+total from command to exit. The log is read once before each run, so that no run pays for the disk;
+outputs are removed behind each.
 """
 
 from __future__ import annotations
@@ -15,108 +17,148 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.logs import write_log  # noqa: E402
+from benchmarks.processes import Measured, measure  # noqa: E402
 from tests.oracle import oracle  # noqa: E402
 
-VERSION = "5.5.0"
-PEER = ("--mode=reput", "putConsumeQueueDataByFileChannel=false")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PEERS = {
+    "4.9.8": (),
+    "5.5.0": ("--mode=reput", "putConsumeQueueDataByFileChannel=false"),
+}
+FIGURES = ("rate", "total_seconds", "cpu_per_million", "anonymous_mib")
+_PIECE = 1 << 24
+_HEAP = "3g"
 
 
 def warm(store: Path) -> None:
     """Bring the log into the page cache."""
+    buffer = bytearray(_PIECE)
     for path in sorted((store / "commitlog").iterdir()):
-        with path.open("rb") as file:
-            while file.read(1 << 24):
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
                 pass
 
 
-def run_broker(store: Path, work: Path) -> dict[str, float]:
+def run_broker(store: Path, work: Path, version: str) -> dict[str, float]:
     """Time the broker on hard links of the log."""
     (work / "commitlog").mkdir(parents=True)
     for path in (store / "commitlog").iterdir():
         os.link(path, work / "commitlog" / path.name)
     warm(store)
-    began = time.monotonic()
-    shown = json.loads(oracle.run(VERSION, "Replay", work, *PEER, timeout=900, heap="3g"))
-    return {
-        "messages": shown["messages"],
-        "rate": shown["msg_per_s"],
-        "total_seconds": shown["total_s"],
-        "process_seconds": time.monotonic() - began,
-        "cpu_seconds": shown["cpu_s"],
-    }
+    os.environ.update(HEAP=_HEAP, LIMIT="3600")
+    done = measure([oracle.HERE / "run.sh", version, "Replay", work, *PEERS[version]])
+    shown = json.loads(done.output)
+    return _figures(shown["messages"], shown["msg_per_s"], shown["total_s"], done)
 
 
-def run_ours(store: Path, work: Path) -> dict[str, float]:
+def run_ours(store: Path, work: Path, *options: str) -> dict[str, float]:
     """Time the command."""
     warm(store)
-    before = os.times()
-    began = time.monotonic()
     command = [sys.executable, "-m", "streaming", "rebuild", "--store", store, "--output", work]
-    done = subprocess.run(
-        [*map(str, command), "--json"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    seconds = time.monotonic() - began
-    after = os.times()
-    shown = json.loads(done.stdout)
+    done = measure([*command, "--json", *options], cwd=ROOT)
+    shown = json.loads(done.output)
+    return _figures(shown["messages"], shown["messages_per_second"], done.seconds, done)
+
+
+def _figures(messages: int, rate: float, total: float, done: Measured) -> dict[str, float]:
     return {
-        "messages": shown["messages"],
-        "rate": shown["messages_per_second"],
-        "total_seconds": seconds,
-        "process_seconds": seconds,
-        "cpu_seconds": after.children_user
-        + after.children_system
-        - before.children_user
-        - before.children_system,
+        "messages": messages,
+        "rate": rate,
+        "total_seconds": total,
+        "process_seconds": done.seconds,
+        "cpu_seconds": done.cpu_seconds,
+        "cpu_per_million": done.cpu_seconds / messages * 1e6,
+        "anonymous_mib": done.anonymous_mib,
+        "anonymous_mib_first_half": done.first,
+        "anonymous_mib_second_half": done.last,
+        "load": os.getloadavg()[0],
     }
+
+
+def compare(store: Path, runs: int, *options: str) -> dict[str, list[dict[str, float]]]:
+    """Run the best broker and ours in turn."""
+
+    def broker(version: str) -> dict[str, float]:
+        with tempfile.TemporaryDirectory(dir=store.parent) as work:
+            return run_broker(store, Path(work) / "run", version)
+
+    tried = {version: broker(version) for version in PEERS}
+    best = max(tried, key=lambda version: tried[version]["rate"])
+    for version, figures in tried.items():
+        _say(f"RocketMQ {version}", figures)
+    found: dict[str, list[dict[str, float]]] = {f"RocketMQ {best}": [], "reput": []}
+    for _ in range(runs):
+        found[f"RocketMQ {best}"].append(broker(best))
+        _say(f"RocketMQ {best}", found[f"RocketMQ {best}"][-1])
+        with tempfile.TemporaryDirectory(dir=store.parent) as work:
+            found["reput"].append(run_ours(store, Path(work) / "run", *options))
+        _say("reput", found["reput"][-1])
+    return found
+
+
+def _say(name: str, figures: Mapping[str, float]) -> None:
+    shown = ", ".join(f"{figure} {figures[figure]:,.2f}" for figure in FIGURES)
+    print(f"{name}: {shown}", file=sys.stderr, flush=True)
+
+
+def median(runs: list[dict[str, float]], figure: str) -> float:
+    return statistics.median(run[figure] for run in runs)
+
+
+def report(title: str, found: dict[str, list[dict[str, float]]]) -> dict[str, float]:
+    """Print a table; return the ratios of ours to the broker's."""
+    print(f"{title}; load average {os.getloadavg()[0]:.2f}")
+    print(f"{'':16} {'msg/s median':>14} {'min':>12} {'max':>12} {'total s':>9} "
+          f"{'CPU s/M':>8} {'anon MiB':>9}")  # fmt: skip
+    for name, runs in found.items():
+        rates = sorted(run["rate"] for run in runs)
+        print(f"{name:16} {statistics.median(rates):14,.0f} {rates[0]:12,.0f} {rates[-1]:12,.0f} "
+              f"{median(runs, 'total_seconds'):9.1f} {median(runs, 'cpu_per_million'):8.2f} "
+              f"{median(runs, 'anonymous_mib'):9,.0f}")  # fmt: skip
+    (peer,) = [name for name in found if name != "reput"]
+    ratios = {f: median(found["reput"], f) / median(found[peer], f) for f in FIGURES}
+    print(f"rate {ratios['rate']:.2f} times the broker's, whole process 1/"
+          f"{1 / ratios['total_seconds']:.2f} of its time, "
+          f"CPU {ratios['cpu_per_million']:.2f}, memory {ratios['anonymous_mib']:.2f}")  # fmt: skip
+    return ratios
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--messages", type=int, default=2_000_000)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--store", type=Path, default=ROOT / "work" / "bench" / "store")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--gib", type=float, default=1.0, help="of commitlog")
+    parser.add_argument("--body", type=int, default=90, help="bytes on average; records have 195 more")
+    parser.add_argument("--queues", type=int, default=128)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--directory", type=Path, default=ROOT / "work" / "bench",
+                        help="logs are kept here, so that they are written once")  # fmt: skip
+    parser.add_argument("--json", type=Path, help="write all figures there")
     arguments = parser.parse_args()
-    oracle.build(VERSION)
-    if not (arguments.store / "commitlog").is_dir():
-        arguments.store.parent.mkdir(parents=True, exist_ok=True)
-        count = f"--n={arguments.messages}"
-        oracle.run(VERSION, "Generate", "big-small", arguments.store, count, timeout=900, heap="3g")
-    runs: dict[str, list[dict[str, float]]] = {"broker": [], "reput": []}
-    for _ in range(arguments.runs):
-        for name, run in (("broker", run_broker), ("reput", run_ours)):
-            with tempfile.TemporaryDirectory(dir=arguments.store.parent) as work:
-                runs[name].append(run(arguments.store, Path(work) / "run"))
-    report(runs, as_json=arguments.json)
-
-
-def report(runs: dict[str, list[dict[str, float]]], *, as_json: bool) -> None:
-    def median(name: str, figure: str) -> float:
-        return statistics.median(run[figure] for run in runs[name])
-
-    ratio = median("reput", "rate") / median("broker", "rate")
-    values = {"load": os.getloadavg()[0], "peer": [VERSION, *PEER], "ratio": ratio, "runs": runs}
-    if as_json:
-        print(json.dumps(values))
-        return
-    print(f"load average {values['load']:.2f}; peer: RocketMQ {' '.join(values['peer'])}")
-    print(f"{'':8} {'msg/s median':>14} {'min':>12} {'max':>12} {'total s':>9} {'cpu s':>7}")
-    for name, figures in runs.items():
-        rates = sorted(run["rate"] for run in figures)
-        total, cpu = median(name, "total_seconds"), median(name, "cpu_seconds")
-        columns = (statistics.median(rates), rates[0], rates[-1])
-        shown = " ".join(f"{rate:{w},.0f}" for rate, w in zip(columns, (14, 12, 12), strict=True))
-        print(f"{name:8} {shown} {total:9.1f} {cpu:7.1f}")
-    print(f"rate of reput / rate of the broker: {ratio:.2f}")
+    for version in PEERS:
+        oracle.build(version)
+    name = f"{arguments.gib:g}gib-{arguments.body}b-{arguments.queues}q"
+    store = arguments.directory / name
+    if not store.is_dir():
+        size = int(arguments.gib * (1 << 30))
+        count = write_log(store / "commitlog", size, arguments.body, arguments.queues)
+        print(f"wrote {count:,} records", file=sys.stderr)
+    found = compare(store, arguments.runs)
+    size = sum(path.stat().st_size for path in (store / "commitlog").iterdir())
+    count = int(found["reput"][0]["messages"])
+    title = f"{count:,} messages, {arguments.gib:g} GiB, {size // max(count, 1)} bytes each"
+    ratios = report(title, found)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"title": title, "ratios": ratios, "runs": found}))
 
 
 if __name__ == "__main__":

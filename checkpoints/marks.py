@@ -47,9 +47,16 @@ def write_checkpoint(root: Path, staging: Path, values: StoreCheckpoint, fields:
     disk.sync_directory(root)
 
 
-def set_abort(root: Path) -> None:
-    """Mark a store as being written: who finds the mark must not trust its tails."""
-    disk.write_file(root / names.ABORT, f"{names.OUR_ABORT}{os.getpid()}".encode())
+def set_abort(root: Path, staging: Path) -> None:
+    """Mark a store as being written: who finds the mark must not trust its tails.
+
+    Args:
+        root: the store.
+        staging: see `write_checkpoint`. A mark that was half written would be taken for a broker's.
+    """
+    made = staging / f"{names.ABORT}.new"
+    disk.write_file(made, f"{names.OUR_ABORT}{os.getpid()}".encode())
+    disk.rename(made, root / names.ABORT)
     disk.sync_directory(root)
 
 

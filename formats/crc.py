@@ -191,6 +191,13 @@ def _by_tables(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32
             word >>= np.uint64(8)
             state ^= _TABLES[7 - table, word & mask]
         i += 8
+    if i + 4 <= length:
+        word = (load_u64_le(data, at + i) ^ np.uint64(state)) & np.uint64(0xFFFFFFFF)
+        state = _TABLES[3, word & mask]
+        for table in range(1, 4):
+            word >>= np.uint64(8)
+            state ^= _TABLES[3 - table, word & mask]
+        i += 4
     while i < length:
         low = (np.uint64(state) ^ np.uint64(data[at + i])) & mask
         state = np.uint32(_TABLES[0, low] ^ (state >> np.uint32(8)))

@@ -65,6 +65,7 @@ MAX_TIME_DIFF = 0x7FFFFFFF
 _KEY_HASH, _PHYSICAL_OFFSET, _TIME_DIFF, _PREVIOUS = field_offsets(ITEM)
 # Far enough ahead that a slot's cache line is there when its item comes (measured: 12 to 24).
 _PREFETCH_ITEMS = 16
+_AHEAD_MASK = _PREFETCH_ITEMS - 1
 
 
 class Header(NamedTuple):
@@ -169,6 +170,23 @@ _SLOTS_USED = State.SLOTS_USED
 _COUNT = State.COUNT
 
 
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy", inline="always")
+def _look_ahead(
+    key: int,
+    keys: int,
+    key_hash: NDArray[np.int32],
+    divisor: np.uint32,
+    ahead: NDArray[np.int64],
+    file: Bytes,
+) -> None:
+    """Put the slot of a key some places further on in the place of this one's, and fetch it."""
+    following = key + _PREFETCH_ITEMS
+    if following < keys:
+        slot_at = HEADER_SIZE + np.int64(np.uint32(key_hash[following]) % divisor) * SLOT_SIZE
+        ahead[key & _AHEAD_MASK] = slot_at
+        prefetch_write(file, slot_at)
+
+
 @njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
 def insert(
     first: int,
@@ -205,16 +223,24 @@ def insert(
         The record and key that come next; `count` and the number of keys when all are done.
     """
     items_at = HEADER_SIZE + slots * SLOT_SIZE
+    # Of 32 bits, for that division is several times as fast.
+    divisor = np.uint32(slots)
     number = state[_COUNT]
     key = first_key
     keys = key_end[count - 1] if count > 0 else 0
+    # Slots of the next keys, each worked out once: to be fetched, then to be written.
+    ahead = np.empty(_PREFETCH_ITEMS, np.int64)
+    for k in range(key, min(key + _PREFETCH_ITEMS, keys)):
+        ahead[k & _AHEAD_MASK] = HEADER_SIZE + np.int64(np.uint32(key_hash[k]) % divisor) * SLOT_SIZE
     for i in range(first, count):
         # The broker asks for room before it looks at the record, be it without any key.
         if number >= items:
             state[_COUNT] = number
             return i, key
         if (sys_flag[i] & TRANSACTION_TYPE) == ROLLBACK:
-            key = key_end[i]
+            while key < key_end[i]:
+                _look_ahead(key, keys, key_hash, divisor, ahead, file)
+                key += 1
             continue
         timestamp = store_timestamp[i]
         offset = physical_offset[i]
@@ -222,11 +248,9 @@ def insert(
             if number >= items:
                 state[_COUNT] = number
                 return i, key
-            if key + _PREFETCH_ITEMS < keys:
-                ahead = key_hash[key + _PREFETCH_ITEMS] % slots
-                prefetch_write(file, HEADER_SIZE + ahead * SLOT_SIZE)
             hashed = key_hash[key]
-            slot_at = HEADER_SIZE + (hashed % slots) * SLOT_SIZE
+            slot_at = ahead[key & _AHEAD_MASK]
+            _look_ahead(key, keys, key_hash, divisor, ahead, file)
             previous = load_i32(file, slot_at)
             # After a crash a slot may point past the header's count: that chain is void.
             if previous <= NO_ITEM or previous > number:

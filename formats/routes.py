@@ -76,16 +76,20 @@ def lookup(
             return UNKNOWN
         if topic_length[route] == length and queue_ids[route] == queue_id:
             known = topic_at[route]
+            # The last word first: it overlaps the one before it, or reaches before the topic.
+            different = load_u64_le(data, at + length - _WORD) ^ load_u64_le(
+                topics, known + length - _WORD
+            )
+            if length < _WORD:
+                different = (
+                    different >> np.uint64(8 * (_WORD - length)) if length > 0 else np.uint64(0)
+                )
             i = 0
-            while i + _WORD <= length:
-                if load_u64_le(data, at + i) != load_u64_le(topics, known + i):
-                    break
+            while i + _WORD < length:
+                different |= load_u64_le(data, at + i) ^ load_u64_le(topics, known + i)
                 i += _WORD
-            if i + _WORD > length:
-                while i < length and data[at + i] == topics[known + i]:
-                    i += 1
-                if i == length:
-                    return route
+            if different == np.uint64(0):
+                return route
         slot = (slot + 1) & mask
 
 

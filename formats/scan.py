@@ -21,7 +21,7 @@ from formats.commitlog import (
 )
 from formats.frames import check
 from formats.java import hash_utf8
-from formats.memory import load_i32, load_i64
+from formats.memory import load_i32, load_i64, match64, trailing_zeros
 from formats.properties import MASK_WIDTH, find
 from formats.routes import SCHEDULE, SPECIAL, lookup
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # Bytes that must be readable behind a block's last record: kernels load whole vectors.
 PADDING = MASK_WIDTH + 16
 _SPACE = 32
+_ONE = np.uint64(1)
 _HASH = np.uint32(ord("#"))
 _THIRTY_ONE = np.uint32(31)
 _P2 = np.uint32(31**2)
@@ -297,15 +298,28 @@ def scan(
             if uniq_length > 0:
                 key_hash[keys] = _key_hash(_hash(prefix, data, uniq_at, uniq_length, ascii_only))
                 keys += 1
-            part = keys_at
+            part = base = keys_at
             keys_end = keys_at + keys_length
-            for i in range(keys_at, keys_end + 1):
-                if i == keys_end or data[i] == _SPACE:
+            while base < keys_end:
+                spaces = match64(data, base, _SPACE)
+                if keys_end - base < MASK_WIDTH:
+                    # The end closes the last key as a space would.
+                    end = _ONE << np.uint64(keys_end - base)
+                    spaces = (spaces & (end - _ONE)) | end
+                while spaces != np.uint64(0):
+                    i = base + trailing_zeros(spaces)
+                    spaces &= spaces - _ONE
                     if i > part:
                         hashed = _hash(prefix, data, part, i - part, ascii_only)
                         key_hash[keys] = _key_hash(hashed)
                         keys += 1
                     part = i + 1
+                base += MASK_WIDTH
+            if part < keys_end:
+                # They end with a whole mask.
+                hashed = _hash(prefix, data, part, keys_end - part, ascii_only)
+                key_hash[keys] = _key_hash(hashed)
+                keys += 1
             if tag_entries and tags_length > 0:
                 hashed = _hash(tag_prefix[route], data, tags_at, tags_length, ascii_only)
                 key_hash[keys] = _key_hash(hashed)

@@ -80,9 +80,8 @@ def restore(
                 _remake(path / names.offset_file(queues[name]), file_size, staging)
             files = FileQueue(path, file_size, staging)
             cleared += _restore_queue(files, queues.get(name, 0), is_ahead=name in ahead)
-            if not files.bases:
-                _remove_empty(path, root)
             taken.entries += -(-cleared // unit_size) if unit_size else 0
+        _remove_empty(root / kind)
     for name in sorted(missing):
         if queues[name] > 0:
             raise FormatError(root / name, 0, f"nothing is here, expected {queues[name]} bytes")
@@ -138,11 +137,11 @@ def _restore_queue(files: FileQueue, end: int, *, is_ahead: bool) -> int:
     return disk.clear(files.path(files.bases[-1]), end - files.bases[-1])
 
 
-def _remove_empty(path: Path, root: Path) -> None:
-    """Remove a directory, and those above it that held nothing else."""
-    while path != root and not any(path.iterdir()):
-        disk.remove_directory(path)
-        path = path.parent
+def _remove_empty(base: Path) -> None:
+    """Remove the directories in which nothing is left, also those of an earlier, unfinished try."""
+    for directory, _, _ in os.walk(base, topdown=False):
+        if not os.listdir(directory):  # noqa: PTH208 - thousands of them: no Path for each name
+            disk.remove_directory(Path(directory))
 
 
 def _restore_index(directory: Path, settings: BrokerSettings, position: IndexPosition) -> int:

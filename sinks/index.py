@@ -196,7 +196,8 @@ class IndexSink:
         self._file = MappedFile.create(self.directory / name, self._file_size, self._staging)
         self._file.prepare(HEADER_SIZE + self.slots * SLOT_SIZE)
         self.names.append(name)
-        self._flushed_count = FIRST_ITEM
+        # Nothing, not even its size and its header.
+        self._flushed_count = 0
         header = indexfile.seeded(previous)
         self._items_before += int(self._state[State.COUNT]) - FIRST_ITEM if previous else 0
         self._begun += 1

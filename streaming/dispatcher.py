@@ -179,7 +179,7 @@ class StoreDispatcher:
         # Of the last record, until it is in the trail.
         self._last: tuple[int, int] | None = None
         try:
-            marks.set_abort(config.output)
+            marks.set_abort(config.output, self._staging)
             self._save(clean=False)
         except BaseException:
             self._close_sinks()
@@ -269,6 +269,8 @@ class StoreDispatcher:
         recovery = resume.Recovery()
         self.progress = replace(self.progress, **self._where())
         self._consistent = False
+        # What it goes back to may not be on disk yet, and is recorded before anything is taken back.
+        self._flush_files()
         self._close_sinks()
         self.progress = resume.follow(self.config, self.log, self.progress, recovery)
         self._open_sinks()
@@ -543,10 +545,7 @@ class StoreDispatcher:
             OSError: the device failed.
         """
         self._consistent = False
-        self.entries.flush()
-        self.special.flush()
-        if self.index is not None:
-            self.index.flush()
+        self._flush_files()
         # Only now: a checkpoint ahead of the files would lose messages for good.
         self._write_checkpoint()
         self._save(clean=clean)
@@ -556,6 +555,12 @@ class StoreDispatcher:
             # Behind the flush: no file that is removed waits for one.
             retention.remove_expired(self.config.output, self.config.settings, self.log.min_offset)
             self._expired_to = self.log.min_offset
+
+    def _flush_files(self) -> None:
+        self.entries.flush()
+        self.special.flush()
+        if self.index is not None:
+            self.index.flush()
 
     def _write_checkpoint(self) -> None:
         """Write the broker's checkpoint, of flushed data only (docs/adr/0004-checkpoint.md)."""

@@ -170,15 +170,13 @@ class Pipeline:
         block.first, block.stop = first, stop
         block.start = None
         block.error = None
-        start: int | None = first
-        if not is_known:
-            start = self._find_start(block)
+        data = self._read(block, first)
+        start = first if is_known else self._find_start(block, data)
         if start is not None:
-            self._parse(block, start)
+            self._parse(block, start, data)
         return block
 
-    def _find_start(self, block: Block) -> int | None:
-        data = self._read(block, block.first)
+    def _find_start(self, block: Block, data: Bytes) -> int | None:
         at = frames.find_record(
             data,
             PAD,
@@ -198,15 +196,22 @@ class Pipeline:
         block.buffer[PAD + got : PAD + got + PAD] = 0
         return block.buffer[: PAD + got + PAD]
 
-    def _parse(self, block: Block, start: int) -> None:
-        """Fill the block's columns from the record at `start` on."""
+    def _parse(self, block: Block, start: int, data: Bytes | None = None) -> None:
+        """Fill the block's columns from the record at `start` on.
+
+        Args:
+            block: is filled.
+            start: physical offset.
+            data: what `_read` gave for the block's first byte, if the record is in there.
+        """
         block.start = start
         block.count = 0
         block.error = None
-        data = self._read(block, start)
-        origin = start
+        origin = start if data is None else block.first
+        if data is None:
+            data = self._read(block, start)
         overhang = _OVERHANG
-        at = PAD
+        at = PAD + start - origin
         while True:
             verdict, at = self._scan(block, data, at, origin)
             block.verdict = verdict

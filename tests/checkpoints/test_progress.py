@@ -143,7 +143,7 @@ class TestMarks:
 
     def test_the_abort_marker_comes_and_goes(self, root):
         assert not marks.has_abort(root)
-        marks.set_abort(root)
+        marks.set_abort(root, root)
         assert marks.has_abort(root)
         assert (root / "abort").read_text().startswith("reput, process ")
         marks.clear_abort(root)
