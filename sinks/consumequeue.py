@@ -78,6 +78,8 @@ class ConsumeQueueSink:
         self._files: dict[int, FileQueue] = {}
         # By queue: the queue offset behind the last one that was out of turn.
         self._following: dict[int, int] = {}
+        # Queues that have got a further file since they were flushed.
+        self._rolled: set[int] = set()
         self._next_entry = np.zeros(_FIRST_CAPACITY, np.int64)
         self._last_end = np.full(_FIRST_CAPACITY, NEVER, np.int64)
         self._window_address = np.zeros(_FIRST_CAPACITY, np.int64)
@@ -199,6 +201,7 @@ class ConsumeQueueSink:
             following = queue_offset
         elif following * ENTRY_SIZE >= files.base + self._file_size:
             files.add(files.base + self._file_size)
+            self._rolled.add(number)
         if queue_offset != 0 and queue_offset < following:
             self.counts.repeated += 1
             self._following[number] = queue_offset + 1
@@ -284,6 +287,9 @@ class ConsumeQueueSink:
         """
         unflushed = self._next_entry - self._flushed_entry
         is_due = (unflushed > 0) & (unflushed * ENTRY_SIZE >= least_pages * disk.PAGE)
+        if not least_pages:
+            # Also those with a new file that no entry has come into yet.
+            is_due[list(self._rolled)] = True
         self._flush(np.flatnonzero(is_due))
 
     def _flush(self, due: NDArray[np.int64]) -> None:
@@ -302,6 +308,7 @@ class ConsumeQueueSink:
         start = max(int(self._flushed_entry[number]) * ENTRY_SIZE - base, 0)
         files.flush(start, int(self._next_entry[number]) * ENTRY_SIZE - base)
         self._flushed_entry[number] = self._next_entry[number]
+        self._rolled.discard(number)
 
     def _unmap_idle(self) -> None:
         """Give back the maps of the quarter of the queues whose last records are the oldest."""

@@ -39,6 +39,8 @@ class FileQueue:
         # Where writing began in the last file, None before.
         self._began: int | None = None
         self._unflushed: list[MappedFile] = []
+        # The last file's size is not on disk.
+        self._is_new = False
         self._unsynced: set[Path] = set()
 
     @property
@@ -69,6 +71,7 @@ class FileQueue:
         if self.file is not None:
             self._unflushed.append(self.file)
         self.file = made
+        self._is_new = True
         self._began = None
         self.bases.append(base)
         return made
@@ -96,8 +99,9 @@ class FileQueue:
             full.flush()
             full.close()
         self._unflushed = []
-        if end > start:
-            self.last().flush(start, end)
+        if end > start or self._is_new:
+            self.last().flush(start, max(end, start + 1))
+        self._is_new = False
         for directory in sorted(self._unsynced):
             disk.sync_directory(directory)
         self._unsynced = set()
