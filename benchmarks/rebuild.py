@@ -137,7 +137,9 @@ def report(title: str, found: dict[str, list[dict[str, float]]]) -> dict[str, fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gib", type=float, default=1.0, help="of commitlog")
-    parser.add_argument("--body", type=int, default=90, help="bytes on average; records have 195 more")
+    parser.add_argument(
+        "--body", type=int, default=90, help="bytes on average; records have 195 more"
+    )
     parser.add_argument("--queues", type=int, default=128)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=ROOT / "work" / "bench",

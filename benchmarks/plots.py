@@ -1,0 +1,52 @@
+"""Draws docs/performance.md's pictures from what the benchmarks wrote with --json.
+
+python -m benchmarks.plots docs/images small.json large.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+
+_BROKER, _OURS = "#9a9a9a", "#1f77b4"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", type=Path, help="where the pictures go")
+    parser.add_argument("files", type=Path, nargs="+", help="of benchmarks.rebuild --json")
+    arguments = parser.parse_args()
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    documents = [json.loads(path.read_text()) for path in arguments.files]
+    figures = (
+        ("rate", 1e6, "million messages a second"),
+        ("cpu_per_million", 1, "CPU seconds a million messages"),
+        ("anonymous_mib", 1, "MiB of memory, without page cache"),
+    )
+    _, axes = plt.subplots(1, len(figures), figsize=(13, 4.2), layout="constrained")
+    for axis, (figure, unit, label) in zip(axes, figures, strict=True):
+        for place, document in enumerate(documents):
+            for number, (name, runs) in enumerate(document["runs"].items()):
+                values = [run[figure] / unit for run in runs]
+                middle = statistics.median(values)
+                error = [[middle - min(values)], [max(values) - middle]]
+                colour = _OURS if name == "reput" else _BROKER
+                axis.bar(place + 0.38 * number, middle, 0.36, yerr=error, color=colour, capsize=3)
+        axis.set_ylabel(label)
+        titles = [document["title"].rsplit(", ", 1)[-1] for document in documents]
+        axis.set_xticks([place + 0.19 for place in range(len(documents))], titles)
+    axes[0].set_title(
+        "grey: the broker, blue: reput; median, lowest, highest", loc="left", fontsize=9
+    )
+    plt.savefig(arguments.directory / "rebuild.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main()
