@@ -1,6 +1,6 @@
 """How `reput rebuild` keeps its rate and its memory over larger backlogs and more queues.
 
-    python -m benchmarks.growth --gib 1,4,16 --queues 128,600 --runs 3 [--directory DIR] [--json FILE]
+    python -m benchmarks.growth --gib 1,4,16 --queues 128,600 --runs 3 [--json FILE]
 
 Each size and each number of queues is one log of benchmarks/logs.py; they are taken in turn, so
 that a machine that gets slower meanwhile slows all of them. Ten thousand queues have a benchmark of

@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 _BROKER, _OURS = "#9a9a9a", "#1f77b4"
 
