@@ -3,7 +3,7 @@
 `Machine` wraps the functions of `stores.disk`, the system calls that make things last (fsync, msync,
 syncfs) and the stores into maps, and keeps for everything below a directory what is on disk for
 certain and what has been done since. `Machine.image` draws one of the states that a power cut can
-leave of that; what it may draw is written down in README-power.md.
+leave of that; what it may draw is written down in README.md.
 """
 
 from __future__ import annotations

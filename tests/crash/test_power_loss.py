@@ -1,6 +1,6 @@
 """A power cut at any place loses nothing, repeats nothing and leaves nothing behind.
 
-The long run is `python -m tests.crash.power_loss`; what the model does, tests/crash/README-power.md.
+The long run is `python -m tests.crash.power_loss`; what the model does, tests/crash/README.md.
 """
 
 from __future__ import annotations
