@@ -9,18 +9,8 @@ the rules of `sun.nio.cs.UTF_8` written out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numba import njit
-
-if TYPE_CHECKING:
-    from formats.memory import Bytes
-
 REPLACEMENT = "\ufffd"
 INT_MAX = 0x7FFFFFFF
-_U32 = np.uint32
-_THIRTY_ONE = np.uint32(31)
 
 
 def decode(raw: bytes) -> str:
@@ -106,68 +96,3 @@ def _parse_number(text: str, bits: int) -> int:
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise ValueError(f"beyond {bits} bits: {text!r}")
     return value
-
-
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
-def hash_utf8(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32:
-    """Continue a String.hashCode over UTF-8 bytes, malformed ones included.
-
-    Args:
-        state: the hash so far, as unsigned 32 bits; 0 to begin.
-        data: bytes that hold the text.
-        at: its first byte.
-        length: its bytes.
-    """
-    end = at + length
-    while at < end:
-        first = _U32(data[at])
-        if first < _U32(0x80):
-            state = _U32(state * _THIRTY_ONE + first)
-            at += 1
-            continue
-        second = _U32(data[at + 1]) if at + 1 < end else _U32(0)
-        third = _U32(data[at + 2]) if at + 2 < end else _U32(0)
-        fourth = _U32(data[at + 3]) if at + 3 < end else _U32(0)
-        second_ok = (second & _U32(0xC0)) == _U32(0x80)
-        third_ok = (third & _U32(0xC0)) == _U32(0x80)
-        fourth_ok = (fourth & _U32(0xC0)) == _U32(0x80)
-        unit = _U32(0xFFFD)
-        used = 1
-        if _U32(0xC2) <= first <= _U32(0xDF):
-            if second_ok:
-                unit = ((first & _U32(0x1F)) << _U32(6)) | (second & _U32(0x3F))
-                used = 2
-        elif _U32(0xE0) <= first <= _U32(0xEF):
-            overlong = first == _U32(0xE0) and second < _U32(0xA0)
-            if second_ok and not overlong:
-                used = 2
-                if third_ok:
-                    used = 3
-                    if first != _U32(0xED) or second < _U32(0xA0):
-                        unit = (
-                            ((first & _U32(0x0F)) << _U32(12))
-                            | ((second & _U32(0x3F)) << _U32(6))
-                            | (third & _U32(0x3F))
-                        )
-        elif _U32(0xF0) <= first <= _U32(0xF4):
-            beyond = (first == _U32(0xF0) and second < _U32(0x90)) or (
-                first == _U32(0xF4) and second > _U32(0x8F)
-            )
-            if second_ok and not beyond:
-                used = 2
-                if third_ok:
-                    used = 3
-                    if fourth_ok:
-                        used = 4
-                        point = (
-                            ((first & _U32(0x07)) << _U32(18))
-                            | ((second & _U32(0x3F)) << _U32(12))
-                            | ((third & _U32(0x3F)) << _U32(6))
-                            | (fourth & _U32(0x3F))
-                        ) - _U32(0x10000)
-                        high = _U32(0xD800) | (point >> _U32(10))
-                        state = _U32(state * _THIRTY_ONE + high)
-                        unit = _U32(0xDC00) | (point & _U32(0x3FF))
-        state = _U32(state * _THIRTY_ONE + unit)
-        at += used
-    return state

@@ -28,7 +28,8 @@ from formats.commitlog import (
 )
 from formats.frames import check
 from formats.memory import load_i32, load_i64, match64, negative64, trailing_zeros
-from formats.properties import KEYS, MASK_WIDTH, NAME_END, TAGS, UNIQ_KEY, VALUE_END
+from formats.properties import KEYS, NAME_END, TAGS, UNIQ_KEY, VALUE_END
+from formats.property_kernels import MASK_WIDTH
 from formats.texts import Slices, is_utf8
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from formats.commitlog import (
     Verdict,
 )
 from formats.frames import check
-from formats.java import hash_utf8
+from formats.java_kernels import hash_utf8
 from formats.memory import load_i32, load_i64, match64, trailing_zeros
-from formats.properties import MASK_WIDTH, find
+from formats.property_kernels import MASK_WIDTH, find
 from formats.routes import SCHEDULE, SPECIAL, lookup
 
 if TYPE_CHECKING:

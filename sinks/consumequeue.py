@@ -1,6 +1,6 @@
 """Writes consume queues: blocks of records in commitlog order, each queue's entries in turn.
 
-The common case, the next entry of a queue, is the kernel `formats.consumequeue.put`. Everything
+The common case, the next entry of a queue, is the kernel `consumequeue_kernels.put`. Everything
 else is `ConsumeQueueSink.put_entry`: the first entry, a new file, an entry out of turn, which
 RocketMQ's `ConsumeQueue#putMessagePositionInfo` has its own answers to.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formats import consumequeue, names
+from formats import consumequeue, consumequeue_kernels, names
 from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT, NEVER, PRE_BLANK, Entry
 from formats.errors import ReputError
 from sinks.file_queue import FileQueue
@@ -151,7 +151,7 @@ class ConsumeQueueSink:
         )
 
     def _put(self, row: int, count: int, columns: Columns) -> int:
-        result: int = consumequeue.put(
+        result: int = consumequeue_kernels.put(
             row,
             count,
             columns.queue,

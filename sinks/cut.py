@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formats import batchconsumequeue, consumequeue, consumequeue_ext, indexfile, names
+from formats import (
+    batchconsumequeue,
+    consumequeue,
+    consumequeue_ext,
+    indexfile,
+    indexfile_kernels,
+    names,
+)
 from formats.consumequeue import PRE_BLANK
 from formats.errors import FormatError
 from formats.indexfile import HEADER_SIZE, SLOT_SIZE
@@ -166,7 +173,7 @@ def _restore_index(directory: Path, settings: BrokerSettings, position: IndexPos
     try:
         file.prepare(HEADER_SIZE + slots * SLOT_SIZE)
         heads = np.zeros(slots, np.int32)
-        indexfile.restore_slots(file.data, count, slots, heads)
+        indexfile_kernels.restore_slots(file.data, count, slots, heads)
         file.write(0, position.header.pack())
     finally:
         file.close()

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from formats import indexfile, names
+from formats import indexfile, indexfile_kernels, names
 from formats.errors import FormatError, StoreError
-from formats.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, Header, State
+from formats.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, Header
+from formats.indexfile_kernels import State
 from sinks.mapped_file import MappedFile
 from stores import disk
 
@@ -153,7 +154,7 @@ class IndexSink:
         self._publish()
 
     def _insert(self, row: int, key: int, count: int, columns: Columns) -> tuple[int, int]:
-        result: tuple[int, int] = indexfile.insert(
+        result: tuple[int, int] = indexfile_kernels.insert(
             row,
             key,
             count,

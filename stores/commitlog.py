@@ -1,209 +1,43 @@
-"""The files of a commitlog: finding them, reading them, and where in them a record begins.
-
-All reading is `pread` into memory of our own: a file that is cut or replaced under us then gives
-fewer bytes, which is an answer, where a mapping would give a SIGBUS, which is none.
-"""
+"""Where in a commitlog a record begins: going from record to record with kernels."""
 
 from __future__ import annotations
 
-import os
-from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formats import frames, names
+from formats import frames
 from formats.commitlog import MIN_SIZE, Verdict
-from formats.errors import FormatError, ReputError, StoreError
+from formats.errors import FormatError
+from stores.log_files import LogChangedError, LogFiles, commitlog_directories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from formats.broker import BrokerSettings
     from formats.memory import Bytes
+
+__all__ = ["PAD", "CommitLog", "LogChangedError", "commitlog_directories"]
 
 # Kernels load whole vectors: so many bytes must be readable on either side of what is read.
 PAD = 128
 _FIRST_STEP = 256 << 10
 _STEP = 16 << 20
-_OPEN_FILES = 64
-_DLEDGER_PREFIX = "dledger-"
 
 
-class LogChangedError(ReputError):
-    """A file went while it was to be read: it has expired, or its broker has cut the log."""
-
-
-class CommitLog:
+class CommitLog(LogFiles):
     """The commitlog of one store, as it is now; `refresh` looks again."""
 
     def __init__(self, directories: Sequence[Path], settings: BrokerSettings) -> None:
-        """Look at the files.
-
-        Args:
-            directories: where they stand; several when the broker has several paths.
-            settings: file size, how records are read.
-
-        Raises:
-            StoreError: there is none, or a file that is none of a commitlog's, or a gap.
-        """
-        self.directories = list(directories)
-        self.settings = settings
-        self.file_size = settings.commitlog_file_size
+        """Look at the files; see `LogFiles`."""
+        super().__init__(directories, settings)
         rules = settings.read_rules
         self.rules = (
             (frames.CHECK_BODY_CRC if rules.checks_body_crc else 0)
             | (frames.CHECK_PROPERTY_CRC if rules.checks_property_crc else 0)
             | (frames.REQUIRE_PROPERTY_CRC if rules.requires_property_crc else 0)
             | (frames.ACCEPT_V2 if rules.accepts_v2 else 0)
-        )
-        self._open: dict[int, int] = {}
-        self._files: dict[int, Path] = {}
-        self._inodes: dict[int, tuple[int, int]] = {}
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Look at the files again: new ones come, old ones expire."""
-        found: dict[int, Path] = {}
-        inodes: dict[int, tuple[int, int]] = {}
-        for directory in self.directories:
-            for base, (path, inode) in self._files_in(directory).items():
-                found[base] = path
-                inodes[base] = inode
-        if not found:
-            where = ", ".join(str(d) for d in self.directories)
-            raise StoreError(
-                where,
-                "no commitlog file is here",
-                "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
-            )
-        bases = sorted(found)
-        for before, after in pairwise(bases):
-            if after != before + self.file_size:
-                raise StoreError(
-                    found[before],
-                    f"the next file is {names.offset_file(after)}, "
-                    f"expected {names.offset_file(before + self.file_size)}",
-                    "A file in between is missing; restore it, or set mappedFileSizeCommitLog "
-                    "in --broker-conf if the files have another size",
-                )
-        # A file that was removed and made anew has the old one's name only.
-        for base in [b for b in self._open if inodes.get(b) != self._inodes.get(b)]:
-            os.close(self._open.pop(base))
-        self._files = {base: found[base] for base in bases}
-        self._inodes = inodes
-
-    def _files_in(self, directory: Path) -> dict[int, tuple[Path, tuple[int, int]]]:
-        files: dict[int, tuple[Path, tuple[int, int]]] = {}
-        try:
-            entries = sorted(directory.iterdir())
-        except FileNotFoundError:
-            return files
-        for path in entries:
-            base = names.parse_offset_file(path.name)
-            if path.is_dir():
-                continue
-            # Its end has to be a Java long as well.
-            if base is None or base + self.file_size >= 1 << 63:
-                raise StoreError(
-                    path, "not the name of a commitlog file", "Move it away; no broker wrote it"
-                )
-            try:
-                stat = path.stat()
-            except FileNotFoundError:
-                # It went between the two looks.
-                continue
-            size = stat.st_size
-            if size == 0:
-                continue
-            if size != self.file_size or base % self.file_size:
-                raise FormatError(
-                    path,
-                    size,
-                    f"the file ends here, expected {self.file_size} bytes",
-                    "Restore it from the broker, or give the broker's mappedFileSizeCommitLog "
-                    "in --broker-conf.",
-                )
-            files[base] = path, (stat.st_dev, stat.st_ino)
-        return files
-
-    @property
-    def bases(self) -> list[int]:
-        """Return the physical offsets where files begin, in order."""
-        return list(self._files)
-
-    @property
-    def min_offset(self) -> int:
-        """Return the first physical offset that is still there."""
-        return self.bases[0]
-
-    @property
-    def end_of_files(self) -> int:
-        """Return the physical offset behind the last file, written or not."""
-        return self.bases[-1] + self.file_size
-
-    def file_of(self, position: int) -> tuple[Path, int]:
-        """Return the file that holds a physical offset, and the byte in it: for messages.
-
-        A position behind all files is said to be at the last one's end.
-        """
-        base = self.base_of(position)
-        if base not in self._files:
-            last = self.bases[-1]
-            return self._files[last], position - last
-        return self._files[base], position - base
-
-    def base_of(self, position: int) -> int:
-        """Return where the file of a physical offset begins."""
-        return position - position % self.file_size
-
-    def read_into(self, buffer: memoryview, position: int) -> int:
-        """Read bytes of one file; return how many it had.
-
-        Raises:
-            LogChangedError: the file is not there any more.
-            OSError: the device failed.
-        """
-        base = self.base_of(position)
-        wanted = min(len(buffer), base + self.file_size - position)
-        got = 0
-        while got < wanted:
-            part = buffer[got:wanted]
-            descriptor = self._descriptor(base)
-            try:
-                count = os.preadv(descriptor, [part], position - base + got)
-            except OSError as error:
-                path, _ = self.file_of(base)
-                raise OSError(error.errno, error.strerror, str(path)) from error
-            if count == 0:
-                break
-            got += count
-        return got
-
-    def _descriptor(self, base: int) -> int:
-        known = self._open.get(base)
-        if known is not None:
-            return known
-        path = self._files.get(base)
-        if path is None:
-            raise self._gone(base)
-        while len(self._open) >= _OPEN_FILES:
-            os.close(self._open.pop(next(iter(self._open))))
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise self._gone(base) from error
-        # Two parsers may get here at once; the second one's descriptor is one too many.
-        first = self._open.setdefault(base, descriptor)
-        if first != descriptor:
-            os.close(descriptor)
-        return first
-
-    @staticmethod
-    def _gone(base: int) -> LogChangedError:
-        return LogChangedError(
-            f"commitlog file {names.offset_file(base)} is not there: it has expired or was removed"
         )
 
     def read(self, position: int, length: int) -> Bytes:
@@ -225,12 +59,6 @@ class CommitLog:
                 return
             yield piece
             start += len(piece)
-
-    def close(self) -> None:
-        """Close the files."""
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open = {}
 
     def first_record(self, position: int) -> int:
         """Return where the first record (or BLANK, or the unwritten end) at or behind stands.
@@ -341,29 +169,3 @@ class CommitLog:
             if position + step >= file_end and step > self.file_size:
                 return verdict, position
         return Verdict.RECORD, position
-
-
-def commitlog_directories(store: Path, settings: BrokerSettings) -> list[Path]:
-    """Return where the commitlog of a store stands.
-
-    Raises:
-        StoreError: no such store, or one whose log cannot be read.
-    """
-    if not store.is_dir():
-        raise StoreError(store, "no such directory", "Give a broker's storePathRootDir")
-    if settings.commitlog_paths:
-        return [Path(path) for path in settings.commitlog_paths]
-    directory = store / names.COMMITLOG
-    if not directory.is_dir():
-        if any(entry.name.startswith(_DLEDGER_PREFIX) for entry in store.iterdir()):
-            raise StoreError(
-                store,
-                "a DLedger store (dledger-…): its log has entry headers between the records",
-                "Only plain commitlogs can be dispatched",
-            )
-        raise StoreError(
-            store,
-            "no commitlog directory is here",
-            "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
-        )
-    return [directory]

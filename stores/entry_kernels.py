@@ -1,4 +1,4 @@
-"""The kernel that compares consume queue entries with records; see `formats.consumequeue.put`."""
+"""Compares consume queue entries with records, compiled; see `formats.consumequeue_kernels`."""
 
 from __future__ import annotations
 

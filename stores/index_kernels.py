@@ -1,4 +1,4 @@
-"""Kernels that compare index items with the keys of records; see `formats.indexfile.insert`."""
+"""Kernels that compare index items with the keys of records; see `formats.indexfile_kernels`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from numba import njit
 
 from formats.commitlog import ROLLBACK, TRANSACTION_TYPE
-from formats.indexfile import FIRST_ITEM, ITEM, ITEM_SIZE, MAX_TIME_DIFF, NO_ITEM, State
+from formats.indexfile import FIRST_ITEM, ITEM, ITEM_SIZE, MAX_TIME_DIFF, NO_ITEM
+from formats.indexfile_kernels import State
 from formats.layout import field_offsets
 from formats.memory import load_i32, load_i64
 

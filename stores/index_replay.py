@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from formats import indexfile, names
-from formats.indexfile import FIRST_ITEM, NO_ITEM, Header, State
+from formats.indexfile import FIRST_ITEM, NO_ITEM, Header
+from formats.indexfile_kernels import State
 from stores.findings import Kind
 from stores.index_reader import IndexReader, index_files
 

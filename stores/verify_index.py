@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from formats.indexfile import FIRST_ITEM, ITEM_SIZE, State
+from formats.indexfile import FIRST_ITEM, ITEM_SIZE
+from formats.indexfile_kernels import State
 from stores.findings import Kind
 from stores.index_kernels import DONE, FULL, PARTED, WINDOW, compare, pass_expired
 from stores.index_parting import Parting, Place

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from checkpoints import marks, progress
-from formats import consumequeue, indexfile
+from formats import consumequeue_kernels, indexfile, indexfile_kernels
 from formats.consumequeue import ENTRY_SIZE
-from formats.indexfile import State
+from formats.indexfile_kernels import State
 from sinks import cut
 from sinks.mapped_file import MappedFile
 from stores import disk
@@ -95,7 +95,11 @@ def _part_of_slots(pick: random.Random, file: Any, count: int, slots: int, heads
     file[indexfile.HEADER_SIZE + done : indexfile.HEADER_SIZE + end] = kept[done:end]
 
 
-_PUT, _INSERT, _RESTORE_SLOTS = consumequeue.put, indexfile.insert, indexfile.restore_slots
+_PUT, _INSERT, _RESTORE_SLOTS = (
+    consumequeue_kernels.put,
+    indexfile_kernels.insert,
+    indexfile_kernels.restore_slots,
+)
 
 
 class Operation(NamedTuple):
@@ -126,9 +130,9 @@ OPERATIONS = (
     Operation(disk, "populate"),
     Operation(disk, "sync_memory"),
     Operation(MappedFile, "write", _part_of_write),
-    Operation(consumequeue, "put", _part_of_put),
-    Operation(indexfile, "insert", _part_of_insert),
-    Operation(indexfile, "restore_slots", _part_of_slots),
+    Operation(consumequeue_kernels, "put", _part_of_put),
+    Operation(indexfile_kernels, "insert", _part_of_insert),
+    Operation(indexfile_kernels, "restore_slots", _part_of_slots),
     Operation(progress, "save"),
     Operation(marks, "set_abort"),
     Operation(marks, "clear_abort"),
@@ -247,7 +251,7 @@ def _die() -> NoReturn:
 
 BREAKS: dict[str, tuple[Any, str, Any]] = {
     "restore": (cut, "restore", lambda *_args: cut.Taken()),
-    "restore_slots": (indexfile, "restore_slots", lambda *_args: None),
+    "restore_slots": (indexfile_kernels, "restore_slots", lambda *_args: None),
     "clear": (disk, "clear", lambda *_args: 0),
     "progress": (resume, "_restore", lambda *_args: None),
 }

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats import batchconsumequeue, consumequeue, consumequeue_ext
+from formats import batchconsumequeue, consumequeue, consumequeue_ext, consumequeue_kernels
 from formats.commitlog import COMMIT, PREPARED, ROLLBACK
 from formats.consumequeue import ENTRY, ENTRY_SIZE, NEVER, PRE_BLANK, Entry, locate, tags_code
 from tests.formats.hypotheses import examples
@@ -176,7 +176,7 @@ class TestPut:
         columns = [np.array(column) for column in zip(*rows, strict=True)]
         types = (np.int32, np.int64, np.int64, np.int32, np.int64, np.int32, np.uint8)
 
-        stopped = consumequeue.put(
+        stopped = consumequeue_kernels.put(
             first,
             len(rows),
             *(column.astype(kind) for column, kind in zip(columns, types, strict=True)),

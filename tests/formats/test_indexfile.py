@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats import indexfile
+from formats import indexfile, indexfile_kernels
 from formats.commitlog import COMMIT, PREPARED, ROLLBACK
-from formats.indexfile import Header, State, index_keys, key_hash, time_difference
+from formats.indexfile import Header, index_keys, key_hash, time_difference
+from formats.indexfile_kernels import State
 from tests.formats.hypotheses import examples
 
 # STORE.md section 4, "Index vectors": written by the real IndexFile class, 10 slots, 4 items.
@@ -97,7 +98,7 @@ class Columns:
         self.sys_flag = np.array([r[2] for r in rows], np.int32)
 
     def insert(self, first, first_key, file, slots, items, state):
-        result = indexfile.insert(
+        result = indexfile_kernels.insert(
             first,
             first_key,
             len(self.rows),
@@ -310,7 +311,7 @@ class TestInsert:
             if pick.random() < lost:
                 at = indexfile.HEADER_SIZE + slot * indexfile.SLOT_SIZE
                 file[at : at + indexfile.SLOT_SIZE] = 0
-        indexfile.restore_slots(file, max(number, 1), slots, np.zeros(slots, np.int32))
+        indexfile_kernels.restore_slots(file, max(number, 1), slots, np.zeros(slots, np.int32))
         file[indexfile.item_position(max(number, 1), slots) :] = 0
 
         assert file.tobytes() == before.tobytes()
@@ -320,6 +321,8 @@ class TestInsert:
         empty = np.zeros(0, np.int32)
         times = np.zeros(0, np.int64)
 
-        result = indexfile.insert(0, 0, 0, empty, empty, times, times, empty, file, 3, 3, state)
+        result = indexfile_kernels.insert(
+            0, 0, 0, empty, empty, times, times, empty, file, 3, 3, state
+        )
         assert tuple(map(int, result)) == (0, 0)
         assert not file.any()

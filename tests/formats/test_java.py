@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from formats import java
+from formats import java, java_kernels
 from tests.formats.hypotheses import examples, padded
 
 R = "\ufffd"
@@ -37,7 +37,7 @@ nearly_utf8 = st.lists(st.sampled_from(_EDGES), max_size=12).map(bytes)
 
 
 def hashed(raw: bytes, state: int = 0) -> int:
-    value = int(java.hash_utf8(np.uint32(state), padded(raw, 3, 8, 0xBF), 3, len(raw)))
+    value = int(java_kernels.hash_utf8(np.uint32(state), padded(raw, 3, 8, 0xBF), 3, len(raw)))
     return value - (1 << 32) if value >> 31 else value
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats import java, properties
+from formats import java, properties, property_kernels
 from tests.formats.hypotheses import examples, padded
 
 
@@ -41,7 +41,7 @@ class TestParse:
 
 def found(raw: bytes, at: int, filler: int) -> tuple[dict[str, str], bool, bool]:
     data = padded(raw, before=at, filler=filler)
-    result = [int(v) for v in properties.find(data, at, len(raw))]
+    result = [int(v) for v in property_kernels.find(data, at, len(raw))]
     values = {}
     for i, name in enumerate(("TAGS", "KEYS", "UNIQ_KEY", "DELAY")):
         start, length = result[2 * i : 2 * i + 2]

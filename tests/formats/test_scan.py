@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats import commitlog, frames, java, scan
+from formats import commitlog, frames, java_kernels, scan
 from formats.commitlog import Record, Verdict
 from formats.consumequeue import SCHEDULE_TOPIC
 from formats.encode import Message, encode
@@ -299,7 +299,7 @@ class TestHash:
         value = int(scan._hash(np.uint32(7), data, 0, len(raw), 1))
 
         assert value == int(scan._hash(np.uint32(7), data, 0, len(raw), 0))
-        assert value == int(java.hash_utf8(np.uint32(7), data, 0, len(raw)))
+        assert value == int(java_kernels.hash_utf8(np.uint32(7), data, 0, len(raw)))
 
     @pytest.mark.parametrize(
         ("state", "hashed"),

@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numba import njit
 
-from formats import commitlog, consumequeue, crc, frames, java, properties, rows, scan, texts
+from formats import (
+    commitlog,
+    consumequeue,
+    crc,
+    frames,
+    java,
+    java_kernels,
+    properties,
+    property_kernels,
+    rows,
+    scan,
+    texts,
+)
 from formats.commitlog import MAGIC_BLANK, MIN_SIZE, ReadRules, Record, Verdict
-from formats.properties import MASK_WIDTH
+from formats.property_kernels import MASK_WIDTH
 from formats.routes import SCHEDULE, RouteTable
 from tests.fuzz import corpus, guard, mutate
 from tests.fuzz.mutate import fix, pack, spoil, spoil_bytes
@@ -464,12 +476,12 @@ class Texts:
         is_text = _is_text(raw)
         same(bool(texts.is_utf8(bare, 0, length)), is_text, "UTF-8")
         text = java.decode(raw)
-        hashed = int(np.uint32(java.hash_utf8(np.uint32(0), bare, 0, length)))
+        hashed = int(np.uint32(java_kernels.hash_utf8(np.uint32(0), bare, 0, length)))
         same(hashed, java.hash_code(text) & 0xFFFFFFFF, "hash")
         same(int(_crc32(bare, length)), zlib.crc32(raw), "CRC")
         data = self._arena.hold(raw + piece.behind)
         wanted = properties.parse(raw)
-        found = properties.find(data, 0, length)
+        found = property_kernels.find(data, 0, length)
         for i, name in enumerate((properties.TAGS, properties.KEYS, properties.UNIQ_KEY, "DELAY")):
             at, size = int(found[2 * i]), int(found[2 * i + 1])
             same(java.decode(raw[at : at + size]), wanted.get(name, ""), name)

@@ -1,0 +1,103 @@
+"""Finds the properties that dispatch needs, compiled; the readable twin is `formats.properties`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+from formats.memory import load_i32, load_i64, match64, negative64, trailing_zeros
+from formats.properties import NAME_END, VALUE_END
+
+if TYPE_CHECKING:
+    from formats.memory import Bytes
+
+MASK_WIDTH = 64
+
+_TAGS_WORD = int.from_bytes(b"TAGS", "big")
+_KEYS_WORD = int.from_bytes(b"KEYS", "big")
+_INNER_WORD = int.from_bytes(b"INNE", "big")
+_DELAY_WORD = int.from_bytes(b"DELA", "big")
+_DELAY_LAST = ord("Y")
+_UNIQ_KEY_WORD = int.from_bytes(b"UNIQ_KEY", "big")
+
+
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+def find(data: Bytes, at: int, length: int) -> tuple[int, ...]:
+    """Find the properties that dispatch needs.
+
+    Args:
+        data: bytes with at least `MASK_WIDTH` readable ones after the properties.
+        at: first byte of the properties.
+        length: their bytes.
+
+    Returns:
+        Byte and length of the values of TAGS, KEYS, UNIQ_KEY and DELAY (length 0: absent), 1 if
+        a name begins with INNE (batches, multi dispatch: a case for the slow path), and 1 if all
+        bytes are below 0x80.
+    """
+    tags_at = tags_length = keys_at = keys_length = 0
+    uniq_at = uniq_length = delay_at = delay_length = 0
+    inner = 0
+    above = np.uint64(0)
+    piece = at
+    name_end = -1
+    end = at + length
+    base = at
+    one = np.uint64(1)
+    while base <= end:
+        names = match64(data, base, NAME_END)
+        values = match64(data, base, VALUE_END)
+        high = negative64(data, base)
+        left = end - base
+        if left < MASK_WIDTH:
+            valid = (one << np.uint64(left)) - one
+            names &= valid
+            high &= valid
+            # The end of the properties closes the last piece, written or not.
+            values = (values & valid) | (one << np.uint64(left))
+        above |= high
+        marks = names | values
+        while marks != np.uint64(0):
+            bit = marks & (~marks + one)
+            here = base + trailing_zeros(marks)
+            marks ^= bit
+            if bit & names:
+                if name_end < 0:
+                    name_end = here
+                continue
+            name_length = name_end - piece
+            value_at = name_end + 1
+            if name_end >= 0 and name_length > 0 and here > value_at:
+                value_length = here - value_at
+                if name_length == 4:
+                    word = load_i32(data, piece)
+                    if word == _TAGS_WORD:
+                        tags_at, tags_length = value_at, value_length
+                    elif word == _KEYS_WORD:
+                        keys_at, keys_length = value_at, value_length
+                elif name_length == 5:
+                    if load_i32(data, piece) == _DELAY_WORD and data[piece + 4] == _DELAY_LAST:
+                        delay_at, delay_length = value_at, value_length
+                elif name_length == 8:
+                    if load_i64(data, piece) == _UNIQ_KEY_WORD:
+                        uniq_at, uniq_length = value_at, value_length
+                elif name_length >= 9 and load_i32(data, piece) == _INNER_WORD:
+                    inner = 1
+            piece = here + 1
+            name_end = -1
+        base += MASK_WIDTH
+    ascii_only = 1 if above == np.uint64(0) else 0
+    return (
+        tags_at,
+        tags_length,
+        keys_at,
+        keys_length,
+        uniq_at,
+        uniq_length,
+        delay_at,
+        delay_length,
+        inner,
+        ascii_only,
+    )
