@@ -35,6 +35,8 @@ class BrokerVersion:
         multi_dispatches_all: further queues are for records of every topic, and their names may
             hold separators (later ones leave system topics and such names out).
         has_string_operators: filter expressions may say CONTAINS, STARTSWITH, ENDSWITH.
+        has_time_boundaries: looks for offsets by time with a lower or an upper boundary, among
+            files by what is in them; older ones by the files' times, for the nearest entry.
     """
 
     family: str
@@ -43,16 +45,17 @@ class BrokerVersion:
     checkpoint_fields: int
     has_batch_queues: bool
     has_string_operators: bool
+    has_time_boundaries: bool
     multi_dispatches_all: bool = False
 
 
 VERSIONS = {
     version.family: version
     for version in (
-        BrokerVersion("4.9", False, False, 3, False, False, multi_dispatches_all=True),
-        BrokerVersion("5.3", True, False, 5, True, True),
-        BrokerVersion("5.4", True, True, 5, True, True),
-        BrokerVersion("5.5", True, True, 6, True, True),
+        BrokerVersion("4.9", False, False, 3, False, False, False, multi_dispatches_all=True),
+        BrokerVersion("5.3", True, False, 5, True, True, True),
+        BrokerVersion("5.4", True, True, 5, True, True, True),
+        BrokerVersion("5.5", True, True, 6, True, True, True),
     )
 }
 

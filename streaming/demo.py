@@ -18,7 +18,7 @@ from rich.table import Table
 from formats import names
 from formats.errors import ReputError
 from stores.commitlog import CommitLog, commitlog_directories
-from stores.lookup import find_by_key
+from stores.message_store import MessageStore
 from stores.tail import find_tail
 from streaming import console
 from streaming.config import StoreConfig, store_config
@@ -104,7 +104,8 @@ def _run(seconds: float, rate: int, directory: Path) -> Demo:
     if failures:
         raise failures[0]
     report = verify(config)
-    log = CommitLog(commitlog_directories(store, config.settings), config.settings)
+    with MessageStore.open(store, output, config.settings) as asked:
+        found = list(asked.by_key(written["topic"], written["key"]).messages)
     return Demo(
         seconds=time.monotonic() - began,
         written=written["records"],
@@ -112,7 +113,7 @@ def _run(seconds: float, rate: int, directory: Path) -> Demo:
         report=report,
         topic=written["topic"],
         key=written["key"],
-        found=find_by_key(output, log, written["topic"], written["key"]),
+        found=found,
     )
 
 

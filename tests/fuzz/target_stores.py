@@ -209,7 +209,7 @@ def _log(config: StoreConfig) -> CommitLog:
 
 
 def _look_at_log_at(config: StoreConfig, places: list[int]) -> str:
-    from stores.lookup import read_record
+    from stores.records import read_record
     from stores.tail import find_tail
 
     log = _log(config)
@@ -547,13 +547,18 @@ _inspected = named(_inspect, ReputError, OSError)
 
 
 def _look_up(config: StoreConfig) -> str:
-    from stores.lookup import find_by_key
+    from stores.message_store import MessageStore
 
-    log = _log(config)
-    try:
-        found = sum(len(find_by_key(config.output, log, "orders", key)) for key in ("k1", "k2", ""))
-    finally:
-        log.close()
+    with MessageStore.open(config.path, config.output, config.settings) as store:
+        found = sum(len(store.by_key("orders", key).messages) for key in ("k1", "k2", "k3"))
+        for topic in store.topics():
+            for queue_id in store.queue_ids(topic):
+                for offset in (0, 1, 5):
+                    found += len(store.pull(topic, queue_id, offset).messages)
+                    store.offset_by_time(topic, queue_id, 1_700_000_000_000 + offset)
+        start = store.first_since(1_700_000_000_000)
+        if start is not None:
+            found += sum(1 for _ in store.records_from(start))
     return "found" if found else "not found"
 
 

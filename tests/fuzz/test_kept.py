@@ -15,11 +15,12 @@ from formats.commitlog import ROLLBACK, Record, read
 from formats.encode import Message, encode
 from formats.errors import FormatError, ReputError, StoreError, UsageError
 from stores import layout
-from stores.commitlog import CommitLog, commitlog_directories
+from stores.by_key import KeyStatus
 from stores.deleted_topics import deleted_topics
 from stores.filters import bitmaps_of
+from stores.findings import Kind
 from stores.inspect import inspect_commitlog
-from stores.lookup import find_by_key
+from stores.message_store import MessageStore
 from stores.tail import find_tail
 from streaming.config import read_broker_conf, read_config, store_config
 from streaming.dispatcher import StoreDispatcher, rebuild
@@ -169,12 +170,11 @@ class TestOutputs:
         config = config_of(tmp_path / "store", tmp_path / "output")
         (tmp_path / "output" / names.INDEX).mkdir(parents=True)
         (tmp_path / "output" / names.INDEX / "20240101000000000").write_bytes(bytes(length))
-        log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+        with MessageStore.open(config.path, config.output, config.settings) as store:
+            answer = store.by_key("orders", "k1")
 
-        with pytest.raises(FormatError):
-            find_by_key(config.output, log, "orders", "k1")
-
-        log.close()
+            assert answer.status == KeyStatus.NO_INDEX
+            assert [f.kind for f in store.report.findings] == [Kind.SIZE]
 
 
 @pytest.mark.parametrize("name", ["9" * 20, f"{1 << 63:020d}", f"{(1 << 63) - 4096:020d}"])

@@ -1,0 +1,357 @@
+"""Reads a store as its broker would answer, from files alone: ours, a broker's own, or a backup.
+
+    with MessageStore.open(Path("/data/rocketmq/store")) as store:
+        answer = store.by_key("TopicTest", "order-17")
+        for message in answer.messages:
+            print(message.queue_id, message.queue_offset, store.body(message).data)
+
+Nothing is written and nothing is locked, so that a live store can be asked; what is not as a broker
+leaves it is kept in `report`, and what can be answered nevertheless is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from formats import bodies, messageid, names
+from formats.batchconsumequeue import UNIT_SIZE
+from formats.broker import BrokerSettings
+from formats.errors import UsageError
+from stores import by_key, by_time, queue_time
+from stores.batch_reader import BatchReader
+from stores.by_key import KeyAnswer, KeyKind, KeyStatus
+from stores.consumers import Offsets, read_offsets
+from stores.findings import Report
+from stores.index_search import ALWAYS, IndexSearch, Window
+from stores.layout import batch_topics_for
+from stores.log_files import LogFiles, commitlog_directories
+from stores.pull import IN_MEMORY, MessageFilter, Pulled, PullLimits, pull
+from stores.queue_reader import QueueEntry, QueueReader
+from stores.queue_time import Boundary
+from stores.records import NoRecordError, look_at, read_record, record_at, stored_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from formats.bodies import Body
+    from formats.commitlog import Record
+    from formats.messageid import OffsetId, UniqueId
+
+# Queues that are kept open; a store may have tens of thousands.
+_OPEN_QUEUES = 64
+
+AnyQueue = QueueReader | BatchReader
+
+
+class IdAnswer(NamedTuple):
+    """What an id leads to.
+
+    Attributes:
+        message: the newest message with it, None if there is none.
+        is_offset: it was found by the offset in the id; else by the index.
+        as_offset: the id's parts if a broker gave it; None if it cannot be such an id.
+        as_unique: the id's parts if a producer made it; None for an id of the producer's own kind.
+        problem: why nothing stands where the id points to; None if something does.
+        status: of the look into the index, None if there was none.
+    """
+
+    message: Record | None
+    is_offset: bool
+    as_offset: OffsetId | None
+    as_unique: UniqueId | None
+    problem: str | None
+    status: KeyStatus | None
+
+
+class MessageStore:
+    """One store, and the output beside it if its queues and index are elsewhere.
+
+    Attributes:
+        root: the broker's storePathRootDir: commitlog and config.
+        output: where queues and index are; the root itself for a broker's own.
+        settings: the broker's.
+        log: the commitlog's files.
+        index: the index files.
+        report: what was not as it should be; grows with what is asked.
+    """
+
+    def __init__(
+        self, root: Path, output: Path | None = None, settings: BrokerSettings | None = None
+    ) -> None:
+        """Look at the files; see `open`."""
+        self.root = root
+        self.output = output or root
+        self.settings = settings or BrokerSettings()
+        self.report = Report()
+        self.log = LogFiles(commitlog_directories(root, self.settings), self.settings)
+        self.index = IndexSearch(self.output / names.INDEX, self.settings, self.report)
+        self._batch_topics = batch_topics_for(root, self.settings)
+        self._queues: dict[tuple[str, int, bool], AnyQueue] = {}
+
+    @classmethod
+    def open(
+        cls, root: Path, output: Path | None = None, settings: BrokerSettings | None = None
+    ) -> Self:
+        """Return a reader of a store.
+
+        Args:
+            root: a broker's storePathRootDir.
+            output: where `reput` has written queues and index, if not there.
+            settings: the broker's (`formats.broker.settings_of`); RocketMQ's own by default.
+
+        Raises:
+            StoreError: no store is there, or one of another kind.
+            FormatError: a commitlog file of a wrong size.
+        """
+        return cls(root, output, settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_args: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self.refresh()
+        self.index.close()
+        self.log.close()
+
+    def refresh(self) -> None:
+        """Look at the files anew: a live store has grown. The index looks by itself."""
+        for queue in self._queues.values():
+            _close(queue)
+        self._queues = {}
+
+    def by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        kind: KeyKind = KeyKind.ANY,
+        window: Window = ALWAYS,
+        limit: int | None = None,
+        is_raw: bool = False,
+    ) -> KeyAnswer:
+        """Return the messages of a topic with a key; see `stores.by_key.find`.
+
+        Raises:
+            UsageError: no topic, no key, a window that is none; tags of a version without.
+        """
+        if kind == KeyKind.TAG and not self.settings.version.indexes_tags:
+            raise UsageError(
+                f"brokers {self.settings.version.family} do not index tags, 5.4 and later do; "
+                "filter a queue by tag instead"
+            )
+        return by_key.find(
+            self.index, self.log, topic, key, kind=kind, window=window, limit=limit, is_raw=is_raw
+        )
+
+    def by_id(self, message_id: str, topic: str | None = None) -> IdAnswer:
+        """Return the message with an id: first as a broker's, then as a producer's.
+
+        An id does not say which of the two it is. As RocketMQ's tools do, it is read as an offset
+        id first; a record has to begin at that offset, and name the host in the id as its broker.
+
+        Args:
+            message_id: an offset id, or a unique id.
+            topic: where to look for a unique id; without it only the offset is tried.
+
+        Raises:
+            UsageError: it is no offset id, and there is no topic.
+        """
+        offset_id = unique_id = None
+        if messageid.is_message_id(message_id):
+            unique_id = messageid.parse_unique_id(message_id)
+        try:
+            offset_id = messageid.parse_offset_id(message_id)
+            record = record_at(self.log, offset_id.physical_offset)
+            if record.store_host == offset_id.store_host:
+                return IdAnswer(record, True, offset_id, unique_id, None, None)
+            problem = (
+                f"the record at physical offset {offset_id.physical_offset} was stored by "
+                f"{record.store_host}, not by the id's {offset_id.store_host}"
+            )
+        except (ValueError, NoRecordError) as error:
+            problem = str(error)
+        if not topic:
+            if offset_id is None:
+                raise UsageError(
+                    f"this is no offset id ({problem}): to look for it as a unique id, give its "
+                    "topic"
+                )
+            return IdAnswer(None, False, offset_id, unique_id, problem, None)
+        answer = self.by_key(topic, message_id, kind=KeyKind.UNIQUE)
+        newest = answer.messages[-1] if answer.messages else None
+        return IdAnswer(newest, False, offset_id, unique_id, problem, answer.status)
+
+    def at(self, physical_offset: int) -> Record:
+        """Return the record at a physical offset.
+
+        Raises:
+            NoRecordError: none begins there.
+        """
+        return record_at(self.log, physical_offset)
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        message_filter: MessageFilter | None = None,
+        limits: PullLimits = IN_MEMORY,
+    ) -> Pulled:
+        """Return messages of a queue from an offset on, with status and next offset.
+
+        RocketMQ `DefaultMessageStore#getMessage`; see `stores.pull`.
+        """
+        queue = self.queue(topic, queue_id)
+        size = {"unit_size": UNIT_SIZE} if isinstance(queue, BatchReader) else {}
+        return pull(queue, self.settings, offset, max_messages, message_filter, limits, **size)
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary | None = None
+    ) -> int | None:
+        """Return the queue offset that stands at a store time; see `stores.queue_time`.
+
+        Args:
+            topic: the topic.
+            queue_id: the queue.
+            timestamp: ms.
+            boundary: which of several entries; by default what the broker's version does without.
+
+        Returns:
+            None if there is no such queue; a broker says 0.
+        """
+        queue = self.queue(topic, queue_id)
+        if queue is None:
+            return None
+        if isinstance(queue, BatchReader):
+            return queue.offset_by_time(timestamp, boundary or Boundary.LOWER)
+        if boundary is None and not self.settings.version.has_time_boundaries:
+            return queue_time.nearest_offset(queue, timestamp)
+        return queue_time.offset_by_time(queue, timestamp, boundary or Boundary.LOWER)
+
+    def first_since(self, timestamp: int) -> int | None:
+        """Return the physical offset of the first record stored at a time or later, ms."""
+        return by_time.first_since(self.log, timestamp)
+
+    def records_from(self, physical_offset: int) -> Iterator[Record]:
+        """Yield the records of all topics from one on, to the log's end."""
+        return by_time.records_from(self.log, physical_offset, self.report)
+
+    def queue(self, topic: str, queue_id: int, *, is_quick: bool = False) -> AnyQueue | None:
+        """Return a queue, None if there is none.
+
+        Args:
+            topic: the topic.
+            queue_id: the queue.
+            is_quick: for overviews, see `UnitFiles.end`.
+        """
+        # A name that cannot be a directory has no queue, and leads nowhere else.
+        nested = self.settings.version.multi_dispatches_all
+        if names.topic_problem(topic, nested=nested) is not None:
+            return None
+        key = topic, queue_id, is_quick
+        known = self._queues.get(key)
+        if known is not None:
+            return known
+        is_batch = topic in self._batch_topics
+        kind = names.BATCH_CONSUMEQUEUE if is_batch else names.CONSUMEQUEUE
+        place = os.path.join(topic, str(queue_id))  # noqa: PTH118 - a name, not a path yet
+        directory = self.output / kind / place
+        if not directory.is_dir():
+            return None
+        queue: AnyQueue
+        if is_batch:
+            queue = BatchReader(directory, self.log, self.settings, self.report, is_quick=is_quick)
+        else:
+            ext = self.output / names.CONSUMEQUEUE_EXT / place
+            queue = QueueReader(
+                directory, ext, self.log, self.settings, self.report, is_quick=is_quick
+            )
+        while len(self._queues) >= _OPEN_QUEUES:
+            _close(self._queues.pop(next(iter(self._queues))))
+        self._queues[key] = queue
+        return queue
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Return the ids of a topic's queues, in order; none for a topic without."""
+        if names.topic_problem(topic, nested=self.settings.version.multi_dispatches_all):
+            return []
+        found: set[int] = set()
+        for kind in (names.CONSUMEQUEUE, names.BATCH_CONSUMEQUEUE):
+            try:
+                entries = [entry.name for entry in os.scandir(self.output / kind / topic)]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            found |= {int(name) for name in entries if _is_queue_id(name)}
+        return sorted(found)
+
+    def topics(self) -> list[str]:
+        """Return the topics that have queues, by name."""
+        found: set[str] = set()
+        for kind in (names.CONSUMEQUEUE, names.BATCH_CONSUMEQUEUE):
+            base = self.output / kind
+            try:
+                entries = [entry.name for entry in os.scandir(base) if entry.is_dir()]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            found |= set(entries)
+        return sorted(found)
+
+    def is_batch(self, topic: str) -> bool:
+        """Tell whether a topic is of type BatchCQ."""
+        return topic in self._batch_topics
+
+    def entries_with_messages(
+        self, topic: str, queue_id: int, offset: int
+    ) -> Iterator[tuple[QueueEntry, Record]]:
+        """Yield entries and records of a queue from an offset on; what is gone is left out."""
+        queue = self.queue(topic, queue_id)
+        if queue is None:
+            return
+        for entry in queue.all_entries(offset):
+            record = read_record(self.log, entry.physical_offset)
+            if record is not None:
+                yield entry, record
+
+    def messages(self, topic: str, queue_id: int, offset: int) -> Iterator[tuple[int, Record]]:
+        """Yield queue offsets and records of a queue from an offset on."""
+        for entry, record in self.entries_with_messages(topic, queue_id, offset):
+            yield entry.queue_offset, record
+
+    def stored_at(self, entry: QueueEntry) -> int | None:
+        """Return when the message of an entry was stored, None if it is gone, ms."""
+        found = stored_at(self.log, entry.physical_offset, entry.size)
+        return found if found >= 0 else None
+
+    def consumer_offsets(self) -> Offsets:
+        """Return how far groups have come, by group and topic, by queue.
+
+        Raises:
+            StoreError: `consumerOffset.json` cannot be read.
+        """
+        return read_offsets(self.root)
+
+    def body(self, record: Record, limit: int = bodies.MAX_BODY) -> Body:
+        """Return a message's body as its sender had it; see `formats.bodies`."""
+        return bodies.decompressed(record.body, record.sys_flag, limit)
+
+    def is_record(self, physical_offset: int) -> bool:
+        """Tell whether a whole record begins at a physical offset."""
+        return not isinstance(look_at(self.log, physical_offset)[1], int)
+
+
+def _is_queue_id(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= 10
+
+
+def _close(queue: AnyQueue) -> None:
+    if isinstance(queue, QueueReader):
+        queue.close()
+    else:
+        queue.files.close()

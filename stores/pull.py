@@ -1,0 +1,196 @@
+"""Messages of a queue from an offset on, with the status and next offset that a broker answers.
+
+RocketMQ `DefaultMessageStore#getMessage`: which messages, how many, and where the next call goes on
+are its own, for messages that it takes to be in memory (32 or 256 KiB, whatever was asked for,
+unless the caller says otherwise); its store is a master's.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from formats.consumequeue import ENTRY_SIZE
+from stores.records import look_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from formats.broker import BrokerSettings
+    from formats.commitlog import Record
+    from formats.consumequeue_ext import Unit
+    from stores.log_files import LogFiles
+    from stores.queue_reader import QueueEntry
+
+# So many bytes of entries are looked at in one call, or more if more messages are asked for.
+_FILTERED_BYTES = 16_000
+
+
+class PullStatus(StrEnum):
+    """RocketMQ `GetMessageStatus`."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class PullLimits(NamedTuple):
+    """How much one call transfers (`maxTransferCountOnMessageInMemory` and `…Bytes…`)."""
+
+    messages: int = 32
+    bytes: int = 256 << 10
+
+
+IN_MEMORY = PullLimits()
+
+
+class Pulled(NamedTuple):
+    """What one call gives.
+
+    Attributes:
+        status: see there.
+        messages: records with their queue offsets: those of the queue, which for a further queue
+            of a message (multi dispatch) are not the record's own.
+        next_offset: where the next call goes on.
+        min_offset: of the queue.
+        max_offset: of the queue, exclusive.
+    """
+
+    status: PullStatus
+    messages: Sequence[tuple[int, Record]]
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+
+
+class MessageFilter(Protocol):
+    """What a consumer subscribes with: asked twice, by the queue's entry and by the message."""
+
+    def matches_code(self, tags_code: int | None, unit: Unit | None) -> bool:
+        """Tell whether an entry may be of a message that matches (`isMatchedByConsumeQueue`).
+
+        Args:
+            tags_code: None where it is not known.
+            unit: the entry's extension, if it has one.
+        """
+
+    def matches(self, record: Record) -> bool:
+        """Tell whether a message matches (`isMatchedByCommitLog`, and what a client checks)."""
+
+
+class Queue(Protocol):
+    """What is read of a queue of either kind."""
+
+    log: LogFiles
+    min_offset: int
+    max_offset: int
+
+    def entries(self, queue_offset: int) -> Iterator[QueueEntry] | None:
+        """Return the entries from an offset to the end of its file, None if it has no file."""
+
+    def roll(self, queue_offset: int) -> int:
+        """Return where to go on behind an offset that is in no file."""
+
+
+def pull(
+    queue: Queue | None,
+    settings: BrokerSettings,
+    offset: int,
+    max_messages: int,
+    message_filter: MessageFilter | None = None,
+    limits: PullLimits = IN_MEMORY,
+    *,
+    unit_size: int = ENTRY_SIZE,
+) -> Pulled:
+    """Return messages of a queue from an offset on.
+
+    Args:
+        queue: None if there is none.
+        settings: the broker's.
+        offset: queue offset.
+        max_messages: at most.
+        message_filter: None for all.
+        limits: at most, whatever was asked for; one message is always given.
+        unit_size: bytes of an entry.
+    """
+    if queue is None:
+        return Pulled(PullStatus.NO_MATCHED_LOGIC_QUEUE, (), 0)
+    low, high = queue.min_offset, queue.max_offset
+    status = _status_outside(low, high, offset)
+    if status is not None:
+        following = {
+            PullStatus.NO_MESSAGE_IN_QUEUE: 0,
+            PullStatus.OFFSET_TOO_SMALL: low,
+            PullStatus.OFFSET_OVERFLOW_ONE: offset,
+            PullStatus.OFFSET_OVERFLOW_BADLY: high,
+        }
+        return Pulled(status, (), following[status], low, high)
+    entries = queue.entries(offset)
+    if entries is None:
+        return Pulled(PullStatus.OFFSET_FOUND_NULL, (), queue.roll(offset), low, high)
+    looked_at = max(_FILTERED_BYTES, max_messages * unit_size)
+    counts_first = settings.version.has_time_boundaries
+    status = PullStatus.NO_MATCHED_MESSAGE
+    messages: list[tuple[int, Record]] = []
+    transferred, count, following_offset = 0, 0, offset
+    gone_until = -1
+    for entry in entries:
+        if entry.queue_offset >= high:
+            break
+        if (entry.queue_offset - offset) * unit_size >= looked_at:
+            break
+        is_gone = entry.physical_offset < gone_until
+        # 4.9 passes over what is gone before it counts, 5.x counts first.
+        if counts_first or not is_gone:
+            if count and (
+                count + entry.messages > max_messages
+                or transferred + entry.size > limits.bytes
+                or count >= limits.messages
+            ):
+                break
+        following_offset = entry.queue_offset + entry.messages
+        if is_gone:
+            continue
+        if message_filter is not None and not message_filter.matches_code(
+            entry.tags_code, entry.unit
+        ):
+            status = status if messages else PullStatus.NO_MATCHED_MESSAGE
+            continue
+        record = _record(queue.log, entry)
+        if record is None:
+            status = status if messages else PullStatus.MESSAGE_WAS_REMOVING
+            log = queue.log
+            gone_until = log.base_of(entry.physical_offset) + log.file_size
+            continue
+        if message_filter is not None and not message_filter.matches(record):
+            status = status if messages else PullStatus.NO_MATCHED_MESSAGE
+            continue
+        messages.append((entry.queue_offset, record))
+        transferred += entry.size
+        count += entry.messages
+        status, gone_until = PullStatus.FOUND, -1
+    return Pulled(status, messages, following_offset, low, high)
+
+
+def _status_outside(low: int, high: int, offset: int) -> PullStatus | None:
+    if high == 0:
+        return PullStatus.NO_MESSAGE_IN_QUEUE
+    if offset < low:
+        return PullStatus.OFFSET_TOO_SMALL
+    if offset == high:
+        return PullStatus.OFFSET_OVERFLOW_ONE
+    return PullStatus.OFFSET_OVERFLOW_BADLY if offset > high else None
+
+
+def _record(log: LogFiles, entry: QueueEntry) -> Record | None:
+    """Return the record of an entry, None if it is not there, or not of that size."""
+    _, record = look_at(log, entry.physical_offset)
+    if isinstance(record, int) or record.size != entry.size:
+        return None
+    return record

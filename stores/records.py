@@ -1,0 +1,117 @@
+"""One record at a physical offset: read, checked as a whole, and nothing believed before that."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from formats import commitlog
+from formats.commitlog import (
+    BLANK_HEAD,
+    BLANK_SIZE,
+    BORN_HOST,
+    BORN_HOST_V6,
+    HOST_V4,
+    HOST_V6,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_SIZE,
+    PHYSICAL_OFFSET_AT,
+    SYS_FLAG_AT,
+    Record,
+    Verdict,
+)
+from formats.errors import FormatError
+
+if TYPE_CHECKING:
+    from stores.log_files import LogFiles
+
+# Most records are shorter: one read then has all of it.
+_GUESS = 2048
+_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+
+
+class NoRecordError(FormatError):
+    """No record begins at the physical offset that was asked for."""
+
+
+def read_record(log: LogFiles, offset: int) -> Record | None:
+    """Return the record at a physical offset, None if none is there."""
+    _, record = look_at(log, offset)
+    return record if isinstance(record, Record) else None
+
+
+def record_at(log: LogFiles, offset: int) -> Record:
+    """Return the record at a physical offset.
+
+    Raises:
+        NoRecordError: none begins there; says what does.
+    """
+    if not log.min_offset <= offset < log.end_of_files:
+        path, byte = log.file_of(min(max(offset, log.min_offset), log.end_of_files))
+        raise NoRecordError(
+            path,
+            byte,
+            f"no record at physical offset {offset}: the commitlog holds "
+            f"{log.min_offset} to {log.end_of_files}",
+            "Below, files have expired; the id may be of another broker.",
+        )
+    verdict, record = look_at(log, offset)
+    if isinstance(record, Record):
+        return record
+    path, byte = log.file_of(offset)
+    raise NoRecordError(
+        path,
+        byte,
+        f"no record begins at physical offset {offset}: {verdict.explanation}",
+        "The offset is not one of this log's records.",
+    )
+
+
+def look_at(log: LogFiles, offset: int) -> tuple[Verdict, Record | int]:
+    """Return what `formats.commitlog.read` finds at a physical offset; END outside of the log.
+
+    At most one record's bytes are read, whatever size stands there.
+    """
+    if not log.min_offset <= offset < log.end_of_files:
+        return Verdict.END, 0
+    file_end = log.base_of(offset) + log.file_size
+    data = log.bytes_at(offset, min(_GUESS, file_end - offset))
+    if len(data) < BLANK_SIZE:
+        return Verdict.SHORT, 0
+    size, magic = BLANK_HEAD.unpack_from(data)
+    if size > len(data) and magic in {MAGIC_V1, MAGIC_V2}:
+        # Bytes that claim to be a record of a gigabyte are no reason to read one.
+        if size > min(log.settings.max_record_size, file_end - offset):
+            return Verdict.BAD_LENGTH, size
+        data += log.bytes_at(offset + len(data), size - len(data))
+    return commitlog.read(data, 0, offset, file_end, log.settings.read_rules)
+
+
+def stored_at(log: LogFiles, offset: int, size: int) -> int:
+    """Return the store timestamp of a record, -1 where none can be read, ms.
+
+    What a broker asks of an entry's record and nothing more (`CommitLog#pickupStoreTimestamp`),
+    but a record has to begin there.
+
+    Args:
+        log: the commitlog.
+        offset: physical offset.
+        size: the record's bytes, by its entry.
+    """
+    if not log.min_offset <= offset < log.end_of_files:
+        return -1
+    # An entry that fills a gap says 0 and 2147483647: no record goes beyond its file.
+    if not MIN_SIZE <= size <= log.base_of(offset) + log.file_size - offset:
+        return -1
+    head = log.bytes_at(offset, MIN_SIZE)
+    if len(head) < MIN_SIZE:
+        return -1
+    _, magic = BLANK_HEAD.unpack_from(head)
+    (physical,) = _LONG.unpack_from(head, PHYSICAL_OFFSET_AT)
+    if magic not in {MAGIC_V1, MAGIC_V2} or physical != offset:
+        return -1
+    (sys_flag,) = _INT.unpack_from(head, SYS_FLAG_AT)
+    host = HOST_V6 if sys_flag & BORN_HOST_V6 else HOST_V4
+    (timestamp,) = _LONG.unpack_from(head, BORN_HOST + host)
+    return int(timestamp)
