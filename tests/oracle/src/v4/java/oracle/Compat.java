@@ -14,8 +14,10 @@ import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.DataVersion;
 import org.apache.rocketmq.common.SystemClock;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.protocol.body.TopicConfigSerializeWrapper;
+import org.apache.rocketmq.common.protocol.heartbeat.SubscriptionData;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageExtBrokerInner;
 import org.apache.rocketmq.store.PutMessageResult;
@@ -74,6 +76,15 @@ final class Compat {
         Map<String, Set<Integer>> found = new TreeMap<>();
         store.getConsumeQueueTable().forEach((topic, table) -> found.put(topic, new TreeSet<>(table.keySet())));
         return found;
+    }
+
+    /** 4.9 has no types. */
+    static long offsetByTime(DefaultMessageStore store, String topic, int queue, long time, String type) {
+        return store.getOffsetInQueueByTime(topic, queue, time);
+    }
+
+    static SubscriptionData subscription(String topic, String tags) throws Exception {
+        return FilterAPI.buildSubscriptionData(topic, tags);
     }
 
     /** Collects what the store logs at WARN and above, instead of printing it. */

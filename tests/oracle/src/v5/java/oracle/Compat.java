@@ -6,6 +6,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentMap;
+import org.apache.rocketmq.common.BoundaryType;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.SystemClock;
 import org.apache.rocketmq.common.TopicConfig;
@@ -19,6 +20,8 @@ import org.apache.rocketmq.logging.ch.qos.logback.core.AppenderBase;
 import org.apache.rocketmq.logging.org.slf4j.LoggerFactory;
 import org.apache.rocketmq.remoting.protocol.DataVersion;
 import org.apache.rocketmq.remoting.protocol.body.TopicConfigSerializeWrapper;
+import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
+import org.apache.rocketmq.remoting.protocol.heartbeat.SubscriptionData;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.PutMessageResult;
@@ -93,6 +96,16 @@ final class Compat {
         Map<String, Set<Integer>> found = new TreeMap<>();
         store.getConsumeQueueTable().forEach((topic, table) -> found.put(topic, new TreeSet<>(table.keySet())));
         return found;
+    }
+
+    /** type: LOWER, UPPER, or - for the call that takes none. */
+    static long offsetByTime(DefaultMessageStore store, String topic, int queue, long time, String type) {
+        return type.equals("-") ? store.getOffsetInQueueByTime(topic, queue, time)
+            : store.getOffsetInQueueByTime(topic, queue, time, BoundaryType.valueOf(type));
+    }
+
+    static SubscriptionData subscription(String topic, String tags) throws Exception {
+        return FilterAPI.buildSubscriptionData(topic, tags);
     }
 
     /** Collects what the store logs at WARN and above, instead of printing it. */

@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""Queries of random stores and of the goldens: the real broker's answers and ours, which must be equal.
+
+    python tests/oracle/queries.py --version 5.5.0 --stores 200 --seed 1
+
+For each store: keys of its messages, and keys that it has not, in windows that begin and end at, before
+and behind times that are there; messages of each queue from every kind of offset, with and without tags;
+each time that a queue has, a millisecond before and after it, with both boundaries; ids. The broker opens
+the store as it stands; order counts. With --goldens the stores are those of tests/goldens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import datetime as dt
+import ipaddress
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+import oracle  # noqa: E402
+
+from formats import broker, indexfile, messageid  # noqa: E402
+from stores.index_search import Window  # noqa: E402
+from stores.message_store import MessageStore  # noqa: E402
+from stores.queue_time import Boundary  # noqa: E402
+from stores.tag_filter import TagFilter  # noqa: E402
+from tests import golden_stores  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOREVER = (1 << 63) - 1
+TIMES_A_QUEUE = 40
+KEYS_A_STORE = 60
+
+
+@dataclass(frozen=True)
+class BrokerTags:
+    """What a broker does with tags: hashes only; the tag itself is its client's business."""
+
+    tags: TagFilter
+
+    def matches_code(self, tags_code, unit):
+        return self.tags.matches_code(tags_code, unit)
+
+    def matches(self, _record):
+        return True
+
+
+def word(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8", "replace")).decode()
+
+
+def text(encoded: str) -> str:
+    return base64.b64decode(encoded).decode()
+
+
+def requests(store: MessageStore, pick: random.Random) -> Iterator[list[str]]:
+    """Yield what is asked of one store."""
+    records = list(store.records_from(store.log.min_offset))
+    yield from _by_key(store, records, pick)
+    for topic in store.topics():
+        for queue_id in store.queue_ids(topic):
+            yield from _by_offset(store, topic, queue_id, pick)
+            yield from _by_time(store, topic, queue_id, pick)
+    for record in pick.sample(records, min(20, len(records))):
+        yield ["AT", str(record.physical_offset)]
+        yield ["ID", messageid.offset_id(record.store_host, record.physical_offset)]
+        uniq_key = record.properties.get("UNIQ_KEY", "")
+        if messageid.is_message_id(uniq_key):
+            yield ["ID", uniq_key]
+
+
+def _by_key(store, records, pick):
+    tags = store.settings.version.indexes_tags
+    keyed = [r for r in records if r.properties.get("KEYS") or r.properties.get("UNIQ_KEY")]
+    times = [r.store_timestamp for r in records] or [0]
+    for record in pick.sample(keyed, min(KEYS_A_STORE, len(keyed))):
+        keys = [k for k in record.properties.get("KEYS", "").split(" ") if k]
+        keys += [k for k in [record.properties.get("UNIQ_KEY")] if k]
+        for key in keys[:3]:
+            stored = record.store_timestamp
+            windows = [(0, FOREVER), (stored, stored), (stored - 1000, stored + 1000)]
+            windows += [(stored + 1, FOREVER), (0, stored - 1), (stored - 1, stored + 1)]
+            low, high = sorted((pick.choice(times), pick.choice(times)))
+            windows += [(low, high), (low, FOREVER), (0, high)]
+            for begin, end in windows:
+                limit = pick.choice([1, 2, 5, 32, 64, 64, 100])
+                ends = [str(limit), str(begin), str(end)]
+                yield ["OFFSETS", word(record.topic), word(key), *ends]
+                yield ["KEY", word(record.topic), word(key), *ends]
+        if tags and record.properties.get("TAGS"):
+            tag = record.properties["TAGS"]
+            yield ["TAGGED", word(record.topic), word(tag), "64", "0", str(FOREVER)]
+    for topic in {r.topic for r in records[:50]}:
+        for key in ("", "none", "Aa", "BB", "AaAa", "BBBB"):
+            yield ["OFFSETS", word(topic), word(key), "64", "0", str(FOREVER)]
+
+
+def _by_offset(store, topic, queue_id, pick):
+    queue = store.queue(topic, queue_id)
+    low, high = max(queue.min_offset, 0), queue.max_offset
+    offsets = {-1, 0, low - 1, low, low + 1, high - 1, high, high + 1, high + 1000}
+    offsets |= {pick.randint(low, max(high, low)) for _ in range(6)}
+    tags = sorted(
+        {
+            r.properties["TAGS"]
+            for _, r in store.messages(topic, queue_id, low)
+            if "TAGS" in r.properties
+        }
+    )
+    for offset in sorted(offsets):
+        for limit in (1, 3, 32, 100):
+            yield ["GET", word(topic), str(queue_id), str(offset), str(limit), ""]
+        some = [tag for tag in pick.sample(tags, min(2, len(tags))) if "||" not in tag]
+        for expression in {"*", "none", " || ".join(some) or "*"}:
+            yield ["GET", word(topic), str(queue_id), str(offset), "32", word(expression)]
+
+
+def _by_time(store, topic, queue_id, pick):
+    times = {r.store_timestamp for _, r in store.messages(topic, queue_id, 0)}
+    chosen = sorted(times)
+    if len(chosen) > TIMES_A_QUEUE:
+        # The first and last ones of files are where the rules differ: these are always in.
+        queue = store.queue(topic, queue_id)
+        edges = {
+            stored
+            for base in queue.files.bases
+            for at in (base, base + queue.files.file_size - queue.files.unit)
+            if (stored := _stored(store, queue, at)) is not None
+        }
+        chosen = sorted(edges | set(pick.sample(chosen, TIMES_A_QUEUE)))
+    asked = {0, 1, FOREVER} | {t + d for t in chosen for d in (-1, 0, 1)}
+    for moment in sorted(asked):
+        for boundary in ("LOWER", "UPPER", "-"):
+            yield ["TIME", word(topic), str(queue_id), str(moment), boundary]
+
+
+def _stored(store, queue, position):
+    entry = next(iter(queue.entries(position // queue.files.unit) or ()), None)
+    return store.stored_at(entry) if entry is not None else None
+
+
+def answer(store: MessageStore, words: list[str]) -> object:
+    """Return our answer, in the words of the driver's."""
+    kind = words[0]
+    if kind in {"OFFSETS", "TAGGED"}:
+        key = ("T#" if kind == "TAGGED" else "") + text(words[2])
+        hashed = indexfile.key_hash(f"{text(words[1])}#{key}")
+        limit, begin, end = map(int, words[3:])
+        found = store.index.offsets(hashed, Window(begin, end), min(limit, 64))
+        return [list(found.offsets), found.last_timestamp, found.last_offset]
+    if kind == "KEY":
+        limit, begin, end = map(int, words[3:])
+        window = Window(begin, end)
+        if begin > end:
+            return []
+        found = store.by_key(
+            text(words[1]), text(words[2]), window=window, limit=min(limit, 64), is_raw=True
+        )
+        return [m.physical_offset for m in found.messages]
+    if kind == "GET":
+        message_filter = BrokerTags(TagFilter.parse(text(words[5]))) if words[5] else None
+        found = store.pull(
+            text(words[1]), int(words[2]), int(words[3]), int(words[4]), message_filter
+        )
+        return {
+            "status": found.status,
+            "next": found.next_offset,
+            "min": found.min_offset,
+            "max": found.max_offset,
+            "messages": [record.physical_offset for _, record in found.messages],
+        }
+    if kind == "TIME":
+        boundary = None if words[4] == "-" else Boundary(words[4].lower())
+        if not store.settings.version.has_time_boundaries:
+            boundary = None
+        return store.offset_by_time(text(words[1]), int(words[2]), int(words[3]), boundary)
+    if kind == "AT":
+        record = store.at(int(words[1]))
+        identity = messageid.offset_id(record.store_host, record.physical_offset)
+        return [record.physical_offset, record.size, identity]
+    raise ValueError(kind)
+
+
+def same_id(theirs: dict, words: list[str]) -> bool:
+    """Tell whether the parts of an id are the same; addresses are written in several ways."""
+    unique_id = messageid.parse_unique_id(words[1])
+    now = dt.datetime.fromtimestamp(theirs["now"] / 1000).astimezone()
+    made = unique_id.made_at(now).timestamp() * 1000
+    if theirs["pid"] != unique_id.process or abs(theirs["time"] - made) >= 1:
+        return False
+    try:
+        offset_id = messageid.parse_offset_id(words[1])
+    except ValueError:
+        return theirs["offset"] is None
+    if theirs["offset"] != offset_id.physical_offset:
+        return False
+    host, _, port = theirs["address"].removeprefix("/").rpartition(":")
+    address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    return address == ipaddress.ip_address(offset_id.host) and int(port) == offset_id.port
+
+
+def open_store(path: Path, version: str, conf: dict[str, str]) -> MessageStore:
+    return MessageStore.open(path, None, broker.settings_of(version, conf))
+
+
+def compare(paths: list[Path], version: str, seed: int) -> tuple[Counter, list[str]]:
+    """Ask the broker and us; return how much was asked, and what differs."""
+    asked: Counter = Counter()
+    different = []
+    for path in paths:
+        conf = oracle.config_of(path.with_suffix(path.suffix + ".facts"))
+        with open_store(path, version, conf) as store:
+            _spread_times(store)
+            lines = ["\t".join(r) for r in requests(store, random.Random(f"{seed} {path.name}"))]
+        path.with_suffix(path.suffix + ".requests").write_text("".join(f"{x}\n" for x in lines))
+    oracle.run(version, "Query", *paths, timeout=120 + 5 * len(paths), heap="1g")
+    for path in paths:
+        conf = oracle.config_of(path.with_suffix(path.suffix + ".facts"))
+        lines = path.with_suffix(path.suffix + ".requests").read_text().splitlines()
+        answers = path.with_suffix(path.suffix + ".answers").read_text().splitlines()
+        assert len(lines) == len(answers)
+        with open_store(path, version, conf) as store:
+            for line, raw in zip(lines, answers, strict=True):
+                words, theirs = line.split("\t"), json.loads(raw)
+                asked[words[0]] += 1
+                if words[0] == "ID":
+                    ours = theirs if same_id(theirs, words) else "other parts"
+                else:
+                    ours = answer(store, words)
+                if ours != theirs:
+                    shown = " ".join([words[0], *(_shown(w) for w in words[1:])])
+                    different.append(f"{path}: {shown}\n   broker {theirs}\n   ours   {ours}")
+    return asked, different
+
+
+def _spread_times(store: MessageStore) -> None:
+    """Have each queue file changed when its last message was stored: 4.9 goes by that."""
+    for topic in store.topics():
+        for queue_id in store.queue_ids(topic):
+            queue = store.queue(topic, queue_id)
+            for base in queue.files.bases:
+                stop = min(base + queue.files.file_size, queue.end)
+                stored = _stored(store, queue, stop - queue.files.unit) if stop > base else None
+                if stored is not None:
+                    os.utime(queue.files.path(base), ns=(stored * 1_000_000,) * 2)
+
+
+def _shown(encoded: str) -> str:
+    try:
+        return repr(text(encoded)) if not encoded.lstrip("-").isdigit() else encoded
+    except ValueError:
+        return encoded
+
+
+def golden_paths(version: str, target: Path) -> list[Path]:
+    """Unpack the goldens of a version, each with its facts, and return the stores."""
+    source = golden_stores.unpack(version, target)
+    paths = []
+    for known, scenario in golden_stores.GOLDENS:
+        if known != version:
+            continue
+        golden = golden_stores.load(version, scenario, source)
+        facts = source / f"{scenario}.facts"
+        pairs = ", ".join(f"{k}={v}" for k, v in golden.conf.items())
+        facts.write_text(f"config={{{pairs}}}\n")
+        paths.append(golden.path)
+    return paths
+
+
+def main() -> int:
+    """Compare in chunks; the exit code says whether anything differed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", default=oracle.VERSIONS[0], choices=oracle.VERSIONS)
+    parser.add_argument("--stores", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--chunk", type=int, default=25, help="stores that a JVM opens")
+    parser.add_argument("--goldens", action="store_true", help="the goldens too")
+    parser.add_argument("--keep", type=Path, help="a directory for stores that differ")
+    args = parser.parse_args()
+    oracle.build(args.version)
+    start = time.monotonic()
+    asked: Counter = Counter()
+    bad = stores = 0
+    with tempfile.TemporaryDirectory(prefix="queries-", dir=os.environ.get("TMPDIR")) as root:
+        chunks = []
+        if args.goldens:
+            chunks.append(lambda: golden_paths(args.version, Path(root) / "goldens"))
+        for seed in range(args.seed, args.seed + args.stores, args.chunk):
+            count = min(args.chunk, args.seed + args.stores - seed)
+            chunks.append(
+                lambda s=seed, n=count: oracle.fuzz_stores(
+                    args.version, s, n, Path(root) / "random"
+                )
+            )
+        for make in chunks:
+            paths = make()
+            stores += len(paths)
+            found, different = compare(paths, args.version, args.seed)
+            asked += found
+            bad += len(different)
+            for line in different[:10]:
+                print(line, flush=True)
+            if different and args.keep is not None:
+                shutil.copytree(paths[0].parent, args.keep, dirs_exist_ok=True)
+            shutil.rmtree(paths[0].parent)
+    kinds = ", ".join(f"{n:,} {kind.lower()}" for kind, n in sorted(asked.items()))
+    print(
+        f"{args.version}: {stores} stores, {sum(asked.values()):,} queries ({kinds}): {bad} different "
+        f"({time.monotonic() - start:.0f} s)"
+    )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Queries compared with the real RocketMQ's own answers; many more by `./dev queries`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.golden_stores import VERSIONS
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_and_we_give_the_same_answers(version):
+    """
+    Keys, offsets, times and ids of random stores: equal, order included. The command says how many.
+    """
+    command = [sys.executable, "tests/oracle/queries.py", "--version", version]
+    done = subprocess.run(
+        [*command, "--stores", "3", "--seed", "4"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{version}: 3 stores, " in done.stdout
+    assert ": 0 different" in done.stdout
