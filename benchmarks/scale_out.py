@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from formats import names  # noqa: E402
 from formats.encode import Message, encode  # noqa: E402
 from streaming.config import store_config  # noqa: E402
-from streaming.placement import Placement  # noqa: E402
+from streaming.placement_mode import Placement  # noqa: E402
 
 FILE_SIZE = 1 << 30
 QUEUES = 8

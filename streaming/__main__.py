@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -17,16 +16,20 @@ import typer
 
 from formats import broker
 from formats.errors import ReputError, UsageError
-from stores.commitlog import commitlog_directories
-from streaming import console, inspect_commands
+from stores.log_files import commitlog_directories
+from streaming import inspect_commands, query_commands, topic_commands
 from streaming.config import StoreConfig, read_config, store_config
-from streaming.placement import Placement, default_placement, submitted_master
+from streaming.lazy import lazy_module
+from streaming.placement_mode import Placement, default_placement, submitted_master
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streaming import console
     from streaming.job import Job, JobOptions
     from streaming.metrics import Metrics
+else:
+    console = lazy_module("streaming.console")
 
 OK, FINDINGS, USAGE, FAILED = 0, 1, 2, 3
 _LOOK_SECONDS = 0.2
@@ -65,9 +68,11 @@ app = typer.Typer(
     name="reput",
     help="""
 Dispatch RocketMQ commitlogs: build the consume queues, index files and checkpoint that a broker
-would have written, byte for byte, with Spark Structured Streaming.
+would have written, byte for byte, with Spark Structured Streaming. And ask a store by key, id,
+offset or time, without a broker.
 
-Begin with `reput demo`. Exit codes: 0 fine, 1 findings (verify), 2 wrong usage, 3 failed.
+Begin with `reput demo`. Exit codes: 0 fine, 1 findings (verify) or nothing found (query), 2 wrong
+usage, 3 failed, 4 no index.
 """,
     no_args_is_help=True,
     add_completion=False,
@@ -76,6 +81,9 @@ Begin with `reput demo`. Exit codes: 0 fine, 1 findings (verify), 2 wrong usage,
 )
 
 app.add_typer(inspect_commands.app, name="inspect")
+app.add_typer(query_commands.app, name="query")
+app.command()(topic_commands.topics)
+app.command()(topic_commands.tail)
 
 Store = Annotated[
     Path | None,
@@ -292,6 +300,8 @@ def serving(
     configs: list[StoreConfig], cluster: str, host: str, port: int, ready_bytes: int
 ) -> Iterator[Metrics]:
     """Answer to Prometheus and to health checks while the job runs."""
+    from importlib.metadata import version  # noqa: PLC0415 - slow to import
+
     from streaming.metrics import Metrics, serve  # noqa: PLC0415 - numba is slow to import
 
     metrics = Metrics({config.name: config for config in configs}, cluster, version("reput"))
@@ -496,7 +506,12 @@ def main() -> None:
     """Run the command and exit with its code."""
     try:
         # Without click's own handling, Exit comes back as a number and errors come as they are.
-        code = app(standalone_mode=False)
+        if sys.argv[1:2] == ["query"]:
+            # A lookup is not to wait for the options of all other commands.
+            name = f"{app.info.name} query"
+            code = query_commands.app(sys.argv[2:], prog_name=name, standalone_mode=False)
+        else:
+            code = app(standalone_mode=False)
     except UsageError as error:
         fail(str(error), USAGE)
     except ReputError as error:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import javaproperties
-
 from formats import broker
 from formats.broker import BrokerSettings
 from formats.errors import UsageError
@@ -119,6 +117,8 @@ def read_broker_conf(path: Path) -> dict[str, str]:
     Raises:
         UsageError: it cannot be read.
     """
+    import javaproperties  # noqa: PLC0415 - it brings an HTTP client with it
+
     try:
         properties: dict[str, str] = javaproperties.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

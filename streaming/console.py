@@ -27,7 +27,6 @@ from rich.table import Table
 from formats import names
 from formats.errors import UsageError
 from stores.printable import printable
-from stores.tail import find_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +99,8 @@ def progress(job: Job) -> Iterator[None]:
     if not ERR.is_terminal:
         yield
         return
+    from stores.tail import find_tail  # noqa: PLC0415 - numba is slow to import
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

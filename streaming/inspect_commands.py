@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from formats import broker
-from streaming import console
 from streaming.config import read_broker_conf
+from streaming.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from streaming import console
+else:
+    console = lazy_module("streaming.console")
 
 app = typer.Typer(
     help="Show what stands in one file of a store, byte for byte, damaged or not.",

@@ -23,7 +23,8 @@ from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
-from streaming.placement import ExecutorWriters, Placement
+from streaming.placement import ExecutorWriters
+from streaming.placement_mode import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

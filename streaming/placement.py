@@ -9,12 +9,10 @@ lock of the output lets one writer in. `docs/adr/0013-where-stores-are-written.m
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ReputError
@@ -46,27 +44,6 @@ TEND_SECONDS = SILENCE_SECONDS / 6
 _OPEN_PATIENCE = 10.0
 # A writer on a host that Spark has given up ends by silence.
 _MOVE_PATIENCE = SILENCE_SECONDS + 15.0
-
-
-class Placement(StrEnum):
-    """Who writes."""
-
-    DRIVER = "driver"
-    EXECUTORS = "executors"
-
-
-def default_placement(master: str) -> Placement:
-    """Return where stores are written if nobody says so: a cluster's driver has other work."""
-    return Placement.DRIVER if master.startswith("local") else Placement.EXECUTORS
-
-
-def submitted_master() -> str:
-    """Return the master that spark-submit was given; without it there is no cluster."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return "local[*]"
-    from streaming.session import _submitted  # noqa: PLC0415 - Spark is slow to import
-
-    return _submitted().get("spark.master", "local[*]")
 
 
 class Outcome(NamedTuple):

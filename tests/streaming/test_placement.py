@@ -22,7 +22,8 @@ from streaming import writer_process, writer_protocol, writer_task
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.job import Job, JobOptions
-from streaming.placement import Placement, _spec, default_placement
+from streaming.placement import _spec
+from streaming.placement_mode import Placement, default_placement
 from streaming.verify import verify
 from streaming.writer_protocol import CLOSE, DISPATCH, TEND, Order, error_of, failure_of
 from tests.sinks.slow_twins import differences

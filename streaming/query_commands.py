@@ -1,0 +1,302 @@
+"""`reput query …`: messages of a store by key, id, offset and time, from its files alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from formats import broker
+from formats.errors import UsageError
+from stores.by_key import KeyKind, KeyStatus
+from stores.index_search import ALWAYS, Window
+from stores.printable import printable
+from stores.queue_time import Boundary
+from streaming import query_output as out
+from streaming import waiting_commands
+from streaming.option_values import milliseconds
+from streaming.query_options import (
+    BODY_BYTES,
+    NO_INDEX,
+    NOTHING,
+    OK,
+    Begin,
+    Bodies,
+    BodyBytes,
+    Conf,
+    End,
+    Json,
+    Limit,
+    OptionalTopic,
+    Output,
+    QueueId,
+    Sql,
+    Store,
+    Tag,
+    Topic,
+    Version,
+    filter_of,
+    finish,
+    first,
+    open_store,
+)
+from streaming.query_output import BodyMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from formats.commitlog import Record
+    from stores.message_store import MessageStore
+
+app = typer.Typer(
+    help="""
+Ask a store, from its files alone: ours, a broker's own, or a backup; live or not.
+
+Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 failed, 4 no index to look in.
+""",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+def _window(begin: str | None, end: str | None) -> Window:
+    return Window(
+        ALWAYS.begin if begin is None else milliseconds("--begin", begin),
+        ALWAYS.end if end is None else milliseconds("--end", end),
+    )
+
+
+@app.command()
+def key(
+    key: Annotated[str, typer.Argument(help="One word of KEYS, a UNIQ_KEY, or with --tag a tag.")],
+    store: Store,
+    topic: Topic,
+    output: Output = None,
+    unique: Annotated[bool, typer.Option("--unique", help="Only as a UNIQ_KEY.")] = False,
+    tag: Annotated[bool, typer.Option("--tag", help="As a tag (brokers 5.4 and later).")] = False,
+    begin: Begin = None,
+    end: End = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            min=1,
+            help="Hits to take from the index, newest first. [default: 64; 32 with --unique]",
+        ),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Also messages whose key only has the same hash.")
+    ] = False,
+    body: Bodies = BodyMode.AUTO,
+    body_bytes: BodyBytes = BODY_BYTES,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Find messages by key, through the index, as a broker finds them.
+
+    Example: `reput query key order-17 --store /data/rocketmq/store --topic TopicTest`
+    """
+    if unique and tag:
+        raise UsageError("--unique and --tag are two kinds of key: give one of them")
+    kind = KeyKind.UNIQUE if unique else KeyKind.TAG if tag else KeyKind.ANY
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        window = _window(begin, end)
+        answer = asked.by_key(topic, key, kind=kind, window=window, limit=limit, is_raw=raw)
+        messages = [out.message_fields(m, body, body_bytes) for m in answer.messages]
+        if not as_json:
+            if answer.status == KeyStatus.NO_INDEX:
+                print(f"no index file is in {asked.index.directory}: nothing to look in")
+            else:
+                other = len(answer.offsets) - len(messages)
+                shared = f"; {other} hits are of other keys or gone" if other else ""
+                print(f"{len(messages)} messages{shared}")
+            out.print_messages(messages)
+        codes = {KeyStatus.FOUND: OK, KeyStatus.NOT_FOUND: NOTHING, KeyStatus.NO_INDEX: NO_INDEX}
+        document = {
+            "status": answer.status,
+            "messages": messages,
+            "index_offsets": list(answer.offsets),
+            "index_last_timestamp": answer.last_timestamp,
+            "index_last_offset": answer.last_offset,
+        }
+        finish(asked, document, codes[answer.status], as_json=as_json)
+
+
+@app.command(name="id")
+def by_id(
+    message_id: Annotated[str, typer.Argument(help="An offset id, or a UNIQ_KEY with --topic.")],
+    store: Store,
+    topic: OptionalTopic = None,
+    output: Output = None,
+    body: Bodies = BodyMode.AUTO,
+    body_bytes: BodyBytes = BODY_BYTES,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Find the message with an id: by the offset in it, else as a UNIQ_KEY in the index.
+
+    Example: `reput query id 0A00000100002A9F00000000000003E8 --store /data/rocketmq/store`
+    """
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        answer = asked.by_id(message_id, topic)
+        parts: dict[str, Any] = {}
+        if answer.as_offset is not None:
+            parts["as_offset_id"] = answer.as_offset._asdict()
+        if answer.as_unique is not None and not answer.is_offset:
+            parts["as_unique_id"] = answer.as_unique._asdict()
+        found = answer.message
+        fields = out.message_fields(found, body, body_bytes) if found is not None else None
+        by = "offset" if answer.is_offset else "unique id"
+        if not as_json:
+            for name, values in parts.items():
+                shown = ", ".join(f"{k} {v}" for k, v in values.items())
+                print(f"{name.replace('_', ' ')}: {shown}")
+            if answer.problem is not None:
+                print(f"by its offset: {printable(answer.problem)}")
+            if answer.status not in {None, KeyStatus.FOUND}:
+                print(f"as a unique id: {answer.status}")
+            if fields is not None:
+                print(f"found by its {by}")
+                out.print_messages([fields])
+        code = OK if found else NO_INDEX if answer.status == KeyStatus.NO_INDEX else NOTHING
+        document = {
+            "found_by": by if found else None,
+            **parts,
+            "problem": answer.problem,
+            "message": fields,
+        }
+        finish(asked, document, code, as_json=as_json)
+
+
+@app.command()
+def offset(
+    offset: Annotated[int, typer.Argument(help="Queue offset; with --physical a log's.")],
+    store: Store,
+    topic: OptionalTopic = None,
+    queue: QueueId = None,
+    physical: Annotated[
+        bool, typer.Option("--physical", help="A physical offset: the record that begins there.")
+    ] = False,
+    output: Output = None,
+    tag: Tag = None,
+    sql: Sql = None,
+    limit: Limit = 1,
+    body: Bodies = BodyMode.AUTO,
+    body_bytes: BodyBytes = BODY_BYTES,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Show messages of a queue from an offset on, with a broker's status and next offset.
+
+    Example: `reput query offset 12 --store /data/rocketmq/store --topic TopicTest --queue 0`
+    """
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        if physical:
+            fields = out.message_fields(asked.at(offset), body, body_bytes)
+            if not as_json:
+                out.print_fields(fields)
+            finish(asked, {"message": fields}, OK, as_json=as_json)
+        if topic is None or queue is None:
+            raise UsageError("say which queue with --topic and --queue, or give --physical")
+        wanted = filter_of(tag, sql, broker_version)
+        pulled = asked.pull(topic, queue, offset, limit, wanted)
+        messages = [
+            {"in_queue_at": at, **out.message_fields(record, body, body_bytes)}
+            for at, record in pulled.messages
+        ]
+        facts = {
+            "status": str(pulled.status),
+            "next_offset": pulled.next_offset,
+            "min_offset": pulled.min_offset,
+            "max_offset": pulled.max_offset,
+        }
+        if not as_json:
+            print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
+            out.print_messages(messages)
+        finish(asked, {**facts, "messages": messages}, OK if messages else NOTHING, as_json=as_json)
+
+
+@app.command(name="time")
+def by_time(
+    at: Annotated[str, typer.Argument(metavar="TIME", help="Store time: ms or ISO 8601.")],
+    store: Store,
+    topic: OptionalTopic = None,
+    queue: QueueId = None,
+    boundary: Annotated[
+        Boundary | None,
+        typer.Option(
+            "--boundary",
+            help="Of several messages of that time the first or the last; if there is none, the "
+            "next one or the one before. [default: lower; before 5.1.1 the nearest]",
+        ),
+    ] = None,
+    output: Output = None,
+    limit: Limit = 1,
+    body: Bodies = BodyMode.AUTO,
+    body_bytes: BodyBytes = BODY_BYTES,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Find what was stored at a time: in the queues of a topic, or in the whole commitlog.
+
+    Example: `reput query time 2026-11-21T09:30:00 --store /data/rocketmq/store --topic TopicTest`
+    """
+    timestamp = milliseconds("TIME", at)
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        if topic is None:
+            if queue is not None or boundary is not None:
+                raise UsageError("--queue and --boundary are for the queues of a --topic")
+            _time_in_log(asked, timestamp, limit, body, body_bytes, as_json=as_json)
+        queue_ids = asked.queue_ids(topic or "") if queue is None else [queue]
+        rows = []
+        for queue_id in queue_ids:
+            found = asked.offset_by_time(topic or "", queue_id, timestamp, boundary)
+            files = asked.queue(topic or "", queue_id)
+            if found is None or files is None:
+                continue
+            entry = next(iter(files.entries(found) or ()), None)
+            stored = asked.stored_at(entry) if entry is not None else None
+            rows.append(
+                {
+                    "queue": queue_id,
+                    "queue_offset": found,
+                    "stored": out.moment(stored) if stored is not None else None,
+                    "min_offset": files.min_offset,
+                    "max_offset": files.max_offset,
+                }
+            )
+        if not as_json:
+            out.print_table(rows)
+            if not rows:
+                print("no such queue")
+        finish(asked, {"queues": rows}, OK if rows else NOTHING, as_json=as_json)
+
+
+def _time_in_log(
+    asked: MessageStore, timestamp: int, limit: int, body: BodyMode, size: int, *, as_json: bool
+) -> None:
+    """Show the first records of the log from a time on."""
+    start = asked.first_since(timestamp)
+    records: Iterable[Record] = asked.records_from(start) if start is not None else ()
+    messages = [out.message_fields(r, body, size) for r in first(limit, records)]
+    if not as_json:
+        if start is None:
+            print("nothing was stored at that time or later")
+        else:
+            print(f"physical offset {start}")
+        out.print_messages(messages)
+    document = {"physical_offset": start, "messages": messages}
+    finish(asked, document, NOTHING if start is None else OK, as_json=as_json)
+
+
+app.command()(waiting_commands.transactions)
+app.command()(waiting_commands.delayed)
+app.command()(waiting_commands.timer)
+app.command()(waiting_commands.consumers)

@@ -1,0 +1,125 @@
+"""What the commands that ask a store have in common: options, exit codes, how they end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from formats import broker
+from formats.errors import UsageError
+from stores.message_store import MessageStore
+from stores.tag_filter import TagFilter
+from streaming import query_output as out
+from streaming.config import read_broker_conf
+from streaming.query_output import BodyMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from stores.pull import MessageFilter
+
+OK, NOTHING, NO_INDEX = 0, 1, 4
+ROWS = 20
+BODY_BYTES = 1024
+
+Store = Annotated[
+    Path,
+    typer.Option("--store", help="A broker's storePathRootDir: the directory above commitlog/."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", help="Where reput wrote queues and index, if not in the store."),
+]
+Version = Annotated[str, typer.Option("--broker-version", help="The broker whose rules count.")]
+Conf = Annotated[
+    Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
+]
+Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
+OptionalTopic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
+QueueId = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Id of a queue.")]
+Begin = Annotated[str | None, typer.Option("--begin", help="Stored then or later: ms or ISO 8601.")]
+End = Annotated[str | None, typer.Option("--end", help="Stored then or earlier: ms or ISO 8601.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to show.")]
+Bodies = Annotated[
+    BodyMode,
+    typer.Option("--body", help="How to show bodies; auto: text, or hex if it is none."),
+]
+BodyBytes = Annotated[
+    int, typer.Option("--body-bytes", min=0, help="Bytes of each body to show, decompressed.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Tag = Annotated[str | None, typer.Option("--tag", help='Only such messages: "TagA || TagB".')]
+Sql = Annotated[
+    str | None, typer.Option("--sql", help="Only messages for which this SQL92 filter is TRUE.")
+]
+
+
+def open_store(store: Path, output: Path | None, version: str, conf: Path | None) -> MessageStore:
+    """Return a reader of the store that the options name."""
+    if "\0" in f"{store}{output or ''}":
+        raise UsageError("a path holds a NUL, which no path can have")
+    if output is not None and not output.is_dir():
+        raise UsageError(f"--output {output}: no such directory")
+    settings = broker.settings_of(version, read_broker_conf(conf) if conf else {})
+    return MessageStore.open(store, output, settings)
+
+
+def filter_of(tag: str | None, sql: str | None, version: str) -> MessageFilter | None:
+    """Return the filter that the options give, None for none.
+
+    Raises:
+        UsageError: both, or an expression that the broker refuses.
+    """
+    if tag is not None and sql is not None:
+        raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
+    if tag is not None:
+        return TagFilter.parse(tag)
+    if sql is not None:
+        from stores.sql_filter import SqlFilter  # noqa: PLC0415 - its parser is slow to import
+
+        return SqlFilter.parse(sql, broker.version_of(version))
+    return None
+
+
+def finish(store: MessageStore, document: dict[str, Any], code: int, *, as_json: bool) -> None:
+    """Print what is left to print, and exit.
+
+    Raises:
+        typer.Exit: with the code.
+    """
+    if as_json:
+        out.print_json({**document, "notes": out.notes(store.report)})
+    else:
+        out.print_notes(store.report)
+    raise typer.Exit(code)
+
+
+def finish_rows(
+    asked: MessageStore, name: str, rows: list[dict[str, Any]], *, as_json: bool
+) -> None:
+    """Print rows as a table, or as a document with that name, and exit.
+
+    Raises:
+        typer.Exit: 0, or 1 without rows.
+    """
+    if not as_json:
+        out.print_table(rows)
+        if not rows:
+            print(f"no {name}")
+    finish(asked, {name: rows}, OK if rows else NOTHING, as_json=as_json)
+
+
+def first(count: int, values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the first so many of values."""
+    for number, value in enumerate(values, 1):
+        yield value
+        if number == count:
+            return
+
+
+def now_ms() -> int:
+    """Return the time, ms."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,157 @@
+"""What queries show: messages with their bodies as text, JSON or hex, for people or for programs.
+
+All text that comes from messages goes through `printable`, or is escaped in JSON: whoever sends a
+message chooses its bytes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from formats import bodies, messageid
+from stores.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from formats.commitlog import Record
+    from stores.findings import Report
+
+_WIDTH = 28
+_NOTES = 20
+
+
+class BodyMode(StrEnum):
+    """How bodies are shown."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+    HEX = "hex"
+    NONE = "none"
+
+
+def moment(milliseconds: int) -> str:
+    """Return a time in ms with the local time beside it."""
+    try:
+        when = dt.datetime.fromtimestamp(milliseconds / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+    return f"{milliseconds} ({when.isoformat(sep=' ', timespec='milliseconds')})"
+
+
+def body_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]:
+    """Return what is shown of a body: its size, how it was compressed, and `limit` bytes of it."""
+    body = bodies.decompressed(record.body, record.sys_flag)
+    fields: dict[str, Any] = {"body_size": len(body.data)}
+    if body.compression != bodies.Compression.NONE:
+        fields["compression"] = f"{body.compression}, {len(record.body)} bytes stored"
+    if body.problem is not None:
+        fields["body_problem"] = body.problem
+    if mode == BodyMode.NONE:
+        return fields
+    data = body.data[:limit]
+    if mode == BodyMode.JSON:
+        try:
+            fields["body_json"] = json.loads(body.data)
+        except (ValueError, RecursionError) as error:
+            fields["body_problem"] = f"no JSON: {error}"
+        else:
+            return fields
+    if mode == BodyMode.HEX or (mode == BodyMode.AUTO and not _is_text(data)):
+        fields["body_hex"] = data.hex()
+    else:
+        fields["body"] = data.decode("utf-8", "replace")
+    if len(data) < len(body.data):
+        fields["body_shown"] = len(data)
+    return fields
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        # The limit may have cut a character.
+        if error.start < len(data) - 3:
+            return False
+        text = data[: error.start].decode()
+    return all(c.isprintable() or c in "\t\r\n" for c in text)
+
+
+def message_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]:
+    """Return all of a message by name."""
+    fields: dict[str, Any] = record._asdict()
+    del fields["body"]
+    properties = fields.pop("properties")
+    fields["offset_id"] = messageid.offset_id(record.store_host, record.physical_offset)
+    return {**fields, "properties": properties, **body_fields(record, mode, limit)}
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document; what is no ASCII is escaped in it."""
+    print(json.dumps(document))
+
+
+def print_fields(fields: dict[str, Any]) -> None:
+    """Print names and values, one a line."""
+    for name, value in fields.items():
+        if name.endswith("timestamp") and isinstance(value, int):
+            shown = moment(value)
+        elif isinstance(value, dict) and name == "properties":
+            for key, text in value.items():
+                print(f"{name:>{_WIDTH}}  {printable(str(key))}={printable(str(text))}")
+            continue
+        elif isinstance(value, dict | list):
+            shown = printable(json.dumps(value, ensure_ascii=False))
+        else:
+            shown = printable(str(value))
+        print(f"{name:>{_WIDTH}}  {shown}")
+
+
+def print_messages(messages: Iterable[dict[str, Any]]) -> None:
+    """Print messages, each below an empty line."""
+    for fields in messages:
+        print()
+        print_fields(fields)
+
+
+def print_table(rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows that have the same fields as columns."""
+    if not rows:
+        return
+    names = list(rows[0])
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    left = [isinstance(rows[0][name], str) for name in names]
+    for line in (names, *cells):
+        aligned = (
+            text.ljust(width) if is_left else text.rjust(width)
+            for text, width, is_left in zip(line, widths, left, strict=True)
+        )
+        print("  ".join(aligned).rstrip())
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else printable(str(value))
+
+
+def print_notes(report: Report) -> None:
+    """Say on standard error what was not as it should be."""
+    for finding in report.findings[:_NOTES]:
+        path, detail = printable(finding.path), printable(finding.detail)
+        print(f"reput: {path} at byte {finding.position}: {detail}", file=sys.stderr)
+    more = report.found - min(len(report.findings), _NOTES)
+    if more:
+        print(f"reput: and {more} more like these", file=sys.stderr)
+
+
+def notes(report: Report) -> list[dict[str, Any]]:
+    """Return what was not as it should be, for JSON."""
+    return [
+        {"kind": f.kind, "file": f.path, "byte": f.position, "detail": f.detail}
+        for f in report.findings
+    ]

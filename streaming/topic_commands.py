@@ -1,0 +1,140 @@
+"""`reput topics` and `reput tail`: which topics a store has, and messages as they come."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from formats import broker
+from stores.printable import printable
+from stores.queue_tail import QueueTail
+from streaming import query_output as out
+from streaming.query_options import (
+    NOTHING,
+    OK,
+    Bodies,
+    BodyBytes,
+    Conf,
+    Json,
+    OptionalTopic,
+    Output,
+    Sql,
+    Store,
+    Tag,
+    Topic,
+    Version,
+    filter_of,
+    finish_rows,
+    open_store,
+)
+from streaming.query_output import BodyMode
+
+_LOOK_SECONDS = 0.1
+
+
+def topics(
+    store: Store,
+    topic: OptionalTopic = None,
+    output: Output = None,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """List the topics that have queues, with how much is in them; with --topic each queue.
+
+    Example: `reput topics --store /data/rocketmq/store`
+    """
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        rows = []
+        for name in asked.topics() if topic is None else [topic]:
+            queues = [
+                (queue_id, queue)
+                for queue_id in asked.queue_ids(name)
+                if (queue := asked.queue(name, queue_id, is_quick=True)) is not None
+            ]
+            kind = "batch" if asked.is_batch(name) else "simple"
+            if topic is None:
+                count = sum(queue.max_offset - max(queue.min_offset, 0) for _, queue in queues)
+                rows.append({"topic": name, "kind": kind, "queues": len(queues), "messages": count})
+                continue
+            for queue_id, queue in queues:
+                last = queue.last_entry()
+                stored = asked.stored_at(last) if last is not None else None
+                rows.append(
+                    {
+                        "queue": queue_id,
+                        "min_offset": queue.min_offset,
+                        "max_offset": queue.max_offset,
+                        "last_stored": out.moment(stored) if stored is not None else None,
+                    }
+                )
+        finish_rows(asked, "topics" if topic is None else "queues", rows, as_json=as_json)
+
+
+def tail(
+    store: Store,
+    topic: Topic,
+    queue: Annotated[
+        list[int] | None, typer.Option("--queue", "-q", help="Only this queue; several times.")
+    ] = None,
+    tag: Tag = None,
+    sql: Sql = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Begin with the oldest message there is.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0.0, help="End after so much time.")
+    ] = None,
+    output: Output = None,
+    body: Bodies = BodyMode.AUTO,
+    body_bytes: BodyBytes = 200,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON document for each message, one a line.")
+    ] = False,
+) -> None:
+    """Show messages of a topic as they come, until Ctrl-C; the store may be live.
+
+    Example: `reput tail --topic TopicTest --tag "TagA || TagB" --store /data/rocketmq/store`
+    """
+    wanted = filter_of(tag, sql, broker_version)
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        following = QueueTail(asked, topic, wanted, frozenset(queue or ()), from_start=from_start)
+        ends_at = None if seconds is None else time.monotonic() + seconds
+        shown = 0
+        try:
+            while True:
+                for arrival in following.look():
+                    fields = out.message_fields(arrival.record, body, body_bytes)
+                    fields = {"in_queue_at": arrival.queue_offset, **fields}
+                    _print_arrival(arrival.queue_id, fields, as_json=as_json)
+                    shown += 1
+                    if shown == limit:
+                        raise typer.Exit(OK)
+                if ends_at is not None and time.monotonic() >= ends_at:
+                    raise typer.Exit(OK if shown else NOTHING)
+                time.sleep(_LOOK_SECONDS)
+        except KeyboardInterrupt:
+            raise typer.Exit(OK) from None
+
+
+def _print_arrival(queue_id: int, fields: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        out.print_json(fields)
+        return
+    properties = fields["properties"]
+    body = fields.get("body", fields.get("body_hex", fields.get("body_json", "")))
+    marks = " ".join(
+        f"{name.lower()}={printable(properties[name])}"
+        for name in ("TAGS", "KEYS")
+        if name in properties
+    )
+    stored = out.moment(fields["store_timestamp"]).partition("(")[2].rstrip(")")
+    line = f"{stored} {queue_id}:{fields['in_queue_at']} {marks} {printable(str(body))}"
+    print(line, flush=True)

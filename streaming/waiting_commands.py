@@ -1,0 +1,186 @@
+"""`reput query …`: what waits in a store: transactions, delayed messages, timers, consumers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from formats import broker
+from formats.errors import UsageError
+from stores import consumers as consumer_lags
+from stores import waiting
+from stores.transactions import TransactionState
+from stores.transactions import transactions as all_transactions
+from streaming import query_output as out
+from streaming.query_options import (
+    ROWS,
+    Conf,
+    Json,
+    Limit,
+    OptionalTopic,
+    Output,
+    Store,
+    Version,
+    finish_rows,
+    first,
+    now_ms,
+    open_store,
+)
+
+
+def transactions(
+    store: Store,
+    output: Output = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state", help="pending, committed, rolled back, discarded or ended: only these."
+        ),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="From the oldest one; else from where the broker checks."),
+    ] = False,
+    limit: Limit = ROWS,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Show transactions by their half messages: which wait, how long, how often checked.
+
+    Example: `reput query transactions --state pending --store /data/rocketmq/store`
+    """
+    states = [str(each) for each in TransactionState]
+    if state is not None and state not in states:
+        raise UsageError(f"--state {state!r} is none of {', '.join(states)}")
+    now = now_ms()
+    rows = []
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        for each in all_transactions(asked, is_all=everything):
+            if state not in {None, str(each.state)}:
+                continue
+            rows.append(
+                {
+                    "state": str(each.state),
+                    "age_s": (now - each.half.born_timestamp) // 1000,
+                    "checks": each.checks,
+                    "id": each.id,
+                    "topic": each.topic,
+                    "queue": each.queue_id,
+                    "group": each.half.properties.get("PGROUP", ""),
+                    "half_offset": each.half_offset,
+                    "half_at": each.half.physical_offset,
+                    "op_at": each.op_offset,
+                    "final_at": each.final_offset,
+                }
+            )
+            if len(rows) == limit:
+                break
+        finish_rows(asked, "transactions", rows, as_json=as_json)
+
+
+def delayed(
+    store: Store,
+    level: Annotated[
+        int | None, typer.Option("--level", min=1, help="Show the messages of this level.")
+    ] = None,
+    output: Output = None,
+    limit: Limit = ROWS,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Show the messages that wait by delay level, against the broker's delayOffset.json.
+
+    Example: `reput query delayed --level 3 --store /data/rocketmq/store`
+    """
+    now = now_ms()
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        if level is None:
+            rows = [
+                {
+                    "level": each.level,
+                    "delay_s": each.delay // 1000 if each.delay is not None else None,
+                    "waiting": each.waiting,
+                    "next_offset": each.next_offset,
+                    "max_offset": each.max_offset,
+                    "next_due": out.moment(each.next_due) if each.next_due is not None else None,
+                    "overdue_s": max((now - each.next_due) // 1000, 0)
+                    if each.next_due is not None
+                    else None,
+                }
+                for each in waiting.delay_levels(asked)
+            ]
+        else:
+            rows = [_waiting_row(each, now) for each in first(limit, waiting.delayed(asked, level))]
+        finish_rows(asked, "delayed messages", rows, as_json=as_json)
+
+
+def _waiting_row(each: waiting.Waiting, now: int) -> dict[str, Any]:
+    row = {
+        "queue_offset": each.queue_offset,
+        "due": out.moment(each.due),
+        "overdue_s": max((now - each.due) // 1000, 0),
+        "topic": each.topic,
+        "queue": each.queue_id,
+        "id": each.record.properties.get("UNIQ_KEY", ""),
+        "at": each.record.physical_offset,
+    }
+    return row if each.state is None else {"state": str(each.state), **row}
+
+
+def timer(
+    store: Store,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Delivered, rolled and cancelled ones too.")
+    ] = False,
+    output: Output = None,
+    limit: Limit = ROWS,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Show the messages on the timer wheel that wait for their time.
+
+    Example: `reput query timer --store /data/rocketmq/store`
+    """
+    now = now_ms()
+    waits = {waiting.TimerState.NEW, waiting.TimerState.WAITING}
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        shown = (each for each in waiting.timers(asked, now) if everything or each.state in waits)
+        rows = [_waiting_row(each, now) for each in first(limit, shown)]
+        finish_rows(asked, "timer messages", rows, as_json=as_json)
+
+
+def consumers(
+    store: Store,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
+    topic: OptionalTopic = None,
+    output: Output = None,
+    broker_version: Version = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Show how far consumer groups are behind, by the broker's consumerOffset.json.
+
+    Example: `reput query consumers --group billing --store /data/rocketmq/store`
+    """
+    now = now_ms()
+    with open_store(store, output, broker_version, broker_conf) as asked:
+        rows = [
+            {
+                "group": each.group,
+                "topic": each.topic,
+                "queue": each.queue_id,
+                "offset": each.offset,
+                "min_offset": each.min_offset,
+                "max_offset": each.max_offset,
+                "lag": each.lag,
+                "behind_s": (now - each.waiting_since) // 1000
+                if each.waiting_since is not None
+                else None,
+            }
+            for each in consumer_lags.lags(asked, group=group, topic=topic)
+        ]
+        finish_rows(asked, "consumers", rows, as_json=as_json)

@@ -1,0 +1,309 @@
+"""`reput query`, `topics` and `tail`: what is shown, exit codes, and how little is imported for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from formats.encode import Message
+from formats.messageid import offset_id
+from streaming.__main__ import main
+from streaming.dispatcher import StoreDispatcher
+from tests.streaming.stores_for_tests import SMALL, Log, config_of
+
+NOW = 1_700_000_000_000
+
+
+class Reput:
+    """A small store with its output, and the command that asks it."""
+
+    def __init__(self, directory, monkeypatch, capsys):
+        self.directory = directory
+        self.store, self.output = directory / "store", directory / "out"
+        self.conf = directory / "broker.conf"
+        self.conf.write_text("".join(f"{k}={v}\n" for k, v in SMALL.items()))
+        self.log = Log()
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def put(self, body=b"", topic="t", queue_offset=0, **fields):
+        return self.log.append(Message(topic, body, queue_offset=queue_offset, **fields))
+
+    def dispatch(self):
+        config = config_of(self.log.write(self.store), self.output)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(self.log.end)
+        dispatcher.close()
+
+    def arguments(self, *words):
+        options = ["--store", self.store, "--output", self.output, "--broker-conf", self.conf]
+        return [*map(str, words), *map(str, options)]
+
+    def __call__(self, *words):
+        """Run it here; return exit code, standard output and standard error."""
+        self._monkeypatch.setattr(sys, "argv", ["reput", *self.arguments(*words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = self._capsys.readouterr()
+        return ended.value.code, shown.out, shown.err
+
+
+@pytest.fixture
+def reput(tmp_path, monkeypatch, capsys):
+    return Reput(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def filled(reput):
+    for i in range(4):
+        properties = {"KEYS": f"k{i} all", "UNIQ_KEY": f"U{i}", "TAGS": "ab"[i % 2]}
+        reput.put(
+            f"body {i}".encode(),
+            queue_offset=i,
+            properties=properties,
+            store_timestamp=NOW + 1000 * i,
+        )
+    reput.dispatch()
+    return reput
+
+
+class TestExitCodes:
+    def test_found_not_found_wrong_usage_and_no_index_differ(self, filled):
+        assert filled("query", "key", "k1", "--topic", "t")[0] == 0
+        assert filled("query", "key", "k9", "--topic", "t")[0] == 1
+        assert filled("query", "key", "", "--topic", "t")[0] == 2
+        assert filled("query", "key", "k1", "--topic", "t", "--limit", "0")[0] == 2
+        for path in (filled.output / "index").iterdir():
+            path.unlink()
+        code, shown, _ = filled("query", "key", "k1", "--topic", "t")
+        assert code == 4
+        assert "no index file is in" in shown
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("query", "id", "no-id"),
+            ("query", "offset", "0"),
+            ("query", "offset", "0", "--topic", "t", "--queue", "0", "--tag", "a", "--sql", "b"),
+            ("query", "offset", "0", "--topic", "t", "--queue", "0", "--tag", " || "),
+            ("query", "offset", "0", "--topic", "t", "--queue", "0", "--sql", "a ="),
+            ("query", "time", "yesterday"),
+            ("query", "time", "1", "--queue", "0"),
+            ("query", "key", "k", "--topic", "t", "--begin", "2", "--end", "1"),
+            ("query", "key", "k", "--topic", "t", "--unique", "--tag"),
+            ("query", "transactions", "--state", "none"),
+            ("query", "nothing"),
+        ],
+    )
+    def test_what_cannot_be_asked_is_wrong_usage(self, filled, words):
+        code, _, error = filled(*words)
+
+        assert code == 2
+        assert error.startswith("reput: ")
+
+    def test_a_damaged_store_is_a_failure_that_names_the_file(self, filled):
+        path = next((filled.store / "commitlog").iterdir())
+        path.write_bytes(path.read_bytes()[:100])
+
+        code, _, error = filled("query", "key", "k1", "--topic", "t")
+
+        assert code == 3
+        assert str(path) in error
+
+    def test_what_is_odd_is_said_beside_the_answer(self, filled):
+        (filled.output / "index" / "notes").write_text("x")
+
+        code, shown, error = filled("query", "key", "k1", "--topic", "t")
+
+        assert code == 0
+        assert "body 1" in shown
+        assert "notes at byte 0: not the name of an index file" in error
+
+
+class TestShown:
+    def test_by_key(self, filled):
+        code, shown, _ = filled("query", "key", "all", "--topic", "t", "--json")
+        document = json.loads(shown)
+
+        assert code == 0
+        assert [m["body"] for m in document["messages"]] == [f"body {i}" for i in range(4)]
+        assert document["index_offsets"] == [p.position for p in reversed(filled.log.places)]
+        assert document["messages"][2]["queue_offset"] == 2
+
+    def test_by_id_with_its_parts(self, filled):
+        place = filled.log.places[2].position
+        code, shown, _ = filled("query", "id", offset_id("127.0.0.1:10911", place))
+
+        assert code == 0
+        assert f"host 127.0.0.1, port 10911, physical_offset {place}" in shown
+        assert "found by its offset" in shown
+        assert "body 2" in shown
+
+    def test_a_wrong_offset_is_said_to_be_one(self, filled):
+        code, shown, _ = filled("query", "id", offset_id("127.0.0.1:10911", 7))
+
+        assert code == 1
+        assert "no record begins at physical offset 7" in shown
+
+    def test_by_queue_offset_with_status_and_next(self, filled):
+        words = ("query", "offset", "1", "--topic", "t", "--queue", "0", "--limit", "3")
+        code, shown, _ = filled(*words, "--tag", "b")
+
+        assert code == 0
+        assert shown.startswith("status FOUND, next offset 4, min offset 0, max offset 4\n")
+        assert "body 1" in shown
+        assert "body 2" not in shown
+        assert filled("query", "offset", "9", "--topic", "t", "--queue", "0")[0] == 1
+
+    def test_by_physical_offset(self, filled):
+        place = filled.log.places[3].position
+        assert "body 3" in filled("query", "offset", place, "--physical")[1]
+        assert filled("query", "offset", place + 1, "--physical")[0] == 3
+
+    def test_by_time_in_queues_and_in_the_log(self, filled):
+        at = NOW + 1500
+        rows = json.loads(filled("query", "time", at, "--topic", "t", "--json")[1])["queues"]
+        assert [(r["queue"], r["queue_offset"]) for r in rows] == [(0, 2)]
+        words = ("query", "time", at, "--topic", "t", "--boundary", "upper", "--json")
+        assert json.loads(filled(*words)[1])["queues"][0]["queue_offset"] == 1
+
+        document = json.loads(filled("query", "time", at, "--json", "--limit", "5")[1])
+        assert document["physical_offset"] == filled.log.places[2].position
+        assert len(document["messages"]) == 2
+        assert filled("query", "time", NOW + 9999)[0] == 1
+
+    def test_topics_and_their_queues(self, filled):
+        assert filled("topics")[1].splitlines()[1].split() == ["t", "simple", "1", "4"]
+        row = json.loads(filled("topics", "--topic", "t", "--json")[1])["queues"][0]
+        assert (row["min_offset"], row["max_offset"]) == (0, 4)
+        assert filled("topics", "--topic", "none")[0] == 1
+
+    @pytest.mark.parametrize("what", ["transactions", "delayed", "timer", "consumers"])
+    def test_nothing_waits_in_a_plain_store(self, filled, what):
+        code, shown, _ = filled("query", what)
+
+        assert code == 1
+        assert shown.startswith("no ")
+
+
+class TestBodies:
+    @pytest.mark.parametrize(
+        ("mode", "body", "expected"),
+        [
+            ("auto", b'{"a": 1}', ("body", '{"a": 1}')),
+            ("json", b'{"a": 1}', ("body_json", {"a": 1})),
+            ("json", b"{", ("body", "{")),
+            ("hex", b"ab", ("body_hex", "6162")),
+            ("auto", b"\x00\xff", ("body_hex", "00ff")),
+            ("text", b"a\xff", ("body", "a\ufffd")),
+            ("auto", "ü".encode() * 3, ("body", "üüü")),
+        ],
+    )
+    def test_modes(self, reput, mode, body, expected):
+        reput.put(body, properties={"KEYS": "k"})
+        reput.dispatch()
+        words = ("query", "key", "k", "--topic", "t", "--body", mode, "--json")
+
+        (message,) = json.loads(reput(*words)[1])["messages"]
+
+        assert message[expected[0]] == expected[1]
+
+    def test_what_would_steer_a_terminal_is_harmless(self, reput):
+        """
+        In bodies, properties, topics and names of files; as text, JSON and in errors.
+        """
+        evil = "\x1b]0;owned\x07\x9b2J\u202ereversed\r\n\x00"
+        raw = evil.encode()
+        reput.put(raw, topic="t\x1b[31m", properties={"KEYS": "k", "p\x1b[1m": evil})
+        reput.dispatch()
+        (reput.output / "index" / "x\x1b[2J").write_text("")
+        for words in (
+            ("query", "key", "k", "--topic", "t\x1b[31m"),
+            ("query", "key", "k", "--topic", "t\x1b[31m", "--body", "text"),
+            ("query", "key", "k", "--topic", "t\x1b[31m", "--json"),
+            ("query", "time", "0"),
+            ("query", "key", "\x1b[5m", "--topic", "\x1b[5m"),
+            ("query", "id", "\x1b[5m"),
+            ("topics",),
+            ("topics", "--json"),
+            ("tail", "--topic", "t\x1b[31m", "--from-start", "--seconds", "0"),
+            ("tail", "--topic", "t\x1b[31m", "--from-start", "--seconds", "0", "--json"),
+        ):
+            _, shown, error = reput(*words)
+            for text in (shown, error):
+                assert all(c.isprintable() or c == "\n" for c in text), words
+
+
+class TestTail:
+    def test_messages_are_shown_as_they_come(self, filled):
+        """
+        While the job dispatches: what matches, each once, until the limit.
+        """
+
+        def write():
+            for i in range(4, 10):
+                time.sleep(0.05)
+                tag = {"TAGS": "ab"[i % 2]}
+                filled.put(f"body {i}".encode(), queue_offset=i, properties=tag)
+                filled.dispatch()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        words = ("tail", "--topic", "t", "--tag", "a", "--limit", "3", "--seconds", "60", "--json")
+        code, shown, _ = filled(*words)
+        writer.join()
+
+        assert code == 0
+        assert [json.loads(line)["body"] for line in shown.splitlines()] == [
+            "body 4",
+            "body 6",
+            "body 8",
+        ]
+
+    def test_from_the_start_with_a_filter(self, filled):
+        words = ("tail", "--topic", "t", "--from-start", "--seconds", "0", "--sql", "TAGS = 'b'")
+
+        lines = filled(*words)[1].splitlines()
+
+        assert [line.partition(" 0:")[2] for line in lines] == [
+            "1 tags=b keys=k1 all body 1",
+            "3 tags=b keys=k3 all body 3",
+        ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "key", "k1", "--topic", "t"),
+        ("query", "id", offset_id("127.0.0.1:10911", 0)),
+        ("query", "offset", "0", "--topic", "t", "--queue", "0", "--tag", "a"),
+        ("query", "time", NOW, "--topic", "t"),
+        ("query", "time", NOW),
+        ("topics",),
+        ("tail", "--topic", "t", "--seconds", "0", "--from-start"),
+    ],
+)
+def test_a_lookup_starts_neither_spark_nor_a_compiler(filled, words):
+    """
+    They take seconds to import, and an operator waits for one message.
+    """
+    code = (
+        "import sys\n"
+        "from streaming.__main__ import main\n"
+        "try:\n    main()\n"
+        "finally:\n"
+        "    slow = {'pyspark', 'numba', 'pyarrow', 'pandas', 'py4j', 'rich', 'lark'}\n"
+        "    print('imported', sorted(slow & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *filled.arguments(*words)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "imported []"
