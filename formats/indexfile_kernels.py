@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numba import njit
 
 from formats.commitlog import ROLLBACK, TRANSACTION_TYPE
@@ -20,7 +21,6 @@ from formats.layout import field_offsets
 from formats.memory import load_i32, prefetch_write, store_i32, store_i64
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from formats.memory import Bytes
@@ -112,7 +112,8 @@ def insert(
     # Slots of the next keys, each worked out once: to be fetched, then to be written.
     ahead = np.empty(_PREFETCH_ITEMS, np.int64)
     for k in range(key, min(key + _PREFETCH_ITEMS, keys)):
-        ahead[k & _AHEAD_MASK] = HEADER_SIZE + np.int64(np.uint32(key_hash[k]) % divisor) * SLOT_SIZE
+        slot = np.int64(np.uint32(key_hash[k]) % divisor)
+        ahead[k & _AHEAD_MASK] = HEADER_SIZE + slot * SLOT_SIZE
     for i in range(first, count):
         # The broker asks for room before it looks at the record, be it without any key.
         if number >= items:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sinks.consumequeue
 from checkpoints import locks
-from formats import consumequeue, indexfile
+from formats import consumequeue_kernels, indexfile_kernels
 from sinks.mapped_file import MappedFile
 from stores import disk
 
@@ -370,9 +370,9 @@ class Machine:
         self._replace(os, "fsync", self._fsync(os.fsync))
         self._wrap(MappedFile, "write", self._behind_write, is_before=False)
         for owner, name in (
-            (consumequeue, "put"),
-            (indexfile, "insert"),
-            (indexfile, "restore_slots"),
+            (consumequeue_kernels, "put"),
+            (indexfile_kernels, "insert"),
+            (indexfile_kernels, "restore_slots"),
         ):
             self._wrap(owner, name, self._behind_kernel, is_before=False)
         self._wrap(locks.FileLock, "acquire", self._behind_lock)
