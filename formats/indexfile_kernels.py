@@ -65,7 +65,7 @@ def _look_ahead(
     if following < keys:
         slot_at = HEADER_SIZE + np.int64(np.uint32(key_hash[following]) % divisor) * SLOT_SIZE
         ahead[key & _AHEAD_MASK] = slot_at
-        prefetch_write(file, slot_at)
+        prefetch_write(file, int(slot_at))
 
 
 @njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")

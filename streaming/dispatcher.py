@@ -269,7 +269,7 @@ class StoreDispatcher:
         recovery = resume.Recovery()
         self.progress = replace(self.progress, **self._where())
         self._consistent = False
-        # What it goes back to may not be on disk yet, and is recorded before anything is taken back.
+        # What it goes back to may not be on disk, and is recorded before anything is taken back.
         self._flush_files()
         self._close_sinks()
         self.progress = resume.follow(self.config, self.log, self.progress, recovery)
