@@ -47,6 +47,10 @@ class ConsumerFilter:
         """Tell whether a broker would drop it at `now`, ms, when it next writes the file."""
         return self.dead and now - self.dead_time >= clean_time_span
 
+    def fits(self, bloom: BloomFilter) -> bool:
+        """Tell whether its bits are of a bloom filter of this size (`BloomFilter#isValid`)."""
+        return self.bit_count == bloom.bits and len(self.bit_positions) == bloom.hashes
+
 
 Filters = Mapping[str, tuple[ConsumerFilter, ...]]
 
@@ -157,7 +161,7 @@ class FilterBitmaps:
         self._bytes = bloom.bits // 8
         self._topics: dict[str, list[tuple[sql92.Expression, int]]] = {}
         every = [entry for entries in filters.values() for entry in entries]
-        if all(_belongs(entry, bloom) for entry in every):
+        if all(entry.fits(bloom) for entry in every):
             for topic, entries in filters.items():
                 if entries:
                     self._topics[topic] = _compile(entries, string_operators)
@@ -177,10 +181,6 @@ class FilterBitmaps:
             if expression.matches(properties):
                 bits |= group_bits
         return bits.to_bytes(self._bytes, "little")
-
-
-def _belongs(entry: ConsumerFilter, bloom: BloomFilter) -> bool:
-    return entry.bit_count == bloom.bits and len(entry.bit_positions) == bloom.hashes
 
 
 def _compile(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 REPLACEMENT = "\ufffd"
 INT_MAX = 0x7FFFFFFF
+_TRIMMED = "".join(map(chr, range(0x21)))
 
 
 def decode(raw: bytes) -> str:
@@ -67,6 +68,11 @@ def hash_code(text: str) -> int:
     for i in range(0, len(units), 2):
         state = (31 * state + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
     return state - (1 << 32) if state & 0x80000000 else state
+
+
+def trim(text: str) -> str:
+    """Return `text.trim()`: without the blank and every character below it at both ends."""
+    return text.strip(_TRIMMED)
 
 
 def parse_int(text: str) -> int:

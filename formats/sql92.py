@@ -19,9 +19,10 @@ How values compare: `sql92_conditions`. Source: RocketMQ `filter`, SelectorParse
 from __future__ import annotations
 
 import operator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
@@ -46,6 +47,9 @@ from formats.sql92_conditions import (
     compare,
 )
 
+if TYPE_CHECKING:
+    from lark.parsers.lalr_interactive_parser import InteractiveParser
+
 __all__ = ["EvaluationError", "Expression", "ExpressionError", "parse"]
 
 KEYWORDS: Final = {"AND", "BETWEEN", "FALSE", "IN", "IS", "NOT", "NULL", "OR", "TRUE"}
@@ -66,11 +70,24 @@ INT_MAX = (1 << 31) - 1
 
 
 class ExpressionError(ValueError):
-    """A broker refuses the text. `position` is the character where it goes wrong, 0 the first."""
+    """A broker refuses the text, or a strict reader does.
 
-    def __init__(self, reason: str, position: int) -> None:
+    Attributes:
+        reason: what is wrong.
+        position: the character where it goes wrong, 0 the first.
+        java: the class of the broker's exception, below its MQFilterException; empty where a broker
+            takes the text and only a strict reader refuses it.
+    """
+
+    def __init__(self, reason: str, position: int, java: str) -> None:
         super().__init__(f"{reason}, at character {position}")
+        self.reason = reason
         self.position = position
+        self.java = java
+
+
+class _OperandError(ExpressionError):
+    """One that a broker raises before it reads the token that follows the operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +107,7 @@ class Expression:
             return self.condition.value(properties)
         except RecursionError:
             # As Java's StackOverflowError would be, if some thousands of levels deeper.
-            raise EvaluationError("nested too deeply") from None
+            raise EvaluationError("nested too deeply", "StackOverflowError") from None
 
     def matches(self, properties: Properties) -> bool:
         """Tell whether the message passes: TRUE does; FALSE, NULL and a failure do not."""
@@ -100,36 +117,62 @@ class Expression:
             return False
 
 
-def parse(text: str, *, string_operators: bool = True) -> Expression:
+def parse(text: str, *, string_operators: bool = True, strict: bool = False) -> Expression:
     """Return the expression that `text` begins with.
 
     Args:
         text: what the consumer subscribed with.
         string_operators: know CONTAINS, STARTSWITH and ENDSWITH, as brokers from 5.1.3 on do;
             older ones have them as ordinary names.
+        strict: refuse as well what a broker takes but reads otherwise than it looks, and what can
+            be true of no message.
 
     Raises:
-        ExpressionError: the broker refuses the text.
+        ExpressionError: the broker refuses the text, or it is not strictly right.
     """
-    parser = _parser(string_operators).parse_interactive(text)
+    parser = _parser(string_operators, strict).parse_interactive(text)
     end = len(text)
     try:
-        try:
-            for _ in parser.iter_parse():
-                pass
-        except UnexpectedToken as error:
-            # This token does not continue the expression; if it is complete, the rest is ignored.
-            end = _position(error.token)
-        return Expression(text, _condition(parser.feed_token(Token("$END", "")), 0))
+        for _ in parser.iter_parse():
+            pass
+    except UnexpectedToken as error:
+        # This token does not continue the expression; if it is complete, the rest is ignored.
+        end = _position(error.token)
     except UnexpectedCharacters as error:
-        raise ExpressionError("no token", error.pos_in_stream or 0) from None
+        _finish_operand(parser)
+        at = error.pos_in_stream or 0
+        raise ExpressionError("no token", at, "TokenMgrError") from None
+    condition = _condition(_complete(parser, text, end), 0, strict=strict)
+    if strict and end < len(text):
+        raise ExpressionError("a broker ignores the text from here on", end, "")
+    return Expression(text, condition)
+
+
+def _complete(parser: InteractiveParser, text: str, end: int) -> Operand:
+    """Return the operand that was parsed up to `end`."""
+    try:
+        operand: Operand = parser.feed_token(Token("$END", ""))
     except UnexpectedToken:
+        # A broker finishes what stands in the parenthesis before it misses the other one.
+        with suppress(UnexpectedToken):
+            parser.feed_token(Token("RPAR", ")"))
         found = "the end" if end == len(text) else "this token"
-        raise ExpressionError(f"{found} is not expected", end) from None
+        raise ExpressionError(f"{found} is not expected", end, "ParseException") from None
+    return operand
+
+
+def _finish_operand(parser: InteractiveParser) -> None:
+    """Raise what a broker finds wrong with the last operand before it reads the next token."""
+    try:
+        parser.feed_token(Token("$END", ""))
+    except _OperandError:
+        raise
+    except (ExpressionError, UnexpectedToken):
+        pass
 
 
 @cache
-def _parser(string_operators: bool) -> Lark:
+def _parser(string_operators: bool, strict: bool) -> Lark:
     def word(token: Token) -> Token:
         name = token.upper()
         if name in KEYWORDS:
@@ -145,24 +188,28 @@ def _parser(string_operators: bool) -> Lark:
         lexer="basic",
         maybe_placeholders=True,
         lexer_callbacks={"ID": word},
-        transformer=_Builder(),
+        transformer=_Builder(strict=strict),
     )
 
 
-def _condition(operand: Operand, position: int) -> Condition:
+def _condition(operand: Operand, position: int, *, strict: bool) -> Condition:
     """Return `operand` as a condition: a property is cast, a number or a string is refused."""
     if isinstance(operand, Condition):
         return operand
     if isinstance(operand, Property):
+        if strict:
+            raise ExpressionError(f"a property is never TRUE: {operand.name} = TRUE", position, "")
         return Cast(operand)
-    raise ExpressionError("a condition is expected", position)
+    raise ExpressionError("a condition is expected", position, "ParseException")
 
 
 def _ordered(left: Operand, order: str, right: Operand, position: int) -> Ordering:
     for operand in (left, right):
         text = isinstance(operand, Literal) and isinstance(operand.constant, str)
         if text or isinstance(operand, Condition):
-            raise ExpressionError("a string or a condition has no order", position)
+            raise _OperandError(
+                "a string or a condition has no order", position, "RuntimeException"
+            )
     return Ordering(left, right, ORDERS[order])
 
 
@@ -174,6 +221,10 @@ def _unquote(token: str) -> str:
 class _Builder(Transformer[Token, Operand]):
     """Makes the conditions, a method for each production; refuses what the broker refuses."""
 
+    def __init__(self, *, strict: bool) -> None:
+        super().__init__()
+        self._strict = strict
+
     def disjunction(self, *parts: Operand | Token) -> Condition:
         return self._junction(parts, decisive=True)
 
@@ -183,13 +234,25 @@ class _Builder(Transformer[Token, Operand]):
     def _junction(self, parts: tuple[Operand | Token, ...], *, decisive: bool) -> Condition:
         operands = [part for part in parts if isinstance(part, Operand)]
         position = _position(parts[1])
-        return Junction(tuple(_condition(operand, position) for operand in operands), decisive)
+        conditions = []
+        for number, operand in enumerate(operands, 1):
+            try:
+                conditions.append(_condition(operand, position, strict=self._strict))
+            except ExpressionError as error:
+                if number == len(operands) or len(operands) == 2:
+                    raise
+                # A broker joins the first two when it meets the second AND or OR.
+                raise _OperandError(error.reason, position, error.java) from None
+        return Junction(tuple(conditions), decisive)
 
     def equality(self, left: Operand, sign: Token, right: Operand) -> Condition:
+        at = _position(sign)
         if any(isinstance(side, Truth) and side.constant is None for side in (left, right)):
-            raise ExpressionError("NULL is not compared: IS NULL", _position(sign))
+            raise ExpressionError("NULL is not compared: IS NULL", at, "RuntimeException")
         if isinstance(left, Truth) and isinstance(right, Literal):
-            raise ExpressionError("a truth value is not compared with this", _position(sign))
+            raise ExpressionError("a truth value is not compared with this", at, "RuntimeException")
+        if self._strict:
+            _refuse_unequal_kinds(left, right, at)
         equal = Equality(left, right)
         return equal if sign == "=" else Not(equal)
 
@@ -205,7 +268,12 @@ class _Builder(Transformer[Token, Operand]):
     def search(
         self, operand: Operand, inverted: Token | None, name: Token, text: Token
     ) -> Condition:
-        return Search(operand, _unquote(text), SEARCHES[name.upper()], inverted is not None)
+        sought = _unquote(text)
+        if self._strict:
+            if not sought:
+                raise ExpressionError("FALSE for an empty text, even with NOT", _position(text), "")
+            _require_property(operand, _position(name))
+        return Search(operand, sought, SEARCHES[name.upper()], inverted is not None)
 
     def between(
         self,
@@ -217,27 +285,33 @@ class _Builder(Transformer[Token, Operand]):
         high: Operand,
     ) -> Condition:
         at = _position(word)
-        if inverted:
-            sides = _ordered(operand, "<", low, at), _ordered(operand, ">", high, at)
-            return Junction(sides, decisive=True)
-        sides = _ordered(operand, ">=", low, at), _ordered(operand, "<=", high, at)
-        if isinstance(low, Literal) and isinstance(high, Literal):
-            if compare(high.constant, low.constant) < 0:
-                raise ExpressionError("the low end is above the high end", at)
-        return Junction(sides, decisive=False)
+        if not inverted:
+            _refuse_no_range(low, high, at)
+        signs = ("<", ">") if inverted else (">=", "<=")
+        sides = _ordered(operand, signs[0], low, at), _ordered(operand, signs[1], high, at)
+        if self._strict:
+            ends = _number(low), _number(high)
+            if ends[0] is not None and ends[1] is not None and ends[1] < ends[0]:
+                raise ExpressionError("the low end is above the high end", at, "")
+        return Junction(sides, decisive=inverted is not None)
 
     def membership(
         self, operand: Operand, inverted: Token | None, word: Token, *texts: Token
     ) -> Condition:
         if not isinstance(operand, Property):
-            raise ExpressionError("IN is for properties", _position(word))
+            raise _OperandError("IN is for properties", _position(word), "RuntimeException")
         return Membership(operand, frozenset(map(_unquote, texts)), inverted is not None)
 
-    def negation(self, operand: Operand) -> Operand:
+    def negation(self, minus: Token, operand: Operand) -> Operand:
+        if self._strict and _number(operand) is None:
+            raise ExpressionError("minus is for numbers, NULL for all else", _position(minus), "")
         return Negation(operand)
 
     def inversion(self, word: Token, operand: Operand) -> Condition:
-        return Not(_condition(operand, _position(word)))
+        try:
+            return Not(_condition(operand, _position(word), strict=self._strict))
+        except ExpressionError as error:
+            raise _OperandError(error.reason, error.position, error.java) from None
 
     def string(self, token: Token) -> Operand:
         return Literal(_unquote(token))
@@ -246,14 +320,15 @@ class _Builder(Transformer[Token, Operand]):
         digits = token.rstrip("lL")
         # Python refuses to read some thousands of digits.
         if len(digits) > len(str(LONG_MAX)) or int(digits) > LONG_MAX:
-            raise ExpressionError("beyond a Long", _position(token))
+            raise _OperandError("beyond a Long", _position(token), "NumberFormatException")
         number = int(digits)
         return Literal(number if number <= INT_MAX else Long(number))
 
     def double(self, token: Token) -> Operand:
         number = float(token)
         if number == 0 or number == float("inf"):
-            raise ExpressionError("beyond a Double, or 0.0, which is refused", _position(token))
+            reason = "beyond a Double, or 0.0, which is refused"
+            raise _OperandError(reason, _position(token), "RuntimeException")
         return Literal(number)
 
     def truth(self, token: Token) -> Operand:
@@ -261,6 +336,49 @@ class _Builder(Transformer[Token, Operand]):
 
     def name(self, name: Token) -> Operand:
         return Property(str(name))
+
+
+def _refuse_no_range(low: Operand, high: Operand, position: int) -> None:
+    """Refuse two constants of which the first is above the second."""
+    if not (isinstance(low, Literal | Truth) and isinstance(high, Literal | Truth)):
+        return
+    reason = "these are no low and no high end"
+    if low.constant is None or high.constant is None:
+        raise _OperandError(reason, position, "RuntimeException")
+    try:
+        if compare(high.constant, low.constant) < 0:
+            raise _OperandError("the low end is above the high end", position, "RuntimeException")
+    except EvaluationError as error:
+        raise _OperandError(reason, position, error.java) from None
+
+
+def _refuse_unequal_kinds(left: Operand, right: Operand, position: int) -> None:
+    """Refuse `=` between what is never equal, or where the broker fails at every message."""
+    if isinstance(left, Condition) != isinstance(right, Condition):
+        if isinstance(left, Condition):
+            raise ExpressionError("a condition is compared with a value", position, "")
+        if not isinstance(left, Property) or not isinstance(right, Truth):
+            raise ExpressionError("a value is compared with a condition", position, "")
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        try:
+            compare(left.constant, right.constant)
+        except EvaluationError as error:
+            raise ExpressionError(str(error), position, "") from None
+
+
+def _require_property(operand: Operand, position: int) -> None:
+    if not isinstance(operand, Property):
+        raise ExpressionError("this is for properties, FALSE for all else", position, "")
+
+
+def _number(operand: Operand) -> int | float | None:
+    """Return the number that stands there, None if another thing does."""
+    if isinstance(operand, Negation):
+        number = _number(operand.operand)
+        return None if number is None else -number
+    if isinstance(operand, Literal) and not isinstance(operand.constant, str):
+        return operand.constant
+    return None
 
 
 def _position(token: Operand | Token) -> int:

@@ -26,7 +26,15 @@ Value = Comparable | None
 
 
 class EvaluationError(ValueError):
-    """Java throws here: the broker takes the message as not matched."""
+    """Java throws here: the broker takes the message as not matched.
+
+    Attributes:
+        java: the class of the exception.
+    """
+
+    def __init__(self, reason: str, java: str = "RuntimeException") -> None:
+        super().__init__(reason)
+        self.java = java
 
 
 class Long(int):
@@ -225,7 +233,9 @@ def compare(left: Comparable, right: Comparable) -> int:
         EvaluationError: a String that is not of the number's type, or one after a Boolean.
     """
     if isinstance(left, bool) and isinstance(right, str):
-        raise EvaluationError(f"a Boolean is not compared with the String {right!r}")
+        raise EvaluationError(
+            f"a Boolean is not compared with the String {right!r}", "ClassCastException"
+        )
     if isinstance(left, str) and isinstance(right, bool):
         left = left.lower() == "true"
     if isinstance(left, bool) is not isinstance(right, bool):
@@ -260,8 +270,6 @@ def _compare_doubles(left: float, right: float) -> int:
     return (left > right) - (left < right)
 
 
-# What String.trim takes off: every character up to the blank.
-_TRIMMED = "".join(map(chr, range(0x21)))
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _HEXADECIMAL = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
@@ -275,7 +283,7 @@ def parse_double(text: str) -> float:
     Raises:
         EvaluationError: where Java throws NumberFormatException.
     """
-    trimmed = text.strip(_TRIMMED)
+    trimmed = java.trim(text)
     if _NAMED.fullmatch(trimmed):
         return float(trimmed)
     digits = trimmed[:-1] if trimmed.endswith(("f", "F", "d", "D")) else trimmed

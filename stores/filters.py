@@ -1,4 +1,8 @@
-"""The SQL92 consumers of a store, for the bit maps of its consume queue extensions."""
+"""The SQL92 consumers of a store, for the bit maps of its consume queue extensions.
+
+The bit maps are made with these when messages are dispatched, and save a look at messages when
+they are read by a filter that a consumer has subscribed with.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,13 @@ from formats.consumequeue_ext import MAX_UNIT_SIZE
 from formats.consumerfilter import FilterBitmaps
 from formats.errors import StoreError
 from stores.layout import read_config
+from stores.message_filter import Sql92Filter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from formats.broker import BrokerSettings
+    from stores.message_filter import MessageFilter
 
 _FILE = "consumerFilter.json"
 # No unit holds more; what states more is damaged.
@@ -32,15 +38,46 @@ def bitmaps_of(store: Path, settings: BrokerSettings) -> FilterBitmaps | None:
     """
     if not (settings.writes_ext and settings.calculates_bitmaps):
         return None
+    filters, bloom = _read(store, settings)
+    return FilterBitmaps(filters, bloom, string_operators=settings.version.has_string_operators)
+
+
+def with_bitmaps(
+    message_filter: MessageFilter, store: Path, settings: BrokerSettings, topic: str
+) -> MessageFilter:
+    """Return the filter with the bits of a group that subscribed to `topic` with its expression.
+
+    It then leaves out messages by the bit maps of their units; what a broker does for that group.
+    A filter that no group subscribed with, or one of tags, comes back as it is.
+
+    Raises:
+        StoreError: the file of the consumers' filters cannot be read.
+    """
+    if not isinstance(message_filter, Sql92Filter):
+        return message_filter
+    filters, bloom = _read(store, settings)
+    groups = [
+        entry
+        for entry in filters.get(topic, ())
+        if entry.expression_type == consumerfilter.SQL92
+        and entry.expression == message_filter.expression
+        and entry.fits(bloom)
+    ]
+    if not groups:
+        return message_filter
+    # The one whose bits are in the most messages.
+    return message_filter.of_consumer(min(groups, key=lambda entry: entry.born_time), bloom)
+
+
+def _read(store: Path, settings: BrokerSettings) -> tuple[consumerfilter.Filters, BloomFilter]:
     text = read_config(store, _FILE)
     try:
         filters = consumerfilter.parse(text) if text is not None else {}
-        bloom = _bloom_of(filters, settings)
+        return filters, _bloom_of(filters, settings)
     except ValueError as error:
         raise StoreError(
             store / names.CONFIG / _FILE, str(error), f"Restore it, or take {_FILE}.bak"
         ) from error
-    return FilterBitmaps(filters, bloom, string_operators=settings.version.has_string_operators)
 
 
 def _bloom_of(filters: consumerfilter.Filters, settings: BrokerSettings) -> BloomFilter:
