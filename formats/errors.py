@@ -32,3 +32,20 @@ class FormatError(ReputError):
         self.path = str(path)
         self.position = position
         self.problem = found
+
+
+class ExpressionError(ValueError):
+    """A broker refuses the text, or a strict reader does.
+
+    Attributes:
+        reason: what is wrong.
+        position: the character where it goes wrong, 0 the first.
+        java: the class of the broker's exception, below its MQFilterException; empty where a broker
+            takes the text and only a strict reader refuses it.
+    """
+
+    def __init__(self, reason: str, position: int, java: str) -> None:
+        super().__init__(f"{reason}, at character {position}")
+        self.reason = reason
+        self.position = position
+        self.java = java

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
+from formats.errors import ExpressionError
 from formats.sql92_conditions import (
     Cast,
     Condition,
@@ -67,23 +68,6 @@ ORDERS: Final = {
 TRUTHS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
-
-
-class ExpressionError(ValueError):
-    """A broker refuses the text, or a strict reader does.
-
-    Attributes:
-        reason: what is wrong.
-        position: the character where it goes wrong, 0 the first.
-        java: the class of the broker's exception, below its MQFilterException; empty where a broker
-            takes the text and only a strict reader refuses it.
-    """
-
-    def __init__(self, reason: str, position: int, java: str) -> None:
-        super().__init__(f"{reason}, at character {position}")
-        self.reason = reason
-        self.position = position
-        self.java = java
 
 
 class _OperandError(ExpressionError):
@@ -130,7 +114,20 @@ def parse(text: str, *, string_operators: bool = True, strict: bool = False) -> 
     Raises:
         ExpressionError: the broker refuses the text, or it is not strictly right.
     """
-    parser = _parser(string_operators, strict).parse_interactive(text)
+    try:
+        operand, end = _parse(text, _parser(string_operators, strict))
+    except ExpressionError as error:
+        _look_ahead(text, error, _scanner(string_operators))
+        raise
+    condition = _condition(operand, 0, strict=strict)
+    if strict and end < len(text):
+        raise ExpressionError("a broker ignores the text from here on", end, "")
+    return Expression(text, condition)
+
+
+def _parse(text: str, lark: Lark) -> tuple[Operand, int]:
+    """Return what `text` begins with, and where that ends."""
+    parser = lark.parse_interactive(text)
     end = len(text)
     try:
         for _ in parser.iter_parse():
@@ -140,12 +137,38 @@ def parse(text: str, *, string_operators: bool = True, strict: bool = False) -> 
         end = _position(error.token)
     except UnexpectedCharacters as error:
         _finish_operand(parser)
-        at = error.pos_in_stream or 0
-        raise ExpressionError("no token", at, "TokenMgrError") from None
-    condition = _condition(_complete(parser, text, end), 0, strict=strict)
-    if strict and end < len(text):
-        raise ExpressionError("a broker ignores the text from here on", end, "")
-    return Expression(text, condition)
+        raise _no_token(error) from None
+    return _complete(parser, text, end), end
+
+
+def _no_token(error: UnexpectedCharacters) -> ExpressionError:
+    return ExpressionError("no token", error.pos_in_stream or 0, "TokenMgrError")
+
+
+def _look_ahead(text: str, found: ExpressionError, lark: Lark) -> None:
+    """Raise what a broker finds before `found`: it reads the operand of a plus sign ahead.
+
+    So what is wrong with the operand's syntax comes before what is wrong with its meaning.
+    """
+    if "+" not in text or not found.java:
+        return
+    parser = lark.parse_interactive(text)
+    try:
+        for _ in parser.iter_parse():
+            pass
+    except UnexpectedToken as error:
+        at = _position(error.token)
+        ahead = ExpressionError("this token is not expected", at, "ParseException")
+    except UnexpectedCharacters as error:
+        ahead = _no_token(error)
+    else:
+        return
+    # An operand that is complete is taken as read.
+    with suppress(UnexpectedToken):
+        parser.feed_token(Token("OR", "OR"))
+    waiting = (value for value in parser.parser_state.value_stack if isinstance(value, Token))
+    if any(token.type == "PLUS" and _position(token) < found.position for token in waiting):
+        raise ahead from None
 
 
 def _complete(parser: InteractiveParser, text: str, end: int) -> Operand:
@@ -173,6 +196,16 @@ def _finish_operand(parser: InteractiveParser) -> None:
 
 @cache
 def _parser(string_operators: bool, strict: bool) -> Lark:
+    return _lark(string_operators, _Builder(strict=strict))
+
+
+@cache
+def _scanner(string_operators: bool) -> Lark:
+    """Return a parser that looks at the syntax alone."""
+    return _lark(string_operators, None)
+
+
+def _lark(string_operators: bool, builder: _Builder | None) -> Lark:
     def word(token: Token) -> Token:
         name = token.upper()
         if name in KEYWORDS:
@@ -188,7 +221,7 @@ def _parser(string_operators: bool, strict: bool) -> Lark:
         lexer="basic",
         maybe_placeholders=True,
         lexer_callbacks={"ID": word},
-        transformer=_Builder(strict=strict),
+        transformer=builder,
     )
 
 
@@ -225,25 +258,22 @@ class _Builder(Transformer[Token, Operand]):
         super().__init__()
         self._strict = strict
 
-    def disjunction(self, *parts: Operand | Token) -> Condition:
-        return self._junction(parts, decisive=True)
+    def disjunction(self, left: Operand, word: Token, right: Operand) -> Condition:
+        return self._junction(left, _position(word), right, decisive=True)
 
-    def conjunction(self, *parts: Operand | Token) -> Condition:
-        return self._junction(parts, decisive=False)
+    def conjunction(self, left: Operand, word: Token, right: Operand) -> Condition:
+        return self._junction(left, _position(word), right, decisive=False)
 
-    def _junction(self, parts: tuple[Operand | Token, ...], *, decisive: bool) -> Condition:
-        operands = [part for part in parts if isinstance(part, Operand)]
-        position = _position(parts[1])
-        conditions = []
-        for number, operand in enumerate(operands, 1):
-            try:
-                conditions.append(_condition(operand, position, strict=self._strict))
-            except ExpressionError as error:
-                if number == len(operands) or len(operands) == 2:
-                    raise
-                # A broker joins the first two when it meets the second AND or OR.
-                raise _OperandError(error.reason, position, error.java) from None
-        return Junction(tuple(conditions), decisive)
+    def _junction(
+        self, left: Operand, position: int, right: Operand, *, decisive: bool
+    ) -> Condition:
+        first = _condition(left, position, strict=self._strict)
+        second = _condition(right, position, strict=self._strict)
+        if isinstance(first, Junction) and first.decisive is decisive:
+            # It has no other owner: thousands of alternatives stay one level, and one list.
+            first.operands.append(second)
+            return first
+        return Junction([first, second], decisive)
 
     def equality(self, left: Operand, sign: Token, right: Operand) -> Condition:
         at = _position(sign)
@@ -293,7 +323,7 @@ class _Builder(Transformer[Token, Operand]):
             ends = _number(low), _number(high)
             if ends[0] is not None and ends[1] is not None and ends[1] < ends[0]:
                 raise ExpressionError("the low end is above the high end", at, "")
-        return Junction(sides, decisive=inverted is not None)
+        return Junction(list(sides), decisive=inverted is not None)
 
     def membership(
         self, operand: Operand, inverted: Token | None, word: Token, *texts: Token

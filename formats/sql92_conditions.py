@@ -137,7 +137,7 @@ class Not(Condition):
 class Junction(Condition):
     """AND (`decisive` FALSE) or OR (`decisive` TRUE): left to right until one operand decides."""
 
-    operands: tuple[Condition, ...]
+    operands: list[Condition]
     decisive: bool
 
     def value(self, properties: Properties) -> bool | None:

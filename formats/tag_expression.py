@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from formats import java
-from formats.sql92 import ExpressionError
+from formats.errors import ExpressionError
 
 ALL = "*"
 SEPARATOR = "||"

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from formats import sql92, tag_expression
+from formats import tag_expression
 from formats.bloomfilter import mask
-from formats.errors import UsageError
+from formats.errors import ExpressionError, UsageError
 from formats.properties import TAGS
+from formats.sql92_conditions import EvaluationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from formats.bloomfilter import BloomFilter
     from formats.consumequeue_ext import Unit
     from formats.consumerfilter import ConsumerFilter
+    from formats.sql92 import Expression
 
 Kind = Literal["TAG", "SQL92"]
 Mode = Literal["broker", "strict"]
@@ -109,8 +111,11 @@ def compile_filter(
                 raise FilterError(
                     "SQL92 has to have an expression", None, "IllegalArgumentException"
                 )
+            # Its parser takes longer to import than a query of a queue takes.
+            from formats import sql92  # noqa: PLC0415
+
             return Sql92Filter(sql92.parse(text, string_operators=string_operators, strict=strict))
-    except sql92.ExpressionError as error:
+    except ExpressionError as error:
         by = "a broker refuses it" if error.java else "a broker takes it for something else"
         raise FilterError(
             f"{kind} filter {text[:200]!r}: {error} ({by})", error.position, error.java
@@ -165,7 +170,7 @@ class Sql92Filter:
 
     def __init__(
         self,
-        parsed: sql92.Expression,
+        parsed: Expression,
         consumer: ConsumerFilter | None = None,
     ) -> None:
         """Keep the expression.
@@ -215,7 +220,7 @@ class Sql92Filter:
         """Tell whether the expression is TRUE; FALSE, NULL and a failure are not."""
         try:
             return self._parsed.evaluate(properties) is True
-        except sql92.EvaluationError as error:
+        except EvaluationError as error:
             self.failures += 1
             self.first_failure = self.first_failure or str(error)
             return False

@@ -126,6 +126,13 @@ class TestSql92:
             ("5 OR a", "ParseException"),
             ("(TRUE = 5 x", "RuntimeException"),
             ("a BETWEEN 'x' AND TRUE", "ClassCastException"),
+            ("5 OR b OR a > 'x'", "ParseException"),
+            ("5 OR a > 'x'", "RuntimeException"),
+            ("(99999999999999999999 b)", "NumberFormatException"),
+            ("+(99999999999999999999 b)", "ParseException"),
+            ("+(99999999999999999999 %", "TokenMgrError"),
+            ("+ 99999999999999999999 %", "NumberFormatException"),
+            ("+ 99999999999999999999 b", "NumberFormatException"),
         ],
     )
     def test_errors_are_a_brokers(self, text, java):
