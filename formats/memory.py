@@ -72,6 +72,20 @@ def store_i64_at(address: int, value: int) -> None:
     ctypes.memmove(int(address), (int(value) & (1 << 64) - 1).to_bytes(8, "big"), 8)
 
 
+def load_i32_at(address: int) -> int:
+    """Return the signed big-endian 32-bit integer at a memory address."""
+    return int.from_bytes(ctypes.string_at(address, 4), "big", signed=True)
+
+
+def load_i64_at(address: int) -> int:
+    """Return the signed big-endian 64-bit integer at a memory address."""
+    return int.from_bytes(ctypes.string_at(address, 8), "big", signed=True)
+
+
+def prefetch_at(address: int) -> None:
+    """Have the cache line at a memory address brought in."""
+
+
 def prefetch_write(data: Bytes, at: int) -> None:
     """Ask the processor for the cache line of byte `at`; changes nothing else."""
 
@@ -139,6 +153,18 @@ def _prefetch_write(_context: Any, _address: Any) -> Any:
         function = builder.module.declare_intrinsic("llvm.prefetch", [_POINTER], kind)
         write, keep, data_cache = (ir.Constant(_I32, v) for v in (1, 3, 1))
         builder.call(function, [builder.inttoptr(arguments[0], _POINTER), write, keep, data_cache])
+        return context.get_dummy_value()
+
+    return types.void(types.uint64), generate
+
+
+@intrinsic
+def _prefetch_read(_context: Any, _address: Any) -> Any:
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [_POINTER, _I32, _I32, _I32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [_POINTER], kind)
+        read, keep, data_cache = (ir.Constant(_I32, v) for v in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(arguments[0], _POINTER), read, keep, data_cache])
         return context.get_dummy_value()
 
     return types.void(types.uint64), generate
@@ -231,6 +257,12 @@ _compile_as(
 _compile_as(
     store_i64_at,
     lambda address, value: lambda address, value: _store_i64(np.uint64(address), np.int64(value)),
+)
+_compile_as(load_i32_at, lambda address: lambda address: _load_i32(np.uint64(address)))
+_compile_as(load_i64_at, lambda address: lambda address: _load_i64(np.uint64(address)))
+_compile_as(
+    prefetch_at,
+    lambda address: lambda address: _prefetch_read(np.uint64(address)),  # type: ignore[call-arg]
 )
 _compile_as(
     prefetch_write,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats import indexfile
 from formats.errors import UsageError
 from stores.index_search import ALWAYS, Window
 from stores.records import read_record
@@ -93,7 +92,7 @@ def find(
     if not index.files():
         return KeyAnswer(KeyStatus.NO_INDEX, (), ())
     stored = f"{_TAG_PREFIX}{key}" if kind == KeyKind.TAG else key
-    hits = index.offsets(indexfile.key_hash(f"{topic}#{stored}"), window, limit)
+    hits = index.offsets_of(f"{topic}#{stored}", window, limit)
     messages = []
     for offset in sorted(hits.offsets):
         record = read_record(log, offset)

@@ -26,7 +26,7 @@ from stores.findings import Report
 from stores.index_search import ALWAYS, IndexSearch, Window
 from stores.layout import batch_topics_for
 from stores.log_files import LogFiles, commitlog_directories
-from stores.pull import IN_MEMORY, MessageFilter, Pulled, PullLimits, pull
+from stores.pull import IN_MEMORY, Pulled, PullLimits, pull
 from stores.queue_reader import QueueEntry, QueueReader
 from stores.queue_time import Boundary
 from stores.records import NoRecordError, look_at, read_record, record_at, stored_at
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from formats.bodies import Body
     from formats.commitlog import Record
     from formats.messageid import OffsetId, UniqueId
+    from stores.message_filter import MessageFilter
 
 # Queues that are kept open; a store may have tens of thousands.
 _OPEN_QUEUES = 64
@@ -78,7 +79,12 @@ class MessageStore:
     """
 
     def __init__(
-        self, root: Path, output: Path | None = None, settings: BrokerSettings | None = None
+        self,
+        root: Path,
+        output: Path | None = None,
+        settings: BrokerSettings | None = None,
+        *,
+        is_compiled: bool = False,
     ) -> None:
         """Look at the files; see `open`."""
         self.root = root
@@ -86,13 +92,20 @@ class MessageStore:
         self.settings = settings or BrokerSettings()
         self.report = Report()
         self.log = LogFiles(commitlog_directories(root, self.settings), self.settings)
-        self.index = IndexSearch(self.output / names.INDEX, self.settings, self.report)
+        self.index = IndexSearch(
+            self.output / names.INDEX, self.settings, self.report, is_compiled=is_compiled
+        )
         self._batch_topics = batch_topics_for(root, self.settings)
         self._queues: dict[tuple[str, int, bool], AnyQueue] = {}
 
     @classmethod
     def open(
-        cls, root: Path, output: Path | None = None, settings: BrokerSettings | None = None
+        cls,
+        root: Path,
+        output: Path | None = None,
+        settings: BrokerSettings | None = None,
+        *,
+        is_compiled: bool = False,
     ) -> Self:
         """Return a reader of a store.
 
@@ -100,12 +113,14 @@ class MessageStore:
             root: a broker's storePathRootDir.
             output: where `reput` has written queues and index, if not there.
             settings: the broker's (`formats.broker.settings_of`); RocketMQ's own by default.
+            is_compiled: look keys up with a kernel, for programs that ask thousands of times;
+                it takes half a second to import.
 
         Raises:
             StoreError: no store is there, or one of another kind.
             FormatError: a commitlog file of a wrong size.
         """
-        return cls(root, output, settings)
+        return cls(root, output, settings, is_compiled=is_compiled)
 
     def __enter__(self) -> Self:
         return self

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from formats.broker import BrokerSettings
     from formats.commitlog import Record
-    from formats.consumequeue_ext import Unit
     from stores.log_files import LogFiles
+    from stores.message_filter import MessageFilter
     from stores.queue_reader import QueueEntry
 
 # So many bytes of entries are looked at in one call, or more if more messages are asked for.
@@ -67,21 +67,6 @@ class Pulled(NamedTuple):
     next_offset: int
     min_offset: int = 0
     max_offset: int = 0
-
-
-class MessageFilter(Protocol):
-    """What a consumer subscribes with: asked twice, by the queue's entry and by the message."""
-
-    def matches_code(self, tags_code: int | None, unit: Unit | None) -> bool:
-        """Tell whether an entry may be of a message that matches (`isMatchedByConsumeQueue`).
-
-        Args:
-            tags_code: None where it is not known.
-            unit: the entry's extension, if it has one.
-        """
-
-    def matches(self, record: Record) -> bool:
-        """Tell whether a message matches (`isMatchedByCommitLog`, and what a client checks)."""
 
 
 class Queue(Protocol):
@@ -157,9 +142,7 @@ def pull(
         following_offset = entry.queue_offset + entry.messages
         if is_gone:
             continue
-        if message_filter is not None and not message_filter.matches_code(
-            entry.tags_code, entry.unit
-        ):
+        if message_filter is not None and not may_match(message_filter, entry):
             status = status if messages else PullStatus.NO_MATCHED_MESSAGE
             continue
         record = _record(queue.log, entry)
@@ -168,7 +151,7 @@ def pull(
             log = queue.log
             gone_until = log.base_of(entry.physical_offset) + log.file_size
             continue
-        if message_filter is not None and not message_filter.matches(record):
+        if message_filter is not None and not message_filter.matches(record.properties):
             status = status if messages else PullStatus.NO_MATCHED_MESSAGE
             continue
         messages.append((entry.queue_offset, record))
@@ -186,6 +169,12 @@ def _status_outside(low: int, high: int, offset: int) -> PullStatus | None:
     if offset == high:
         return PullStatus.OFFSET_OVERFLOW_ONE
     return PullStatus.OFFSET_OVERFLOW_BADLY if offset > high else None
+
+
+def may_match(message_filter: MessageFilter, entry: QueueEntry) -> bool:
+    """Tell whether an entry may be of a message that passes (`isMatchedByConsumeQueue`)."""
+    code = message_filter.matches_code(entry.tags_code)
+    return code and (entry.unit is None or message_filter.matches_unit(entry.unit))
 
 
 def _record(log: LogFiles, entry: QueueEntry) -> Record | None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from formats.commitlog import Record
+    from stores.message_filter import MessageFilter
     from stores.message_store import AnyQueue, MessageStore
-    from stores.pull import MessageFilter
 
 
 class Arrival(NamedTuple):
@@ -97,7 +97,7 @@ class QueueTail:
                 queue_offset = place // files.unit
             if size <= 0:
                 return
-            if self._filter is not None and not self._filter.matches_code(_plain(code), None):
+            if self._filter is not None and not self._filter.matches_code(_plain(code)):
                 self._places[queue_id] = place + files.unit
                 continue
             if physical_offset >= log.end_of_files:
@@ -110,7 +110,9 @@ class QueueTail:
                         # Its record is not there as a whole yet.
                         return
             self._places[queue_id] = place + files.unit
-            if record is not None and (self._filter is None or self._filter.matches(record)):
+            if record is not None and (
+                self._filter is None or self._filter.matches(record.properties)
+            ):
                 yield Arrival(queue_id, queue_offset, record)
 
     def _is_followed(self, queue_id: int) -> bool:

@@ -11,7 +11,6 @@ import typer
 from formats import broker
 from formats.errors import UsageError
 from stores.message_store import MessageStore
-from stores.tag_filter import TagFilter
 from streaming import query_output as out
 from streaming.config import read_broker_conf
 from streaming.query_output import BodyMode
@@ -19,7 +18,7 @@ from streaming.query_output import BodyMode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from stores.pull import MessageFilter
+    from stores.message_filter import MessageFilter
 
 OK, NOTHING, NO_INDEX = 0, 1, 4
 ROWS = 20
@@ -75,13 +74,14 @@ def filter_of(tag: str | None, sql: str | None, version: str) -> MessageFilter |
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
-    if tag is not None:
-        return TagFilter.parse(tag)
-    if sql is not None:
-        from stores.sql_filter import SqlFilter  # noqa: PLC0415 - its parser is slow to import
+    if tag is None and sql is None:
+        return None
+    from stores.message_filter import compile_filter  # noqa: PLC0415 - its parser is slow to import
 
-        return SqlFilter.parse(sql, broker.version_of(version))
-    return None
+    if tag is not None:
+        return compile_filter(tag)
+    operators = broker.version_of(version).has_string_operators
+    return compile_filter(sql, "SQL92", string_operators=operators)
 
 
 def finish(store: MessageStore, document: dict[str, Any], code: int, *, as_json: bool) -> None:

@@ -34,9 +34,9 @@ import oracle  # noqa: E402
 
 from formats import broker, indexfile, messageid  # noqa: E402
 from stores.index_search import Window  # noqa: E402
+from stores.message_filter import MessageFilter, compile_filter  # noqa: E402
 from stores.message_store import MessageStore  # noqa: E402
 from stores.queue_time import Boundary  # noqa: E402
-from stores.tag_filter import TagFilter  # noqa: E402
 from tests import golden_stores  # noqa: E402
 
 if TYPE_CHECKING:
@@ -51,12 +51,15 @@ KEYS_A_STORE = 60
 class BrokerTags:
     """What a broker does with tags: hashes only; the tag itself is its client's business."""
 
-    tags: TagFilter
+    tags: MessageFilter
 
-    def matches_code(self, tags_code, unit):
-        return self.tags.matches_code(tags_code, unit)
+    def matches_code(self, tags_code):
+        return self.tags.matches_code(tags_code)
 
-    def matches(self, _record):
+    def matches_unit(self, unit):
+        return self.tags.matches_unit(unit)
+
+    def matches(self, _properties):
         return True
 
 
@@ -173,7 +176,7 @@ def answer(store: MessageStore, words: list[str]) -> object:
         )
         return [m.physical_offset for m in found.messages]
     if kind == "GET":
-        message_filter = BrokerTags(TagFilter.parse(text(words[5]))) if words[5] else None
+        message_filter = BrokerTags(compile_filter(text(words[5]))) if words[5] else None
         found = store.pull(
             text(words[1]), int(words[2]), int(words[3]), int(words[4]), message_filter
         )

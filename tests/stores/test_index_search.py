@@ -197,3 +197,37 @@ def test_a_live_index_is_looked_at_anew(search, tmp_path):
 
     (tmp_path / "20260101000000000").unlink()
     assert found.offsets(HASH, ALWAYS, 64).offsets == [200]
+
+
+def test_the_kernel_and_its_twin_agree(search, tmp_path):
+    """
+    Random files, three at once, chains whole and broken: the same offsets, order included.
+    """
+    pick = random.Random(11)
+    keys = [f"t#k{i}" for i in range(12)] + ["t#ключ", "t#\ud800", "t#", "t#polygenelubricants"]
+    hashes = [indexfile.key_hash(key) for key in keys]
+    for _ in range(60):
+        for number in range(3):
+            begin = BEGIN + pick.choice([0, 5000, 20_000]) * number
+            file = IndexFile().header(begin, begin + 9000, pick.choice([ITEMS, 5, 1 << 30]))
+            for item in range(1, ITEMS):
+                # Mostly what a broker writes: each points to an older one.
+                previous = (
+                    pick.randint(0, item - 1) if pick.random() < 0.95 else pick.randint(-2, 30)
+                )
+                file.item(
+                    item, number * 100 + item, pick.randint(0, 9), previous, pick.choice(hashes)
+                )
+            for slot in range(SLOTS):
+                file.slot(pick.randint(0, ITEMS + 1), slot)
+            (tmp_path / f"{20260101000000000 + number}").write_bytes(file.data)
+        twin = IndexSearch(tmp_path, SETTINGS, Report())
+        kernel = IndexSearch(tmp_path, SETTINGS, Report(), is_compiled=True)
+        for key in keys:
+            begin = BEGIN + pick.randint(-2000, 50_000)
+            for window in (ALWAYS, Window(begin, begin + pick.randint(0, 20_000))):
+                for limit in (1, 3, 64, 100):
+                    expected = twin.offsets(indexfile.key_hash(key), window, limit)
+                    assert kernel.offsets_of(key, window, limit) == expected
+        twin.close()
+        kernel.close()
