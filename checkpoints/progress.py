@@ -51,6 +51,10 @@ class Progress:
         store_timestamp: of the last dispatched record, ms.
         skipped: physical offsets [start, end) that hold no records, and were passed over as asked.
         lost: physical offsets [start, end) that expired before they were dispatched.
+        starts: times that the output was opened since it was begun, and the next two likewise:
+            for who counts over the ends of processes.
+        recoveries: openings at which something was taken back.
+        truncations: times that the log had other records than before.
     """
 
     end: int
@@ -71,6 +75,9 @@ class Progress:
     store_timestamp: int = 0
     skipped: tuple[tuple[int, int], ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
+    starts: int = 0
+    recoveries: int = 0
+    truncations: int = 0
     format: int = field(default=FORMAT)
 
 

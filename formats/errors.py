@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,15 @@ class StoreError(ReputError):
     def __init__(self, path: Path | str, found: str, remedy: str) -> None:
         super().__init__(f"{path}: {found}. {remedy}")
         self.path = str(path)
+        self._parts = (path, found, remedy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Have it go from one process to another as what it is."""
+        return type(self), self._parts
+
+
+class ExpiredError(ReputError):
+    """Records were deleted before they were dispatched, and that must not be."""
 
 
 class FormatError(ReputError):
@@ -32,6 +41,11 @@ class FormatError(ReputError):
         self.path = str(path)
         self.position = position
         self.problem = found
+        self._parts = (path, position, found, remedy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Have it go from one process to another as what it is."""
+        return type(self), self._parts
 
 
 class ExpressionError(ValueError):

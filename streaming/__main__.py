@@ -23,7 +23,7 @@ from streaming.lazy import lazy_module
 from streaming.placement_mode import Placement, default_placement, submitted_master
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streaming import console
     from streaming.job import Job, JobOptions
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 else:
     console = lazy_module("streaming.console")
 
+LOG = logging.getLogger("reput")
 OK, FINDINGS, USAGE, FAILED = 0, 1, 2, 3
 _LOOK_SECONDS = 0.2
 _INTERRUPTED = (signal.SIGTERM, signal.SIGINT)
@@ -191,6 +192,25 @@ ReadyBehind = Annotated[
 Cluster = Annotated[
     str, typer.Option("--cluster", help="The broker's cluster, a label of all metrics.")
 ]
+FinalScrape = Annotated[
+    float,
+    typer.Option(
+        "--final-scrape-seconds",
+        min=0.0,
+        help="After an error, answer /metrics until it was asked once more, this long at most: "
+        "else nobody would see the error counted.",
+    ),
+]
+SparkMetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--spark-metrics-port",
+        min=1,
+        max=65535,
+        help="Have Spark's own metrics at /metrics/prometheus/ on this port of --metrics-host, "
+        "and its user interface. [default: off]",
+    ),
+]
 LogFormat = Annotated[LogMode, typer.Option("--log-format", help="Log lines as text or as JSON.")]
 PlacementMode = Annotated[
     Placement | None,
@@ -260,6 +280,8 @@ def run(
     metrics_host: MetricsHost = "127.0.0.1",
     ready_behind: ReadyBehind = "1g",
     cluster: Cluster = "DefaultCluster",
+    final_scrape_seconds: FinalScrape = 30.0,
+    spark_metrics_port: SparkMetricsPort = None,
     log_format: LogFormat = LogMode.TEXT,
     as_json: Json = False,
 ) -> None:
@@ -284,15 +306,30 @@ def run(
     )
     console.log_to_stderr(as_json=log_format == LogMode.JSON)
     ready_bytes = console.parse_bytes(ready_behind)
+    banner = {
+        "version": version("reput"),
+        "spark": version("pyspark"),
+        "cluster": cluster,
+        "ready_behind": ready_bytes,
+        "metrics": f"{metrics_host}:{metrics_port}" if metrics_port is not None else "off",
+    }
+    console.report_settings(configs, options, banner)
+    conf = {}
+    if spark_metrics_port is not None:
+        from streaming.session import metrics_settings  # noqa: PLC0415 - Spark is slow to import
+
+        conf = metrics_settings(metrics_host, spark_metrics_port)
     with contextlib.ExitStack() as stack:
         metrics = None
         if metrics_port is not None:
             metrics = stack.enter_context(
                 serving(configs, cluster, metrics_host, metrics_port, ready_bytes)
             )
+            stack.enter_context(scraped_to_the_end(metrics, final_scrape_seconds))
         for each in configs:
             wait_for_log(each, metrics)
-        run_job(configs, options, as_json=as_json, metrics=metrics)
+        run_job(configs, options, as_json=as_json, metrics=metrics, conf=conf)
+    LOG.info("ended", extra={"event": "ended"})
 
 
 @contextlib.contextmanager
@@ -306,12 +343,36 @@ def serving(
 
     metrics = Metrics({config.name: config for config in configs}, cluster, version("reput"))
     server = serve(metrics, host, port, ready_bytes)
-    logging.getLogger("reput").info("metrics on http://%s:%d/metrics", host, server.server_port)
+    LOG.info("metrics on http://%s:%d/metrics", host, server.server_port)
     try:
         yield metrics
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextlib.contextmanager
+def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
+    """Count what ends the job, and go on answering until that was seen.
+
+    A signal cuts the waiting short: it asks for the end, and that is what comes.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, UsageError):
+        raise
+    except Exception as error:
+        metrics.failed(error)
+        LOG.error(  # noqa: TRY400 - a traceback only where nobody knows better
+            "stopped: %s (metrics stay for one more scrape, %g s at most)",
+            error,
+            seconds,
+            extra={"event": "stopped"},
+        )
+        for number in _INTERRUPTED:
+            signal.signal(number, lambda *_: metrics.end_waiting())
+        metrics.wait_for_scrape(seconds)
+        raise
 
 
 def wait_for_log(config: StoreConfig, metrics: Metrics | None) -> None:
@@ -324,7 +385,7 @@ def wait_for_log(config: StoreConfig, metrics: Metrics | None) -> None:
     says_so = True
     while not any(path.stat().st_size for d in directories for path in d.iterdir()):
         if says_so:
-            logging.getLogger("reput").info("%s: waiting for the first message", config.name)
+            LOG.info("%s: waiting for the first message", config.name)
             says_so = False
         if metrics is not None:
             metrics.alive(is_active=False)
@@ -387,6 +448,7 @@ def run_job(
     as_json: bool,
     shows_progress: bool = False,
     metrics: Metrics | None = None,
+    conf: Mapping[str, str] | None = None,
 ) -> None:
     """Run the job and print its summary."""
     from streaming.job import Job  # noqa: PLC0415 - Spark is slow to import
@@ -395,12 +457,13 @@ def run_job(
     from streaming.warm import warm_up  # noqa: PLC0415
 
     job = Job(configs, options)
-    job.metrics = metrics
+    if metrics is not None:
+        job.report_to(metrics)
     console.report_openings(job)
     stop_on_signals(job)
     warming = warm_up()
     with naming_its_end():
-        spark = build_session("reput", **QUICK_START)
+        spark = build_session("reput", **QUICK_START, **(conf or {}))
         # What stops the job is said once, by us; Spark's account of it is a page of Scala.
         spark.sparkContext.setLogLevel("OFF")
         try:
@@ -417,7 +480,8 @@ def stop_on_signals(job: Job) -> None:
     """End the job behind its batch on SIGTERM and Ctrl-C; a second one ends it at once."""
 
     def stop(number: int, _frame: object) -> None:
-        logging.getLogger("reput").info("%s: ending behind the batch", signal.Signals(number).name)
+        name = signal.Signals(number).name
+        LOG.info("%s: ending behind the batch", name, extra={"event": "ending", "signal": name})
         for again in _INTERRUPTED:
             signal.signal(again, signal.SIG_DFL)
         job.stop()
@@ -532,7 +596,10 @@ def fail(message: str, code: int) -> NoReturn:
     """Say what went wrong and exit; with --json as a document."""
     if "--json" in sys.argv:
         print(json.dumps({"error": message, "exit_code": code}))
-    print(f"reput: {message}", file=sys.stderr)
+    if console.logs_json():
+        LOG.error(message, extra={"event": "failed", "exit_code": code})
+    else:
+        print(f"reput: {message}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -27,9 +27,10 @@ from rich.table import Table
 from formats import names
 from formats.errors import UsageError
 from stores.printable import printable
+from streaming.events import kind_of_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stores.findings import Finding, Report
     from stores.inspect_queues import Inspection
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 200
 OUT = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 ERR = Console(stderr=True, highlight=False)
+_LOG = logging.getLogger("reput")
+_SECRET = re.compile("secret|passw|token|credential|private|access_?key", re.IGNORECASE)
 _SHOWN = 40
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -74,9 +77,13 @@ def log_to_stderr(*, as_json: bool = False) -> None:
         )
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("reput")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    _LOG.addHandler(handler)
+    _LOG.setLevel(logging.INFO)
+
+
+def logs_json() -> bool:
+    """Tell whether log lines are JSON."""
+    return any(isinstance(each.formatter, JsonFormatter) for each in _LOG.handlers)
 
 
 def report_openings(job: Job) -> None:
@@ -84,13 +91,73 @@ def report_openings(job: Job) -> None:
     for name, dispatcher in job.dispatchers.items():
         recovery = dispatcher.recovery
         for reason in recovery.reasons:
-            ERR.print(
-                f"{name}: {reason}; {recovery.entries} entries and {recovery.items} index items "
-                "beyond its progress were taken back",
-                markup=False,
+            text = (
+                f"{reason}; {recovery.entries} entries and {recovery.items} index items beyond "
+                "its progress were taken back"
             )
+            _report(name, text, kind_of_event(reason))
         for warning in dispatcher.warnings:
-            ERR.print(f"{name}: {warning}", markup=False)
+            _report(name, warning, kind_of_event(warning))
+
+
+def _report(store: str, text: str, kind: str) -> None:
+    """Say it in the log where there is one."""
+    if _LOG.handlers:
+        _LOG.warning("%s: %s", store, text, extra={"store": store, "event": kind})
+    else:
+        ERR.print(f"{store}: {text}", markup=False)
+
+
+def report_settings(
+    configs: Sequence[StoreConfig], options: object, more: Mapping[str, object]
+) -> None:
+    """Log what is in force: one line for the job, and one for each store.
+
+    Of a broker.conf only what counts here is shown, and nothing that looks like a secret: the file
+    may hold passwords.
+
+    Args:
+        configs: the stores.
+        options: a dataclass, the job's.
+        more: further settings by name.
+    """
+    settings = {**_shown(vars(options)), **_shown(more)}
+    _LOG.info(
+        "started with %s",
+        ", ".join(f"{name}={value}" for name, value in settings.items()),
+        extra={"event": "started", "settings": settings},
+    )
+    for config in configs:
+        default = type(config.settings)()
+        values = {
+            name: value
+            for name, value in vars(config.settings).items()
+            if name != "version" and value != getattr(default, name)
+        }
+        store = {
+            "path": str(config.path),
+            "output": str(config.output),
+            "broker_version": config.settings.version.family,
+            **_shown(values),
+        }
+        _LOG.info(
+            "%s: %s",
+            config.name,
+            ", ".join(f"{name}={value}" for name, value in store.items()),
+            extra={"event": "store", "store": config.name, "settings": store},
+        )
+
+
+def _shown(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values fit to be logged: plain ones, and none of a secret."""
+    return {
+        name: "***"
+        if _SECRET.search(name)
+        else value
+        if isinstance(value, bool | int | float | None)
+        else printable(str(value))
+        for name, value in values.items()
+    }
 
 
 @contextlib.contextmanager

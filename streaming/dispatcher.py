@@ -17,7 +17,7 @@ import numpy as np
 from checkpoints import locks, marks, progress, quarantine
 from formats import consumequeue, names
 from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK
-from formats.errors import FormatError, ReputError
+from formats.errors import ExpiredError, FormatError, ReputError
 from formats.indexfile import Header
 from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut, retention
@@ -32,10 +32,11 @@ from stores.tail import active_file, chain_end, find_tail, next_record
 from stores.trail import Fingerprint, Point
 from streaming import resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
+from streaming.events import CORRUPT, GAP, Event
 from streaming.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from streaming.pipeline import Block
@@ -46,6 +47,9 @@ _NO_HEADER = tuple(NO_INDEX.header)
 # Upper bounds of `Batch.latencies`, seconds.
 LATENCIES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 _LATENCIES_MS = np.array(LATENCIES) * 1000
+# What a batch's time goes to: waiting for parsed blocks, writing queues, writing the index, having
+# files on disk, recording that they are.
+PHASES = ("parse", "consumequeue", "index", "flush", "record")
 # Of a block, so many records stand for all.
 _SAMPLED = 256
 
@@ -66,7 +70,8 @@ class Batch:
         misplaced: records that were not the next of their queue, and were appended.
         items: inserted into the index.
         index_files: begun.
-        flush_seconds: of that, spent on having everything on disk; 0 if it was not time for it.
+        phases: of that, seconds by what was done, see `PHASES`; flushes since the batch before
+            that were not within a batch are counted too.
         latencies: records by the time from being stored to being visible, see `LATENCIES`; the
             last one is of those beyond.
         latency_seconds: sum of these times.
@@ -86,7 +91,7 @@ class Batch:
     misplaced: int = 0
     items: int = 0
     index_files: int = 0
-    flush_seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
     latencies: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
     latency_seconds: float = 0.0
     skipped: int = 0
@@ -164,6 +169,13 @@ class StoreDispatcher:
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
         self.recovery = resume.Recovery()
         self.progress = resume.resume(config, self.log, self.recovery)
+        self.progress = replace(
+            self.progress,
+            starts=self.progress.starts + 1,
+            recoveries=self.progress.recoveries + bool(self.recovery.reasons),
+            truncations=self.progress.truncations + self.recovery.truncations,
+        )
+        self._spent = dict.fromkeys(PHASES, 0.0)
         self._open_sinks()
         self._flushed_at = self._flushed_partly_at = time.monotonic()
         # False while files are ahead of what `progress` says.
@@ -245,13 +257,25 @@ class StoreDispatcher:
             batch.index_files = self.index.inserted[1] - index_before[1]
         batch.truncations = self.recovery.truncations - before[0]
         batch.lost = self._lost_bytes - before[1]
-        flush_began = time.monotonic()
-        if self.flush_if_due():
-            batch.flush_seconds = time.monotonic() - flush_began
+        self.flush_if_due()
+        batch.phases = self.take_phases()
         batch.seconds = time.monotonic() - began
         if failure is not None:
             raise failure
         return batch
+
+    @contextlib.contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._spent[phase] += time.perf_counter() - began
+
+    def take_phases(self) -> dict[str, float]:
+        """Return the seconds spent since this was last called, by phase; no zeros."""
+        spent, self._spent = self._spent, dict.fromkeys(PHASES, 0.0)
+        return {phase: seconds for phase, seconds in spent.items() if seconds}
 
     def _look_at_log(self, events: list[str]) -> None:
         """Look at the files anew, and go back or on to where dispatch can go on in them."""
@@ -272,7 +296,13 @@ class StoreDispatcher:
         # What it goes back to may not be on disk, and is recorded before anything is taken back.
         self._flush_files()
         self._close_sinks()
-        self.progress = resume.follow(self.config, self.log, self.progress, recovery)
+        before = self.progress
+        self.progress = replace(
+            resume.follow(self.config, self.log, self.progress, recovery),
+            starts=before.starts,
+            recoveries=before.recoveries,
+            truncations=before.truncations + recovery.truncations,
+        )
         self._open_sinks()
         self._consistent = True
         self._saved_end = self.progress.end
@@ -291,7 +321,8 @@ class StoreDispatcher:
         try:
             while True:
                 try:
-                    block = next(blocks, None)
+                    with self._timed("parse"):
+                        block = next(blocks, None)
                 except ReputError as error:
                     # The log has an end here; what was written is all before it, and stays.
                     failure = error
@@ -388,12 +419,14 @@ class StoreDispatcher:
 
         failure = None
         try:
-            written = self.entries.write(columns, written, put_special, accept)
+            with self._timed("consumequeue"):
+                written = self.entries.write(columns, written, put_special, accept)
         except PutError as error:
             failure = error
             written = error.row
         if self.index is not None:
-            self.index.write(columns, written)
+            with self._timed("index"):
+                self.index.write(columns, written)
         repeated, misplaced = counts.repeated - before[0], counts.misplaced - before[1]
         batch.repeated += repeated
         batch.misplaced += misplaced
@@ -482,12 +515,13 @@ class StoreDispatcher:
             return
         lost = f"physical offsets {gap[0]} to {gap[1]}"
         if self._fail_on_data_loss:
-            raise ReputError(
+            raise ExpiredError(
                 f"{self.config.path}: {lost} have expired before they were "
                 "dispatched. Restore the files, or go on behind the gap with "
                 "--no-fail-on-data-loss"
             )
-        events.append(f"{lost} are lost: they expired before they were dispatched")
+        text = f"{lost} are lost: they expired before they were dispatched"
+        events.append(Event(text, GAP))
         self.progress = replace(self.progress, end=gap[1], lost=(*self.progress.lost, gap))
 
     def _skip_corrupt(self, batch: Batch, failure: ReputError) -> bool:
@@ -504,7 +538,8 @@ class StoreDispatcher:
         )
         batch.end = end
         batch.skipped += 1
-        batch.events.append(f"{failure} Skipped {end - start} bytes, copied to {copy}")
+        text = f"{failure} Skipped {end - start} bytes, copied to {copy}"
+        batch.events.append(Event(text, CORRUPT))
         self.progress = replace(
             self.progress, end=end, skipped=(*self.progress.skipped, (start, end))
         )
@@ -533,7 +568,8 @@ class StoreDispatcher:
         if now - self._flushed_partly_at >= policy.seconds:
             # What a sync that fails leaves is not synced by trying it again.
             self._consistent = False
-            self.entries.flush(policy.least_pages)
+            with self._timed("flush"):
+                self.entries.flush(policy.least_pages)
             self._consistent = True
             self._flushed_partly_at = now
         return False
@@ -545,10 +581,12 @@ class StoreDispatcher:
             OSError: the device failed.
         """
         self._consistent = False
-        self._flush_files()
+        with self._timed("flush"):
+            self._flush_files()
         # Only now: a checkpoint ahead of the files would lose messages for good.
-        self._write_checkpoint()
-        self._save(clean=clean)
+        with self._timed("record"):
+            self._write_checkpoint()
+            self._save(clean=clean)
         self._consistent = True
         self._flushed_at = self._flushed_partly_at = time.monotonic()
         if self._removes_expired and self.log.min_offset > self._expired_to:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import shutil
 import threading
 import time
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING
 
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
-from formats.errors import ReputError
+from formats.errors import FormatError, ReputError
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
+from streaming.events import kind_of_event
 from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
 from streaming.placement import ExecutorWriters
@@ -210,6 +212,13 @@ class Job:
         self._finish()
         return self.summary
 
+    def report_to(self, metrics: Metrics) -> None:
+        """Have what is done counted from now on."""
+        self.metrics = metrics
+        for store in self.dispatchers:
+            if (state := self._state(store)) is not None:
+                metrics.state(store, state)
+
     def stop(self) -> None:
         """Ask it to end behind the batch that is running; returns at once."""
         self._stopping.set()
@@ -355,7 +364,8 @@ class Job:
         summary.end = batch.end
         summary.events += batch.events
         for event in batch.events:
-            LOG.warning("%s: %s", store, event, extra={"store": store, "event": event})
+            kind = kind_of_event(event)
+            LOG.warning("%s: %s", store, event, extra={"store": store, "event": kind})
         if self.metrics is not None and (state := self._state(store)) is not None:
             self.metrics.batch(store, batch, state)
 
@@ -370,7 +380,6 @@ class Job:
             recorded_end=dispatcher.recorded_end,
             index_fill=dispatcher.index.fill if dispatcher.index is not None else 0.0,
             waits=dispatcher.holds,
-            recoveries=int(bool(dispatcher.recovery.reasons)),
         )
 
     def _tend(self) -> None:
@@ -380,7 +389,8 @@ class Job:
                 # They do that themselves.
                 self._take(self._writers.tend(), None)
             for store, dispatcher in self.dispatchers.items():
-                dispatcher.flush_if_due()
+                if dispatcher.flush_if_due() and self.metrics is not None:
+                    self.metrics.phases(store, dispatcher.take_phases())
                 if dispatcher.waits:
                     self._account(store, dispatcher.dispatch_waiting())
                 if self.metrics is not None and (state := self._state(store)) is not None:
@@ -446,5 +456,13 @@ def source_error(text: str) -> ReputError:
     for line in reversed(text.splitlines()):
         name, found, message = line.partition(": ")
         if found and name.strip().startswith("formats.errors."):
-            return ReputError(message.strip())
+            return _rebuilt(name.strip().removeprefix("formats.errors."), message.strip())
     return ReputError(f"the streaming query failed: {text.strip()[:2000]}")
+
+
+def _rebuilt(kind: str, message: str) -> ReputError:
+    """Return an error of the source by the name of its class and what it said."""
+    place = re.fullmatch(r"(.+?) at byte (\d+): (.+?)\.?", message)
+    if kind == FormatError.__name__ and place:
+        return FormatError(place[1], int(place[2]), place[3])
+    return ReputError(message)

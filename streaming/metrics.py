@@ -8,10 +8,13 @@ ends, how far behind we are, how full the index is. The broker's own series,
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import os
 import platform
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -29,10 +32,11 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 
-from formats.errors import FormatError, ReputError
+from formats import names
+from formats.errors import ExpiredError, FormatError, ReputError, StoreError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.tail import TailWatch
-from streaming.dispatcher import LATENCIES
+from streaming.dispatcher import LATENCIES, PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,6 +55,8 @@ _MILLISECONDS = 1000
 # Longer than a batch's longest silence: within a batch each block is a sign of life.
 _ALIVE_SECONDS = 120.0
 _CHECKPOINT_KINDS = ("physic", "logics", "index")
+# What can stop a job, see `kind_of`.
+ERROR_KINDS = ("corrupt", "expired", "consumequeue", "index", "store", "io", "other")
 _CONTENT = ("Content-Type", "text/plain; charset=utf-8")
 
 
@@ -63,14 +69,12 @@ class State:
         recorded_end: physical offset that is on disk and recorded.
         index_fill: of the newest index file, 0 to 1.
         waits: a record that came out of turn is waited with.
-        recoveries: times that something was taken back at an opening.
     """
 
     progress: Progress
     recorded_end: int
     index_fill: float = 0.0
     waits: bool = False
-    recoveries: int = 0
 
 
 class Metrics:
@@ -90,6 +94,10 @@ class Metrics:
         self._ready_bytes = 0
         self._alive_at = time.monotonic()
         self._is_active = False
+        self._configs = dict(configs)
+        self._counted: BaseException | None = None
+        self._scraped = threading.Event()
+        self._waits_since: float | None = None
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._stores = {name: _StoreMetrics(config, self) for name, config in configs.items()}
@@ -100,7 +108,14 @@ class Metrics:
         )
         started.set_to_current_time()
         Info("rocketmq_reput_build", "What runs.", registry=self.registry).info(
-            {"version": version, "python": platform.python_version()}
+            {
+                "version": version,
+                "python": platform.python_version(),
+                "spark": importlib.metadata.version("pyspark"),
+                "broker_version": ",".join(
+                    sorted({config.settings.version.family for config in configs.values()})
+                ),
+            }
         )
         self.registry.register(self)
 
@@ -121,9 +136,45 @@ class Metrics:
         """Take where a store's output is, without a batch."""
         self._stores[store].state = state
 
+    def phases(self, store: str, seconds: Mapping[str, float]) -> None:
+        """Take the time of what was done between batches."""
+        self._counters.phases(store, seconds)
+
     def error(self, store: str, error: BaseException) -> None:
         """Count what stopped a store."""
-        self._counters.errors.labels(*self.labels(store), kind_of(error)).inc()
+        self._counted = error
+        kind = kind_of(error, self._configs[store])
+        self._counters.errors.labels(*self.labels(store), kind).inc()
+
+    def failed(self, error: BaseException) -> None:
+        """Take what ends the job; count it if that was not done, for the store that it names."""
+        self.alive(is_active=False)
+        if error is self._counted:
+            return
+        text = str(error)
+        named = [
+            n for n, c in self._configs.items() if str(c.path) in text or str(c.output) in text
+        ]
+        for store in named or self._configs:
+            self.error(store, error)
+
+    def scraped(self, began: float) -> None:
+        """Take note that a scrape was answered.
+
+        Args:
+            began: when it came in, by the monotonic clock.
+        """
+        if self._waits_since is not None and began > self._waits_since:
+            self._scraped.set()
+
+    def wait_for_scrape(self, seconds: float) -> None:
+        """Return when a scrape that comes in from now on was answered, or the time is over."""
+        self._waits_since = time.monotonic()
+        self._scraped.wait(seconds)
+
+    def end_waiting(self) -> None:
+        """Have `wait_for_scrape` return at once."""
+        self._scraped.set()
 
     def alive(self, *, is_active: bool = True) -> None:
         """Say that the job goes on: a block was written, or it was looked for new records."""
@@ -173,16 +224,10 @@ class _Counters:
         )  # fmt: skip
         self.items = counter("rocketmq_index_items", "Items inserted into the index.")
         self.files = counter("rocketmq_index_files", "Index files begun.")
-        self.skipped = counter(f"{prefix}_corrupt_skipped", "Corrupt places passed over.")
-        self.gaps = counter(f"{prefix}_data_loss_gaps", "Times that records had expired.")
-        self.lost = counter(f"{prefix}_data_loss_bytes", "Bytes of log that had expired.")
-        self.truncations = counter(
-            f"{prefix}_log_truncations", "Times that the log had other records than before."
-        )
         self.errors = counter(f"{prefix}_errors", "What stopped the job, by kind.", "kind")
         self.seconds = Histogram(
             f"{prefix}_batch_duration_seconds",
-            "Time of a batch: all of it, and its flush.",
+            "Time of a batch, all of it and by what it goes to.",
             (*_LABELS, "phase"),
             buckets=_BATCH_SECONDS,
             registry=registry,
@@ -190,12 +235,13 @@ class _Counters:
         for store in stores:
             # Series that are there from the start show a first event as a step.
             values = labels(store)
-            for metric in (self.messages, self.log_bytes, self.batches, self.items, self.files,
-                           self.skipped, self.gaps, self.lost, self.truncations):  # fmt: skip
+            for metric in (self.messages, self.log_bytes, self.batches, self.items, self.files):
                 metric.labels(*values)
+            for phase in ("total", *PHASES):
+                self.seconds.labels(*values, phase)
             for outcome in ("put", "repeated", "misplaced"):
                 self.entries.labels(*values, outcome)
-            for kind in ("corrupt", "io", "other"):
+            for kind in ERROR_KINDS:
                 self.errors.labels(*values, kind)
 
     def batch(self, store: str, batch: Batch) -> None:
@@ -208,13 +254,12 @@ class _Counters:
         self.entries.labels(*labels, "misplaced").inc(batch.misplaced)
         self.items.labels(*labels).inc(max(batch.items, 0))
         self.files.labels(*labels).inc(max(batch.index_files, 0))
-        self.skipped.labels(*labels).inc(batch.skipped)
-        self.gaps.labels(*labels).inc(int(batch.lost > 0))
-        self.lost.labels(*labels).inc(batch.lost)
-        self.truncations.labels(*labels).inc(batch.truncations)
         self.seconds.labels(*labels, "total").observe(batch.seconds)
-        if batch.flush_seconds:
-            self.seconds.labels(*labels, "flush").observe(batch.flush_seconds)
+        self.phases(store, batch.phases)
+
+    def phases(self, store: str, seconds: Mapping[str, float]) -> None:
+        for phase, value in seconds.items():
+            self.seconds.labels(*self._labels(store), phase).observe(value)
 
 
 @dataclass(frozen=True)
@@ -276,11 +321,14 @@ class _StoreMetrics:
 
     def collect(self, families: _Families, labels: tuple[str, str, str]) -> None:
         behind = self.behind()
+        state, log = self.state, self._log
+        families.add("rocketmq_reput_last_batch_timestamp_seconds", labels, self._last_batch)
+        families.add_latencies(labels, self._latencies, self._latency_seconds)
+        if state is None or log is None:
+            # Not zeros: neither how far behind it is nor what happened before is known yet.
+            return
         families.add("rocketmq_storage_dispatch_behind_bytes", labels, behind.bytes)
         families.add("rocketmq_storage_dispatch_behind_seconds", labels, behind.seconds)
-        state, log = self.state, self._log
-        if state is None or log is None:
-            return
         progress = state.progress
         for which, value in (
             ("dispatched", progress.end),
@@ -294,9 +342,15 @@ class _StoreMetrics:
             families.add(name, (*labels, kind), value / _MILLISECONDS)
         families.add("rocketmq_index_fill_ratio", labels, state.index_fill)
         families.add("rocketmq_reput_record_waiting", labels, float(state.waits))
-        families.add("rocketmq_reput_recoveries_total", labels, state.recoveries)
-        families.add("rocketmq_reput_last_batch_timestamp_seconds", labels, self._last_batch)
-        families.add_latencies(labels, self._latencies, self._latency_seconds)
+        for name, count in (
+            ("starts", progress.starts),
+            ("recoveries", progress.recoveries),
+            ("log_truncations", progress.truncations),
+            ("corrupt_skipped", len(progress.skipped)),
+            ("data_loss_gaps", len(progress.lost)),
+            ("data_loss_bytes", sum(end - start for start, end in progress.lost)),
+        ):
+            families.add(f"rocketmq_reput_{name}_total", labels, count)
 
 
 _TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -312,7 +366,15 @@ _TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "rocketmq_index_fill_ratio": ("How full the newest index file is.", ()),
     "rocketmq_reput_record_waiting": ("A record that came out of turn is waited with.", ()),
+    "rocketmq_reput_starts_total": ("Openings of the output since it was begun.", ()),
     "rocketmq_reput_recoveries_total": ("Openings at which something was taken back.", ()),
+    "rocketmq_reput_log_truncations_total": (
+        "Times that the log had other records than before.",
+        (),
+    ),
+    "rocketmq_reput_corrupt_skipped_total": ("Corrupt places passed over.", ()),
+    "rocketmq_reput_data_loss_gaps_total": ("Times that records had expired.", ()),
+    "rocketmq_reput_data_loss_bytes_total": ("Bytes of log that had expired.", ()),
     "rocketmq_reput_last_batch_timestamp_seconds": ("When the last batch ended, Unix time.", ()),
 }
 _LATENCY = "rocketmq_reput_latency_seconds"
@@ -354,11 +416,51 @@ def _counter_family(name: str, text: str, labels: tuple[str, ...]) -> Any:
     return CounterMetricFamily(name.removesuffix("_total"), text, labels=labels)
 
 
-def kind_of(error: BaseException) -> str:
-    """Return the `kind` label of an error."""
+def kind_of(error: BaseException, config: StoreConfig) -> str:
+    """Return the `kind` label of an error, by the file that it names.
+
+    Returns:
+        "corrupt": the log; "expired": records are gone; "consumequeue", "index": a file of the
+        output that is written, or is not what was recorded; "store": store and output do not go
+        together; "io"; "other".
+    """
+    if isinstance(error, ExpiredError):
+        return "expired"
+    path = error.filename if isinstance(error, OSError) else getattr(error, "path", None)
+    place = _below(config.output, path)
+    if place == names.INDEX:
+        return "index"
+    if place in names.DISPATCHED:
+        return "consumequeue"
     if isinstance(error, FormatError):
-        return "corrupt"
+        # A file of the log; the rest of what has a format is the output's own state.
+        return "corrupt" if place in {None, names.COMMITLOG} else "other"
+    if isinstance(error, StoreError):
+        return "store"
     return "io" if isinstance(error, OSError) else "other"
+
+
+def _below(root: Path, path: object) -> str | None:
+    """Return the first name of a path below a directory, None if it is not there."""
+    if not isinstance(path, str | bytes):
+        # The number of an open file, or none.
+        return None
+    try:
+        parts = Path(os.fsdecode(path)).absolute().relative_to(root.absolute()).parts
+    except ValueError:
+        return None
+    return parts[0] if parts else None
+
+
+class _Answer:
+    """A body, and what to call once it was sent."""
+
+    def __init__(self, parts: Iterable[bytes], sent: Callable[[], None]) -> None:
+        self._parts = parts
+        self.close = sent
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._parts)
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -387,8 +489,8 @@ def serve(metrics: Metrics, host: str, port: int, ready_bytes: int) -> WSGIServe
     def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/metrics":
-            answer: Iterable[bytes] = scrape(environ, start)
-            return answer
+            began = time.monotonic()
+            return _Answer(scrape(environ, start), lambda: metrics.scraped(began))
         checks: dict[str, Callable[[], bool]] = {
             "/healthz": metrics.is_alive,
             "/readyz": lambda: metrics.is_ready(ready_bytes),

@@ -19,6 +19,7 @@ from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut
 from sinks.index import IndexPosition
 from stores import trail
+from streaming.events import RECOVERY, TRUNCATION, Event
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +79,7 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     if found.clean:
         _check_untouched(config, found)
     else:
-        recovery.reasons.append("its last writer was killed")
+        recovery.reasons.append(Event("its last writer was killed", RECOVERY))
         if (config.output / names.CHECKPOINT).exists():
             # It may be of a flush that was not recorded any more, and is taken back now.
             _write_checkpoint(config, found)
@@ -116,10 +117,11 @@ def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recov
         return found
     recovery.truncations += 1
     older = _gone_back(config, log, found, seen.common)
-    recovery.reasons.append(
+    text = (
         f"the log has other records than before from some place behind {max(older.end, 0)} on; "
         f"what was dispatched of it up to {found.end} is dispatched anew"
     )
+    recovery.reasons.append(Event(text, TRUNCATION))
     # Recorded first: if this is cut off, the next start goes on with it. And a checkpoint that is
     # ahead of the queues would make a broker skip what is missing in them.
     _write_checkpoint(config, older)

@@ -86,6 +86,33 @@ DEFAULTS = {
 _LOCAL_DEFAULTS = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
 
 
+def metrics_settings(host: str, port: int) -> dict[str, str]:
+    """Return settings that have Spark show its own metrics, for `build_session`.
+
+    They are where Spark has them, on the port of its user interface: `/metrics/prometheus/`. Of the
+    query, rates and latency are among them.
+
+    Args:
+        host: address to listen on. Spark takes that from its environment, so it counts for the
+            first session of a process.
+        port: of the user interface.
+    """
+    os.environ["SPARK_LOCAL_IP"] = host
+    sink = "spark.metrics.conf.*.sink.prometheusServlet"
+    return {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(port),
+        # Another port than the one that is scraped would help nobody.
+        "spark.port.maxRetries": "0",
+        "spark.ui.killEnabled": "false",
+        f"{sink}.class": "org.apache.spark.metrics.sink.PrometheusServlet",
+        f"{sink}.path": "/metrics/prometheus",
+        # Else each start would make new names.
+        "spark.metrics.namespace": "reput",
+        "spark.sql.streaming.metricsEnabled": "true",
+    }
+
+
 def build_session(app_name: str, master: str | None = None, **conf: str) -> SparkSession:
     """Return a session whose workers can import these packages.
 

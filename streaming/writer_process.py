@@ -218,6 +218,7 @@ class Writer:
         from checkpoints.progress import STATE_DIRECTORY  # noqa: PLC0415
         from streaming.config import FlushPolicy, store_config  # noqa: PLC0415
         from streaming.dispatcher import Batch, StoreDispatcher  # noqa: PLC0415
+        from streaming.events import Event, kind_of_event  # noqa: PLC0415
         from streaming.warm import warm_up  # noqa: PLC0415
 
         spec = self._spec
@@ -252,12 +253,15 @@ class Writer:
         warming.join()
         self._dispatcher = dispatcher
         taken_back = dispatcher.recovery
-        events = [
-            f"{reason}; {taken_back.entries} entries and {taken_back.items} index items beyond "
-            "its progress were taken back"
+        events: list[str] = [
+            Event(
+                f"{reason}; {taken_back.entries} entries and {taken_back.items} index items "
+                "beyond its progress were taken back",
+                kind_of_event(reason),
+            )
             for reason in taken_back.reasons
         ]
-        events += dispatcher.warnings
+        events += map(Event, dispatcher.warnings)
         if events:
             end = dispatcher.progress.end
             self._batches.append(Batch(end, end, events=events))
@@ -310,7 +314,6 @@ def _state_of(dispatcher: StoreDispatcher) -> dict[str, Any]:
         "recorded_end": dispatcher.recorded_end,
         "index_fill": dispatcher.index.fill if dispatcher.index is not None else 0.0,
         "waits": dispatcher.holds,
-        "recoveries": int(bool(dispatcher.recovery.reasons)),
     }
 
 

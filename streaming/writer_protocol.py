@@ -15,7 +15,7 @@ import struct
 import traceback
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from formats.errors import ReputError, UsageError
+from formats.errors import ExpiredError, FormatError, ReputError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from streaming.dispatcher import Batch
@@ -24,6 +24,8 @@ DISPATCH, TEND, CLOSE = "dispatch", "tend", "close"
 LISTENING = b"listening\n"
 # A writer that nobody has spoken to for so long ends.
 SILENCE_SECONDS = 30.0
+# Errors that can be pickled; what has other arguments goes as a plain one.
+_WHOLE = {ReputError, UsageError, StoreError, FormatError, ExpiredError}
 _CREDENTIALS = struct.Struct("3i")
 _LENGTH = struct.Struct(">q")
 
@@ -88,9 +90,16 @@ class Order(TypedDict):
 
 
 class Failure(TypedDict):
-    """An error on its way to the driver; `kind` is the class that it is raised as there."""
+    """An error on its way to the driver.
+
+    Attributes:
+        kind: the class that it is raised as there.
+        error: of our own errors, itself.
+        message, errno, filename: of the others.
+    """
 
     kind: str
+    error: ReputError | None
     message: str
     errno: int | None
     filename: str | None
@@ -163,21 +172,23 @@ def answer_of(frame: bytes) -> Answer:
 
 def failure_of(error: BaseException) -> Failure:
     """Return an error as values, so that the driver can raise it as if it were its own."""
-    if isinstance(error, UsageError):
-        return Failure(kind="usage", message=str(error), errno=None, filename=None)
     if isinstance(error, ReputError):
-        return Failure(kind="reput", message=str(error), errno=None, filename=None)
+        whole = error if type(error) in _WHOLE else ReputError(str(error))
+        return Failure(kind="reput", error=whole, message=str(whole), errno=None, filename=None)
     if isinstance(error, OSError):
-        name = os.fsdecode(error.filename) if error.filename is not None else None
+        # It may be the number of an open file.
+        has_name = isinstance(error.filename, str | bytes | os.PathLike)
+        name = os.fsdecode(error.filename) if has_name else None
         text = error.strerror or str(error)
-        return Failure(kind="os", message=text, errno=error.errno, filename=name)
+        return Failure(kind="os", error=None, message=text, errno=error.errno, filename=name)
     text = "".join(traceback.format_exception(error))
-    return Failure(kind="unexpected", message=text, errno=None, filename=None)
+    return Failure(kind="unexpected", error=None, message=text, errno=None, filename=None)
 
 
 def error_of(failure: Failure) -> Exception:
     """Return the error that `failure_of` was given."""
+    if failure["error"] is not None:
+        return failure["error"]
     if failure["kind"] == "os":
         return OSError(failure["errno"], failure["message"], failure["filename"])
-    kinds = {"usage": UsageError, "reput": ReputError}
-    return kinds.get(failure["kind"], RuntimeError)(failure["message"])
+    return RuntimeError(failure["message"])

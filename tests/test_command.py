@@ -154,7 +154,9 @@ def test_a_broker_s_new_store_is_waited_for(tmp_path):
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
     arguments = [*REPUT, "run", "--store", tmp_path / "store", "--output", tmp_path / "out"]
     job = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    assert "waiting for the first message" in job.stderr.readline()
+    # Behind the settings: a line for the job, one for the store.
+    lines = [job.stderr.readline() for _ in range(3)]
+    assert "waiting for the first message" in lines[2]
     job.send_signal(signal.SIGTERM)
     job.communicate(timeout=30)
 

@@ -175,7 +175,8 @@ ALERTS = (
         "OutrunByRetention",
         CRITICAL,
         "1m",
-        f"{_step(s.LOST_GAPS)}\nor {offset('dispatched')} < {offset('log_begin')}",
+        f"{_step(s.LOST_GAPS)}\nor {errors('expired')}\n"
+        f"or {offset('dispatched')} < {offset('log_begin')}",
         f"Records of {_STORE} expired before they were dispatched",
         "The broker deleted log files that were not dispatched yet: those messages have no"
         " entries, and get none.",
@@ -226,7 +227,7 @@ ALERTS = (
         "WriteFailure",
         CRITICAL,
         "0s",
-        errors("io|other"),
+        errors("io|store|other"),
         f"The dispatcher of {_STORE} stopped at an error",
         "A file could not be read or written; the last line of its log names file and remedy.",
     ),

@@ -261,6 +261,21 @@ def _internals() -> list[timeseries.Panel]:
             8,
         ),
         _graph(
+            "Where the time of batches goes",
+            "Seconds of work a second: waiting for parsed records, writing queues and index, having"
+            " all on disk, recording that it is.",
+            SECONDS,
+            [
+                (
+                    "sum by (cluster, store, phase) ("
+                    + rate(f"{s.BATCH_SECONDS}_sum", 'phase!="total"')
+                    + ")",
+                    f"{_NAMED} {{{{phase}}}}",
+                )
+            ],
+            8,
+        ),
+        _graph(
             "Batches a second",
             "Many small ones at the log's end, few large ones behind a backlog.",
             PER_SECOND,
@@ -312,6 +327,7 @@ def _internals() -> list[timeseries.Panel]:
                 (f"increase({one(s.CORRUPT)}[1h])", f"{_NAMED} corrupt, passed over"),
                 (f"increase({one(s.LOST_GAPS)}[1h])", f"{_NAMED} expired"),
                 (f"increase({one(s.TRUNCATIONS)}[1h])", f"{_NAMED} log cut"),
+                (f"increase({one(s.STARTS)}[1h])", f"{_NAMED} start"),
                 (f"increase({one(s.RECOVERIES)}[1h])", f"{_NAMED} recovery"),
                 (f"increase({one(s.INDEX_FILES)}[1h])", f"{_NAMED} index file begun"),
                 (one(s.WAITING), f"{_NAMED} record waits"),

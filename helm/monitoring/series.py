@@ -24,6 +24,7 @@ CORRUPT = "rocketmq_reput_corrupt_skipped_total"
 LOST_GAPS = "rocketmq_reput_data_loss_gaps_total"
 LOST_BYTES = "rocketmq_reput_data_loss_bytes_total"
 TRUNCATIONS = "rocketmq_reput_log_truncations_total"
+STARTS = "rocketmq_reput_starts_total"
 RECOVERIES = "rocketmq_reput_recoveries_total"
 WAITING = "rocketmq_reput_record_waiting"
 ERRORS = "rocketmq_reput_errors_total"
@@ -58,6 +59,7 @@ ALL: dict[str, tuple[str, ...]] = {
     LOST_GAPS: (),
     LOST_BYTES: (),
     TRUNCATIONS: (),
+    STARTS: (),
     RECOVERIES: (),
     WAITING: (),
     ERRORS: ("kind",),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from streaming.metrics import ERROR_KINDS
 from tests.helm.helm_tools import ROOT, find_tool, run
 
 yaml = pytest.importorskip("yaml")
@@ -47,7 +48,7 @@ HEALTHY = {
     WAITING: "0x120",
     STARTED: "1000x120",
     ACTIVE: "1x120",
-    **{errors(kind): "0x120" for kind in ("corrupt", "io", "index", "consumequeue", "other")},
+    **{errors(kind): "0x120" for kind in ERROR_KINDS},
 }
 
 
@@ -135,6 +136,8 @@ CASES = [
     ("a record waits", {WAITING: later(1)}, 52, "RecordWaiting"),
     ("a record waited for a minute", {WAITING: "0x39 1x1 0x80"}, 52, ""),
     ("the disk is full", {errors("io"): "_x40 1x1"}, 45, "WriteFailure"),
+    ("stopped where records had expired", {errors("expired"): "_x40 1x1"}, 45, "OutrunByRetention"),
+    ("not the output of this store", {errors("store"): "_x40 1x1"}, 45, "WriteFailure"),
     ("something else", {errors("other"): "_x40 1x1"}, 45, "WriteFailure"),
 ]
 

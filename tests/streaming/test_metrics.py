@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import re
+import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from formats.errors import FormatError
+from formats.errors import ExpiredError, FormatError, StoreError
 from streaming import metrics as metrics_module
 from streaming.config import FlushPolicy
-from streaming.dispatcher import StoreDispatcher
-from streaming.metrics import Metrics, State, kind_of, serve
+from streaming.dispatcher import PHASES, StoreDispatcher
+from streaming.events import kind_of_event
+from streaming.metrics import ERROR_KINDS, Metrics, State, kind_of, serve
+from streaming.writer_protocol import error_of, failure_of
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
 
 LABELS = {"cluster": "c", "store": "s", "node_type": "dispatcher"}
@@ -81,7 +87,9 @@ def test_all_that_was_dispatched_is_counted(made, served):
     assert found["rocketmq_reput_batches_total", ""] == 2
     assert found["rocketmq_consumequeue_entries_total", "put"] == entries
     assert found["rocketmq_reput_batch_duration_seconds_count", "total"] == 2
-    assert found["rocketmq_reput_batch_duration_seconds_count", "flush"] == 2
+    for phase in PHASES:
+        assert found["rocketmq_reput_batch_duration_seconds_count", phase] == 2
+        assert found["rocketmq_reput_batch_duration_seconds_sum", phase] > 0
     assert found["rocketmq_reput_latency_seconds_count", ""] == 60
     assert found["rocketmq_reput_latency_seconds_bucket", "3600.0"] == 0
     assert found["rocketmq_reput_offset_bytes", "dispatched"] == log.end
@@ -114,12 +122,22 @@ def test_what_can_go_wrong_is_there_before_it_does(made, served):
     """
     A counter that appears with its first event shows no increase.
     """
-    _, _, metrics = made
-    found = samples(served(metrics)("/metrics")[1])
+    _, dispatcher, metrics = made
+    get = served(metrics)
+    found = samples(get("/metrics")[1])
 
+    for kind in ERROR_KINDS:
+        assert found["rocketmq_reput_errors_total", kind] == 0
+    for phase in ("total", *PHASES):
+        assert found["rocketmq_reput_batch_duration_seconds_count", phase] == 0
+    # Not before it is known: what an earlier process had counted would look like new events.
+    assert ("rocketmq_storage_dispatch_behind_bytes", "") not in found
+    assert ("rocketmq_reput_data_loss_gaps_total", "") not in found
+    metrics.state("s", state_of(dispatcher))
+    found = samples(get("/metrics")[1])
     for name in ("corrupt_skipped", "data_loss_gaps", "data_loss_bytes", "log_truncations"):
         assert found[f"rocketmq_reput_{name}_total", ""] == 0
-    assert found["rocketmq_reput_errors_total", "corrupt"] == 0
+    assert found["rocketmq_reput_starts_total", ""] == 1
 
 
 def test_a_gap_and_its_bytes(tmp_path):
@@ -133,6 +151,33 @@ def test_a_gap_and_its_bytes(tmp_path):
     dispatcher.close()
 
     assert batch.lost == LOG_FILE - log.places[3].end
+    assert [kind_of_event(event) for event in batch.events] == ["gap"]
+
+
+def test_what_happened_is_counted_over_the_ends_of_processes(tmp_path, served):
+    """
+    A gap in the first batch of a process, before its first scrape, is a step to the one before.
+    """
+    log = fill(Log(), 4, 80)
+    store = log.write(tmp_path / "store")
+    config = config_of(store, tmp_path / "out")
+    StoreDispatcher(config).close()
+    dispatcher = StoreDispatcher(config)
+    dispatcher.dispatch(log.places[3].end)
+    # As a kill leaves it: opened, and never closed.
+    dispatcher.flush()
+    dispatcher._close_files()
+    (store / "commitlog" / f"{0:020d}").unlink()
+    dispatcher = StoreDispatcher(config, fail_on_data_loss=False)
+    metrics = Metrics({"s": config}, "c", "1.2.3")
+    metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    found = samples(served(metrics)("/metrics")[1])
+    dispatcher.close()
+
+    assert found["rocketmq_reput_starts_total", ""] == 3
+    assert found["rocketmq_reput_recoveries_total", ""] == 1
+    assert found["rocketmq_reput_data_loss_gaps_total", ""] == 1
+    assert found["rocketmq_reput_data_loss_bytes_total", ""] == LOG_FILE - log.places[3].end
 
 
 def test_health(made, served, monkeypatch):
@@ -149,7 +194,63 @@ def test_health(made, served, monkeypatch):
     assert get("/healthz")[0] == 503
 
 
-def test_errors_have_a_kind():
-    assert kind_of(FormatError("a", 0, "b")) == "corrupt"
-    assert kind_of(OSError("full")) == "io"
-    assert kind_of(ValueError()) == "other"
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("corrupt", FormatError("/store/commitlog/00000000000000000000", 0, "b")),
+        ("corrupt", FormatError("/elsewhere/00000000000000000000", 0, "b")),
+        ("expired", ExpiredError("gone")),
+        ("index", FormatError("/out/index/20260101000000000", 0, "b")),
+        ("index", OSError(errno.ENOTDIR, "", "/out/index")),
+        ("consumequeue", StoreError("/out/consumequeue/t/0/x", "a", "b")),
+        ("consumequeue", OSError(errno.EIO, "", "/out/batchconsumequeue/t/0")),
+        ("other", FormatError("/out/.reput/progress.json", 0, "b")),
+        ("store", StoreError("/out", "a", "b")),
+        ("io", OSError(errno.ENOSPC, "", "/out/.reput/new")),
+        ("io", OSError(errno.EBADF, "", 7)),
+        ("io", OSError("full")),
+        ("other", ValueError()),
+    ],
+)
+def test_errors_have_a_kind_by_the_file_that_they_name(kind, error):
+    """
+    Each kind is another alert, and another page of the runbook; also behind a pickle.
+    """
+    config = config_of(Path("/store"), Path("/out"))
+
+    assert kind_of(error, config) == kind
+    assert kind_of(error_of(failure_of(error)), config) == kind
+
+
+def test_what_ends_the_job_is_counted_once_and_for_the_store_that_it_names(tmp_path, served):
+    configs = {n: config_of(tmp_path / f"store-{n}", tmp_path / f"out-{n}") for n in ("s", "t")}
+    metrics = Metrics(configs, "c", "1.2.3")
+    get = served(metrics)
+    metrics.failed(StoreError(tmp_path / "store-s", "a", "b"))
+    error = OSError(errno.EIO, "", str(tmp_path / "out-s" / "index"))
+    metrics.error("s", error)
+    metrics.failed(error)
+    found = samples(get("/metrics")[1])
+
+    assert found["rocketmq_reput_errors_total", "store"] == 1
+    assert found["rocketmq_reput_errors_total", "index"] == 1
+    assert get("/readyz")[0] == 503
+    assert 'store="t"' in get("/metrics")[1]
+    assert not re.search('errors_total.*store="t".* 1.0', get("/metrics")[1])
+
+
+def test_a_failed_job_waits_for_the_scrape_that_shows_it(made, served):
+    """
+    Not for a health check; and not for ever.
+    """
+    _, _, metrics = made
+    get = served(metrics)
+    waiting = threading.Thread(target=metrics.wait_for_scrape, args=(60.0,))
+    get("/metrics")
+    waiting.start()
+    get("/healthz")
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    get("/metrics")
+    waiting.join(10)
+    assert not waiting.is_alive()

@@ -17,7 +17,7 @@ import pytest
 
 from checkpoints import locks, progress
 from formats import names
-from formats.errors import ReputError, UsageError
+from formats.errors import FormatError, ReputError, UsageError
 from streaming import writer_process, writer_protocol, writer_task
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
@@ -205,7 +205,8 @@ class TestWriter:
 
         assert failure["kind"] == "reput"
         assert "at byte" in failure["message"]
-        assert again == failure
+        assert again["message"] == failure["message"]
+        assert isinstance(again["error"], FormatError)
         assert progress.load(config.output).end == place.position
         assert not (config.output / names.ABORT).exists()
 

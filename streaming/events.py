@@ -1,0 +1,27 @@
+"""What an operator should know of: a sentence, and a word to find and count it by."""
+
+from __future__ import annotations
+
+RECOVERY, TRUNCATION, GAP, CORRUPT = "recovery", "truncation", "gap", "corrupt"
+
+
+class Event(str):
+    """A sentence of a log's timeline.
+
+    Attributes:
+        kind: one of the constants above; "notice" for the rest.
+    """
+
+    __slots__ = ("kind",)
+    kind: str
+
+    def __new__(cls, text: str, kind: str = "notice") -> Event:
+        """Return the sentence."""
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
+
+
+def kind_of_event(text: str) -> str:
+    """Return the kind of an event; of a plain sentence, "notice"."""
+    return text.kind if isinstance(text, Event) else "notice"
