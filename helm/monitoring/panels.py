@@ -7,6 +7,7 @@ expression that compares returns nothing while all is well, so alerts only have 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import urllib.error
 import urllib.parse
@@ -34,12 +35,17 @@ def query(server: str, expression: str) -> list[Any]:
         raise ValueError(error.read().decode()) from error
 
 
-def fill_variables(expression: str) -> str:
-    """Return an expression of the dashboard as Grafana sends it with everything chosen."""
-    chosen = {"$__rate_interval": _RATE_INTERVAL, "$cluster": ".*", "$store": ".*"}
+def fill_variables(expression: str, store: str = ".*") -> str:
+    """Return an expression of the dashboard as Grafana sends it, with all stores or one chosen."""
+    chosen = {"$__rate_interval": _RATE_INTERVAL, "$cluster": ".*", "$store": store}
     for name, value in chosen.items():
         expression = expression.replace(name, value)
     return expression
+
+
+def legend(template: str, labels: dict[str, str]) -> str:
+    """Return a legend with its labels filled in."""
+    return re.sub(r"{{(\w+)}}", lambda match: labels.get(match[1], ""), template)
 
 
 def main(server: str) -> int:

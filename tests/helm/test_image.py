@@ -2,10 +2,24 @@
 
 import re
 import tomllib
+from importlib import metadata
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.helm.helm_tools import ROOT, find_tool, run
 
 IMAGE = ROOT / "helm" / "image"
+# The image's Python; what runs the tests may be another one.
+ENVIRONMENT = {
+    "python_version": "3.11",
+    "python_full_version": "3.11.2",
+    "implementation_name": "cpython",
+    "platform_python_implementation": "CPython",
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "extra": "",
+}
 
 
 def test_hadolint_is_content():
@@ -17,17 +31,54 @@ def test_hadolint_is_content():
     assert result.returncode == 0, result.stdout
 
 
-def test_every_dependency_is_pinned_by_digest():
+def locked_versions():
+    lock = (IMAGE / "requirements.txt").read_text().replace("\\\n", "")
+    assert all("--hash=sha256:" in line for line in lock.splitlines())
+    return dict(line.split()[0].split("==") for line in lock.splitlines())
+
+
+def wanted_versions(needed):
+    """Return what each distribution has to be, by name: of the needed, and of what they need."""
+    found = {}
+    waiting = [Requirement(each) for each in needed]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        is_new = name not in found
+        found.setdefault(name, []).append(requirement.specifier)
+        if is_new:
+            for text in metadata.requires(name) or ():
+                more = Requirement(text)
+                if more.marker is None or more.marker.evaluate(ENVIRONMENT):
+                    waiting.append(more)
+    return found
+
+
+def test_the_lock_file_fits_the_project():
     """
-    What pyproject.toml asks for is in the lock file, and everything in it has digests.
+    A dependency that is added, raised or dropped is so in the image as well; all with digests.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lock = (IMAGE / "requirements.txt").read_text().replace("\\\n", "")
-    locked = {line.split("==")[0] for line in lock.splitlines()}
-    wanted = {re.match("[a-z0-9-]+", each)[0] for each in project["dependencies"]}
+    locked, wanted = locked_versions(), wanted_versions(project["dependencies"])
 
-    assert wanted <= locked
-    assert all("--hash=sha256:" in line for line in lock.splitlines())
+    assert set(locked) == set(wanted), "run helm/image/lock.sh"
+    wrong = {
+        name: (locked[name], str(specifier))
+        for name, specifiers in wanted.items()
+        for specifier in specifiers
+        if not specifier.contains(locked[name], prereleases=True)
+    }
+    assert wrong == {}, "run helm/image/lock.sh"
+
+
+def test_a_stale_lock_file_is_seen():
+    """
+    The check above can fail: what is not needed any more, and what is new.
+    """
+    wanted = wanted_versions(["rich>=14"])
+
+    assert {"rich", "pygments"} <= set(wanted) < set(locked_versions())
+    assert not wanted["rich"][0].contains("13.0")
 
 
 def test_the_context_is_what_is_copied():

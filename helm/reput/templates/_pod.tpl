@@ -7,6 +7,10 @@
 - --config=/etc/reput/reput.toml
 - --metrics-port={{ $.Values.metrics.port }}
 - --metrics-host=0.0.0.0
+{{- with $.Values.metrics.sparkPort }}
+- --spark-metrics-port={{ . }}
+{{- end }}
+- --final-scrape-seconds={{ .finalScrapeSeconds }}
 - --ready-behind={{ .readyBehind }}
 - --log-format={{ .logFormat }}
 {{- with .cluster }}
@@ -218,6 +222,11 @@ ports:
   - name: metrics
     containerPort: {{ .Values.metrics.port }}
     protocol: TCP
+  {{- with .Values.metrics.sparkPort }}
+  - name: spark-metrics
+    containerPort: {{ . }}
+    protocol: TCP
+  {{- end }}
 # The last line of the log says why it stopped: `kubectl describe pod` shows it.
 terminationMessagePolicy: FallbackToLogsOnError
 securityContext:
