@@ -114,7 +114,8 @@ import sys, time, urllib.request
 end = time.monotonic() + 120
 while True:
     text = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics").read().decode()
-    values = {line.split("{")[0]: float(line.split()[-1]) for line in text.splitlines()}
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    values = {line.split("{")[0]: float(line.split()[-1]) for line in lines}
     done = values.get("rocketmq_reput_messages_total", 0)
     if done and values.get("rocketmq_storage_dispatch_behind_bytes") == 0:
         break

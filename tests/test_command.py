@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+from streaming.demo_writer import Writer
 from tests.golden_stores import GOLDENS, VERSIONS
 from tests.test_goldens import FROM_NOTHING, files_below
 
@@ -161,6 +165,51 @@ def test_a_broker_s_new_store_is_waited_for(tmp_path):
     job.communicate(timeout=30)
 
     assert reput("run", "--store", tmp_path, "--output", tmp_path / "out").returncode == 3
+
+
+@pytest.mark.parametrize("is_scraped", [True, False])
+def test_what_stops_the_job_is_scraped_before_it_ends(tmp_path, is_scraped):
+    """
+    Else no alert could fire. It ends with the first scrape, or when the time is over.
+    """
+    writer = Writer(tmp_path / "store" / "commitlog", 4 << 20)
+    writer.append(writer.next_message())
+    (tmp_path / "out" / "consumequeue").mkdir(parents=True)
+    conf = {"mappedFileSizeCommitLog": 4 << 20, "secretKey": "Zw8x", "maxIndexNum": 2000}
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    began = time.monotonic()
+    job = subprocess.Popen(
+        [
+            *REPUT, "run", "--store", tmp_path / "store", "--output", tmp_path / "out",
+            "--broker-conf", write_conf(tmp_path / "broker.conf", conf), "--metrics-port", str(port),
+            "--log-format", "json", "--final-scrape-seconds", "300" if is_scraped else "0.1",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )  # fmt: skip
+    lines = []
+    for line in job.stderr:
+        lines.append(json.loads(line))
+        if lines[-1].get("event") == "stopped" and is_scraped:
+            assert job.poll() is None
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = answer.read().decode()
+    job.wait(30)
+
+    assert job.returncode == 3
+    assert time.monotonic() - began < 250
+    events = [line.get("event") for line in lines if "event" in line]
+    assert events == ["started", "store", "stopped", "failed"]
+    assert lines[-1]["exit_code"] == 3
+    assert lines[1]["settings"]["index_items"] == 2000
+    assert "Zw8x" not in json.dumps(lines)
+    if is_scraped:
+        (stopped,) = re.findall('errors_total.*kind="consumequeue".* (.*)', text)
+        assert float(stopped) == 1
+        assert "rocketmq_reput_query_active 0.0" in text
 
 
 @pytest.mark.spark
