@@ -192,6 +192,14 @@ ReadyBehind = Annotated[
 Cluster = Annotated[
     str, typer.Option("--cluster", help="The broker's cluster, a label of all metrics.")
 ]
+ByQueue = Annotated[
+    bool,
+    typer.Option(
+        "--metrics-by-queue",
+        help="Have a series for each queue too: as many as there are queues, so off by default. "
+        "With --placement driver only.",
+    ),
+]
 FinalScrape = Annotated[
     float,
     typer.Option(
@@ -280,6 +288,7 @@ def run(
     metrics_host: MetricsHost = "127.0.0.1",
     ready_behind: ReadyBehind = "1g",
     cluster: Cluster = "DefaultCluster",
+    metrics_by_queue: ByQueue = False,
     final_scrape_seconds: FinalScrape = 30.0,
     spark_metrics_port: SparkMetricsPort = None,
     log_format: LogFormat = LogMode.TEXT,
@@ -325,6 +334,7 @@ def run(
             metrics = stack.enter_context(
                 serving(configs, cluster, metrics_host, metrics_port, ready_bytes)
             )
+            metrics.shows_queues = metrics_by_queue
             stack.enter_context(scraped_to_the_end(metrics, final_scrape_seconds))
         for each in configs:
             wait_for_log(each, metrics)

@@ -32,7 +32,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 
-from formats import names
+from formats import consumequeue, names
 from formats.errors import ExpiredError, FormatError, ReputError, StoreError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.tail import TailWatch
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 _NODE = "dispatcher"
 _LABELS = ("cluster", "store", "node_type")
+# What a broker's own series of its store have besides, and their values there and here.
+BROKER_LABELS = ("node_id", "storage_type", "storage_medium")
+_STORAGE = ("local", "disk")
 _BATCH_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 _MILLISECONDS = 1000
 # Longer than a batch's longest silence: within a batch each block is a sign of life.
@@ -91,7 +94,7 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._cluster = cluster
-        self._ready_bytes = 0
+        self.shows_queues = False
         self._alive_at = time.monotonic()
         self._is_active = False
         self._configs = dict(configs)
@@ -327,8 +330,10 @@ class _StoreMetrics:
         if state is None or log is None:
             # Not zeros: neither how far behind it is nor what happened before is known yet.
             return
-        families.add("rocketmq_storage_dispatch_behind_bytes", labels, behind.bytes)
-        families.add("rocketmq_storage_dispatch_behind_seconds", labels, behind.seconds)
+        node = self._config.properties.get("brokerName", self._config.name)
+        for unit, value in (("bytes", behind.bytes), ("seconds", behind.seconds)):
+            name = f"rocketmq_storage_dispatch_behind_{unit}"
+            families.add(name, (*labels, node, *_STORAGE), value)
         progress = state.progress
         for which, value in (
             ("dispatched", progress.end),
@@ -351,13 +356,27 @@ class _StoreMetrics:
             ("data_loss_bytes", sum(end - start for start, end in progress.lost)),
         ):
             families.add(f"rocketmq_reput_{name}_total", labels, count)
+        if self._metrics.shows_queues:
+            for queue, end in progress.queues.items():
+                kind, _, rest = queue.partition("/")
+                topic, _, number = rest.rpartition("/")
+                if kind == names.CONSUMEQUEUE:
+                    name = "rocketmq_consumequeue_max_offset"
+                    families.add(name, (*labels, topic, number), end // consumequeue.ENTRY_SIZE)
 
 
 _TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "rocketmq_storage_dispatch_behind_bytes": ("Bytes of log that are not dispatched yet.", ()),
+    "rocketmq_storage_dispatch_behind_bytes": (
+        "Bytes of log that are not dispatched yet.",
+        BROKER_LABELS,
+    ),
     "rocketmq_storage_dispatch_behind_seconds": (
         "Store time between the log's last record and the last dispatched one.",
-        (),
+        BROKER_LABELS,
+    ),
+    "rocketmq_consumequeue_max_offset": (
+        "Entries of a consume queue that are on disk and recorded, those that expired included.",
+        ("topic", "queue_id"),
     ),
     "rocketmq_reput_offset_bytes": ("Physical offsets.", ("which",)),
     "rocketmq_checkpoint_timestamp_seconds": (

@@ -106,7 +106,8 @@ ALERTS = (
         "Stalled",
         CRITICAL,
         "${stalledFor}",
-        f"min_over_time({_BEHIND}[5m]) > 0\nand increase({s.LOG_BYTES}{_DISPATCHER}[5m]) == 0",
+        f"min_over_time({_BEHIND}[5m]) > 0\n"
+        f"and {s.WITHOUT_BROKER} increase({s.LOG_BYTES}{_DISPATCHER}[5m]) == 0",
         f"Nothing is dispatched of {_STORE}, and there is something to dispatch",
         "{{ $value | humanize1024 }}B of log wait, and not a byte was dispatched in 5 minutes.",
     ),
@@ -170,7 +171,8 @@ ALERTS = (
         "RetentionNear",
         CRITICAL,
         "15m",
-        f"{_BEHIND} > ${{retentionRatio}} * {_RETAINED}\nand delta({_BEHIND}[30m]) >= 0",
+        f"{_BEHIND} > {s.WITHOUT_BROKER} ${{retentionRatio}} * {_RETAINED}\n"
+        f"and {s.WITHOUT_BROKER} delta({_BEHIND}[30m]) >= 0",
         f"Retention may outrun the dispatch of {_STORE}",
         "{{ $value | humanize1024 }}B are not dispatched, a large part of all that the broker"
         " keeps, and they do not get fewer: the broker deletes by age, dispatched or not.",

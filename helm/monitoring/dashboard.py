@@ -141,13 +141,16 @@ def _overview() -> list[stat.Panel]:
     behind_bytes, behind_seconds = one(s.BEHIND_BYTES), one(s.BEHIND_SECONDS)
     limit, far = float(THRESHOLDS["behindBytes"]), float(THRESHOLDS["behindBytesCritical"])
     late, very = float(THRESHOLDS["behindSeconds"]), float(THRESHOLDS["behindSecondsCritical"])
-    is_stuck = f"({behind_bytes} > bool 0) * (increase({one(s.LOG_BYTES)}[5m]) == bool 0)"
+    is_stuck = (
+        f"({behind_bytes} > bool 0)"
+        f" * {s.WITHOUT_BROKER} (increase({one(s.LOG_BYTES)}[5m]) == bool 0)"
+    )
     is_late = f"{behind_bytes} > bool {limit:.0f}"
     panels = [
         _stat(
             "Keeping up?",
             "The worst of all chosen stores: 0 yes, 1 behind, 2 nothing moves.",
-            f"max(2 * ({is_stuck}) + ({is_late}))",
+            f"max(2 * ({is_stuck}) + {s.WITHOUT_BROKER} ({is_late}))",
             SHORT,
             words={
                 "0": ("yes", _GREEN),

@@ -36,14 +36,17 @@ CPU = "process_cpu_seconds_total"
 RESIDENT = "process_resident_memory_bytes"
 OPEN_FILES = "process_open_fds"
 
+# The broker's own labels of its two series, which the others have not.
+BROKER_LABELS = ("node_id", "storage_type", "storage_medium")
+WITHOUT_BROKER = f"ignoring ({', '.join(BROKER_LABELS)})"
 STORE_LABELS = ("cluster", "store", "node_type")
 NODE = 'node_type="dispatcher"'
 
 PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES}
 HISTOGRAMS = {BATCH_SECONDS, LATENCY}
 ALL: dict[str, tuple[str, ...]] = {
-    BEHIND_BYTES: (),
-    BEHIND_SECONDS: (),
+    BEHIND_BYTES: BROKER_LABELS,
+    BEHIND_SECONDS: BROKER_LABELS,
     OFFSET: ("which",),
     MESSAGES: (),
     LOG_BYTES: (),

@@ -11,8 +11,9 @@ yaml = pytest.importorskip("yaml")
 
 RULES = ROOT / "helm" / "monitoring" / "reput.rules.yaml"
 STORE = 'cluster="c",store="a",node_type="dispatcher"'
-BEHIND = f"rocketmq_storage_dispatch_behind_bytes{{{STORE}}}"
-LATE = f"rocketmq_storage_dispatch_behind_seconds{{{STORE}}}"
+BROKER = 'node_id="a",storage_type="local",storage_medium="disk"'
+BEHIND = f"rocketmq_storage_dispatch_behind_bytes{{{STORE},{BROKER}}}"
+LATE = f"rocketmq_storage_dispatch_behind_seconds{{{STORE},{BROKER}}}"
 BYTES = f"rocketmq_reput_log_bytes_total{{{STORE}}}"
 MISPLACED = f'rocketmq_consumequeue_entries_total{{{STORE},outcome="misplaced"}}'
 CORRUPT = f"rocketmq_reput_corrupt_skipped_total{{{STORE}}}"

@@ -7,12 +7,14 @@ import re
 import threading
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from formats.errors import ExpiredError, FormatError, StoreError
+from helm.monitoring import series
 from streaming import metrics as metrics_module
 from streaming.config import FlushPolicy
 from streaming.dispatcher import PHASES, StoreDispatcher
@@ -21,6 +23,7 @@ from streaming.metrics import ERROR_KINDS, Metrics, State, kind_of, serve
 from streaming.writer_protocol import error_of, failure_of
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
 
+BROKERS = {"node_id": "b", "storage_type": "local", "storage_medium": "disk"}
 LABELS = {"cluster": "c", "store": "s", "node_type": "dispatcher"}
 
 
@@ -68,7 +71,7 @@ def samples(text: str) -> dict[tuple[str, str], float]:
         for sample in family.samples:
             if sample.labels.get("store") == "s":
                 assert {k: sample.labels[k] for k in LABELS} == LABELS
-                more = [v for k, v in sample.labels.items() if k not in LABELS]
+                more = [v for k, v in sample.labels.items() if k not in LABELS | BROKERS]
                 found[sample.name, more[0] if more else ""] = sample.value
     return found
 
@@ -138,6 +141,63 @@ def test_what_can_go_wrong_is_there_before_it_does(made, served):
     for name in ("corrupt_skipped", "data_loss_gaps", "data_loss_bytes", "log_truncations"):
         assert found[f"rocketmq_reput_{name}_total", ""] == 0
     assert found["rocketmq_reput_starts_total", ""] == 1
+
+
+def test_the_broker_s_series_has_the_broker_s_labels(made, served):
+    """
+    RocketMQ's BrokerMetricsManager and DefaultStoreMetricsManager: the same query finds both.
+    """
+    log, dispatcher, _ = made
+    config = replace(dispatcher.config, properties={"brokerName": "b"})
+    metrics = Metrics({"s": config}, "c", "1.2.3")
+    metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    families = text_string_to_metric_families(served(metrics)("/metrics")[1])
+    (family,) = [f for f in families if f.name == "rocketmq_storage_dispatch_behind_bytes"]
+
+    assert family.type == "gauge"
+    assert family.samples[0].labels == LABELS | BROKERS
+
+
+def test_queues_have_series_only_if_asked(made, served):
+    """
+    A broker may have ten thousand.
+    """
+    log, dispatcher, metrics = made
+    get = served(metrics)
+    metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    name = "rocketmq_consumequeue_max_offset"
+    assert name not in get("/metrics")[1]
+    metrics.shows_queues = True
+    families = text_string_to_metric_families(get("/metrics")[1])
+    (family,) = [f for f in families if f.name == name]
+    queues = {(s.labels["topic"], s.labels["queue_id"]): s.value for s in family.samples}
+    wanted = {
+        key: end // 20
+        for key, end in dispatcher.progress.queues.items()
+        if key.startswith("consumequeue/")
+    }
+
+    assert {f"consumequeue/{topic}/{queue}": v for (topic, queue), v in queues.items()} == wanted
+    assert len(wanted) > 1
+
+
+def test_dashboard_and_alerts_know_what_is_exported(made, served):
+    """
+    Every series by name and labels: one that is renamed here would leave a panel empty there.
+    """
+    log, dispatcher, metrics = made
+    metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    exported = {}
+    for family in text_string_to_metric_families(served(metrics)("/metrics")[1]):
+        for sample in family.samples:
+            name = re.sub("_(bucket|sum|count)$", "", sample.name)
+            exported[name] = set(sample.labels) - set(series.STORE_LABELS) - {"le"}
+
+    assert {name: exported.get(name) for name in series.ALL} == {
+        name: set(labels) for name, labels in series.ALL.items()
+    }
+    ours = {name for name in exported if name.startswith("rocketmq_")}
+    assert ours <= set(series.ALL)
 
 
 def test_a_gap_and_its_bytes(tmp_path):
