@@ -105,6 +105,45 @@ def slot_of(data: Bytes, at: int, length: int, queue_id: int) -> int:
     return int((mixed * _MIX) >> np.uint64(33))
 
 
+@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+def lookup_rows(
+    data: Bytes,
+    topic_at: NDArray[np.int64],
+    topic_length: NDArray[np.int32],
+    queue_id: NDArray[np.int32],
+    first: int,
+    table: RouteArrays,
+    routes: NDArray[np.int32],
+) -> int:
+    """Write the route of each row from `first` on; return the first row that has none, else all.
+
+    Args:
+        data: bytes, with `READABLE_BEFORE` ones before each topic.
+        topic_at: by row, so the next two.
+        topic_length: bytes.
+        queue_id: the queue's id.
+        first: row.
+        table: routes.
+        routes: written.
+    """
+    for row in range(first, len(queue_id)):
+        route = lookup(
+            data,
+            topic_at[row],
+            topic_length[row],
+            queue_id[row],
+            table.slots,
+            table.topic_at,
+            table.topic_length,
+            table.topics,
+            table.queue_id,
+        )
+        if route == UNKNOWN:
+            return row
+        routes[row] = route
+    return len(queue_id)
+
+
 class RouteTable:
     """The table; `arrays` is replaced when it grows, so a reader takes it anew for each block."""
 

@@ -111,11 +111,20 @@ def check(log: CommitLog, trail: Sequence[Point]) -> Check:
     return Check(is_same=True, common=common)
 
 
-def extended(trail: Sequence[Point], point: Point) -> tuple[Point, ...]:
-    """Return a trail with one more point, thinned out where it is older."""
+def extended(
+    trail: Sequence[Point], point: Point, most: int = _POINTS, newest: int = _NEWEST
+) -> tuple[Point, ...]:
+    """Return a trail with one more point, thinned out where it is older.
+
+    Args:
+        trail: the points so far.
+        point: the new one.
+        most: points that are kept.
+        newest: of these, which are never thinned out.
+    """
     points = [*trail, point]
-    if len(points) > _POINTS:
-        old = range(1, len(points) - _NEWEST)
+    if len(points) > most:
+        old = range(1, len(points) - newest)
 
         def density(i: int) -> float:
             return (points[i + 1].end - points[i - 1].end) / (point.end - points[i].end + 1)

@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 import time
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -238,6 +239,24 @@ SparkCheckpoint = Annotated[
 ]
 
 
+KafkaBootstrap = Annotated[
+    str,
+    typer.Option(
+        "--kafka-bootstrap",
+        help="Send the messages to Kafka at HOST:PORT too, exactly once. [default: off]",
+    ),
+]
+KafkaSet = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kafka",
+        metavar="KEY=VALUE",
+        help="A setting of the way to Kafka, such as include=orders* or partition_by=key; again "
+        "for each. docs/kafka.md has them all; secrets are given by file or environment.",
+    ),
+]
+
+
 def configs_of(
     store: Path | None,
     output: Path | None,
@@ -246,6 +265,8 @@ def configs_of(
     config: Path | None,
     *,
     in_place: bool,
+    kafka_bootstrap: str = "",
+    kafka: list[str] | None = None,
 ) -> list[StoreConfig]:
     """Return the stores that the arguments name.
 
@@ -255,12 +276,30 @@ def configs_of(
     if config is not None:
         if store is not None or output is not None or conf is not None:
             raise UsageError("--config names the stores: leave --store, --output and the rest out")
-        return read_config(config)
+        return with_kafka(read_config(config), kafka_bootstrap, kafka)
     if store is None:
         raise UsageError("say what to read with --store DIR, or name several with --config FILE")
-    return [
+    configs = [
         store_config(store, output, broker_version=version, broker_conf=conf, in_place=in_place)
     ]
+    return with_kafka(configs, kafka_bootstrap, kafka)
+
+
+def with_kafka(
+    configs: list[StoreConfig], bootstrap: str, settings: list[str] | None
+) -> list[StoreConfig]:
+    """Return stores with the way to Kafka that the arguments give, in place of the file's.
+
+    Raises:
+        UsageError: something is wrong with it.
+    """
+    if not bootstrap and not settings:
+        return configs
+    from streaming.kafka_config import kafka_settings, pairs  # noqa: PLC0415 - a client few need
+
+    values = pairs(settings or [])
+    found = kafka_settings({**values, "bootstrap": bootstrap or values.get("bootstrap", "")})
+    return [replace(config, kafka=found) for config in configs]
 
 
 @app.command()
@@ -284,6 +323,8 @@ def run(
     delete_expired: Expired = False,
     placement: PlacementMode = None,
     spark_checkpoint: SparkCheckpoint = None,
+    kafka_bootstrap: KafkaBootstrap = "",
+    kafka: KafkaSet = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
     ready_behind: ReadyBehind = "1g",
@@ -298,7 +339,16 @@ def run(
 
     Example: `reput run --store /data/rocketmq/store --output /data/reput --broker-version 5.3`
     """
-    configs = configs_of(store, output, broker_version, broker_conf, config, in_place=in_place)
+    configs = configs_of(
+        store,
+        output,
+        broker_version,
+        broker_conf,
+        config,
+        in_place=in_place,
+        kafka_bootstrap=kafka_bootstrap,
+        kafka=kafka,
+    )
     options = job_options(
         available_now=False,
         trigger_seconds=trigger_seconds,
@@ -420,13 +470,24 @@ def rebuild(
     delete_expired: Expired = False,
     placement: PlacementMode = None,
     spark_checkpoint: SparkCheckpoint = None,
+    kafka_bootstrap: KafkaBootstrap = "",
+    kafka: KafkaSet = None,
     as_json: Json = False,
 ) -> None:
     """Dispatch all that a store has now, then end with a summary. Goes on where it was left.
 
     Example: `reput rebuild --store /backup/store --output /backup/rebuilt --broker-version 4.9.8`
     """
-    configs = configs_of(store, output, broker_version, broker_conf, config, in_place=in_place)
+    configs = configs_of(
+        store,
+        output,
+        broker_version,
+        broker_conf,
+        config,
+        in_place=in_place,
+        kafka_bootstrap=kafka_bootstrap,
+        kafka=kafka,
+    )
     options = job_options(
         available_now=True,
         trigger_seconds=0.0,

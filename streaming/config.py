@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from formats.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sinks.kafka_settings import KafkaSettings
 
 _STORE_KEYS = {"name", "path", "output", "broker_version", "broker_conf", "in_place"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -30,6 +32,7 @@ class StoreConfig:
         settings: the broker's.
         in_place: `output` is the store itself.
         properties: the broker.conf that `settings` came from.
+        kafka: how its messages go to Kafka; None: they do not.
     """
 
     name: str
@@ -38,6 +41,17 @@ class StoreConfig:
     settings: BrokerSettings = field(default_factory=BrokerSettings)
     in_place: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    kafka: KafkaSettings | None = None
+
+    def kafka_access(self) -> dict[str, Any]:
+        """Return what Kafka's client needs to get in, secrets in it: not to be shown.
+
+        Raises:
+            UsageError: a secret is not where it should be.
+        """
+        from streaming.kafka_config import access_of  # noqa: PLC0415 - a client few need
+
+        return access_of(self.kafka.security) if self.kafka is not None else {}
 
 
 @dataclass(frozen=True)
@@ -137,13 +151,26 @@ def read_config(path: Path) -> list[StoreConfig]:
         tables: Any = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    unknown = set(tables) - {"store"}
+    unknown = set(tables) - {"store", "kafka"}
     stores = tables.get("store")
     is_list = isinstance(stores, list) and all(isinstance(table, dict) for table in stores)
     if unknown or not is_list or not stores:
         what = f"unknown key {min(unknown)!r}" if unknown else "no [[store]] table"
         raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
-    configs = [_from_table(path, number, table) for number, table in enumerate(stores, 1)]
+    kafka = tables.get("kafka")
+    if kafka is not None:
+        from streaming.kafka_config import kafka_settings  # noqa: PLC0415 - a client few need
+
+        if not isinstance(kafka, dict):
+            raise UsageError(f"{path}: kafka is no table; write [kafka] and its settings below")
+        try:
+            kafka = kafka_settings(kafka, path.parent)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from error
+    configs = [
+        replace(_from_table(path, number, table), kafka=kafka)
+        for number, table in enumerate(stores, 1)
+    ]
     for attribute in ("name", "output"):
         seen: set[object] = set()
         for config in configs:

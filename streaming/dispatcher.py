@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from sinks.kafka import Extent
+    from streaming.kafka_feed import KafkaFeed
     from streaming.pipeline import Block
 
 # Within a long batch, so far from one point of the trail to the next.
@@ -50,6 +52,7 @@ _LATENCIES_MS = np.array(LATENCIES) * 1000
 # What a batch's time goes to: waiting for parsed blocks, writing queues, writing the index, having
 # files on disk, recording that they are.
 PHASES = ("parse", "consumequeue", "index", "flush", "record")
+_DRAIN_SECONDS = 0.02
 # Of a block, so many records stand for all.
 _SAMPLED = 256
 
@@ -186,16 +189,33 @@ class StoreDispatcher:
         self._held: _Held | None = None
         self._settled = 0
         self._wanted_end = 0
+        self._is_capped = False
         self._expired_to = 0
         self._is_live = False
         # Of the last record, until it is in the trail.
         self._last: tuple[int, int] | None = None
+        self.kafka: KafkaFeed | None = None
         try:
             marks.set_abort(config.output, self._staging)
             self._save(clean=False)
+            if config.kafka is not None:
+                self.kafka = self._open_kafka()
         except BaseException:
             self._close_sinks()
             raise
+
+    def _open_kafka(self) -> KafkaFeed:
+        from streaming.kafka_feed import KafkaFeed  # noqa: PLC0415 - a client few need
+
+        return KafkaFeed(self.config, self._dispatched(), fail_on_data_loss=self._fail_on_data_loss)
+
+    def _dispatched(self) -> Extent:
+        """Return how far Kafka may be sent messages."""
+        from sinks.kafka import Extent  # noqa: PLC0415 - as above
+
+        known = self.progress
+        mark = known.trail[-1].record if known.trail else None
+        return Extent(known.end, mark, known.skipped)
 
     def _open_sinks(self) -> None:
         """Open the writers of the files as they stand, which is what `progress` says."""
@@ -239,6 +259,10 @@ class StoreDispatcher:
             self._held = None
         position = self.progress.end
         self._wanted_end = end
+        if self.kafka is not None:
+            # Where Kafka is too far behind, dispatch goes on once it has come closer.
+            end = self.kafka.room(end)
+        self._is_capped = end < self._wanted_end
         batch = Batch(position, position, events=events)
         index_before = self.index.inserted if self.index is not None else (0, 0)
         failure = None
@@ -260,6 +284,7 @@ class StoreDispatcher:
         self.flush_if_due()
         batch.phases = self.take_phases()
         batch.seconds = time.monotonic() - began
+        self._tell_kafka(events)
         if failure is not None:
             raise failure
         return batch
@@ -276,6 +301,19 @@ class StoreDispatcher:
         """Return the seconds spent since this was last called, by phase; no zeros."""
         spent, self._spent = self._spent, dict.fromkeys(PHASES, 0.0)
         return {phase: seconds for phase, seconds in spent.items() if seconds}
+
+    def _tell_kafka(self, events: list[str] | None = None) -> None:
+        """Let Kafka have what is dispatched, and hear of it.
+
+        Raises:
+            ReputError, OSError: what has stopped it for good.
+        """
+        if self.kafka is None:
+            return
+        self.kafka.advance(self._dispatched())
+        if events is not None:
+            events += self.kafka.take_events()
+            self.kafka.check()
 
     def _look_at_log(self, events: list[str]) -> None:
         """Look at the files anew, and go back or on to where dispatch can go on in them."""
@@ -374,6 +412,7 @@ class StoreDispatcher:
         before = points[-1].end if points else batch.start
         if block.reached > before + _POINT_BYTES:
             self.progress = replace(self.progress, trail=self._trail())
+            self._tell_kafka()
 
     def _trail(self) -> tuple[Point, ...]:
         """Return the trail with the last record that was dispatched."""
@@ -494,11 +533,39 @@ class StoreDispatcher:
 
     @property
     def waits(self) -> bool:
-        """Tell whether a record is waited with that no broker will touch any more."""
+        """Tell whether there is something to dispatch that no batch will come for.
+
+        A record that was waited with and that no broker will touch any more; or what Kafka was too
+        far behind for.
+        """
+        if self._is_capped and self.kafka is not None:
+            return self.kafka.room(self._wanted_end) > self.progress.end
         return self._held is not None and not locks.is_held(self.config.path / names.LOCK)
 
+    def drain_kafka(self, is_over: Callable[[], bool]) -> list[Batch]:
+        """Wait until Kafka has all that there is to dispatch.
+
+        Args:
+            is_over: asked now and then whether to give up.
+
+        Returns:
+            What was dispatched meanwhile.
+
+        Raises:
+            ReputError, OSError: as `dispatch`.
+        """
+        batches = []
+        while self.kafka is not None and not is_over():
+            if self.waits:
+                batches.append(self.dispatch_waiting())
+            elif self.kafka.is_done:
+                break
+            self.kafka.check()
+            time.sleep(_DRAIN_SECONDS)
+        return batches
+
     def dispatch_waiting(self) -> Batch:
-        """Dispatch what was waited with while a broker ran."""
+        """Dispatch what was waited with, see `waits`."""
         return self.dispatch(self._wanted_end)
 
     def _behind_blank(self, position: int) -> int:
@@ -557,6 +624,8 @@ class StoreDispatcher:
         """
         now = time.monotonic()
         policy = self._policy
+        if self.kafka is not None:
+            self.kafka.check()
         if not self._consistent:
             return False
         if policy.is_sync or now - self._flushed_at >= policy.thorough_seconds:
@@ -671,6 +740,8 @@ class StoreDispatcher:
         self._open_sinks()
 
     def _close_files(self) -> None:
+        if self.kafka is not None:
+            self.kafka.close()
         self.pipeline.close()
         self._close_sinks()
         self._held_open.close()

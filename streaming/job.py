@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from streaming.config import StoreConfig
     from streaming.dispatcher import Batch
+    from streaming.kafka_feed import KafkaState
     from streaming.metrics import Metrics
     from streaming.pipeline import Block
     from streaming.placement import Outcome
@@ -94,6 +95,7 @@ class StoreSummary:
     end: int = 0
     files: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    kafka: KafkaState | None = None
 
 
 @dataclass
@@ -133,10 +135,24 @@ class Summary:
                 "messages_per_second": round(store.messages / self.seconds) if self.seconds else 0,
                 "files": store.files,
                 "events": store.events,
+                **({"kafka": _kafka_dict(store.kafka)} if store.kafka is not None else {}),
             }
             for store in self.stores
         ]
         return {**total, "stores": stores}
+
+
+def _kafka_dict(state: KafkaState) -> dict[str, object]:
+    """Return what `--json` prints of a store's way to Kafka."""
+    return {
+        "end": state.end,
+        "messages": state.messages,
+        "arrivals": state.notices,
+        "dead_letters": state.dead_letters,
+        "transactions": state.transactions,
+        "retries": state.retries,
+        "lag_bytes": state.lag,
+    }
 
 
 class Job:
@@ -205,6 +221,8 @@ class Job:
                 self._wait(query)
             finally:
                 query.stop()
+            if self.options.available_now:
+                self._drain_kafka()
         finally:
             self._close()
         if self.error is not None:
@@ -380,6 +398,7 @@ class Job:
             recorded_end=dispatcher.recorded_end,
             index_fill=dispatcher.index.fill if dispatcher.index is not None else 0.0,
             waits=dispatcher.holds,
+            kafka=dispatcher.kafka.state if dispatcher.kafka is not None else None,
         )
 
     def _tend(self) -> None:
@@ -421,6 +440,18 @@ class Job:
         if failure is not None and self.error is None:
             self.error = source_error(str(failure))
 
+    def _drain_kafka(self) -> None:
+        """Wait until Kafka has what was dispatched; writers on executors do so as they close."""
+        for store, dispatcher in self.dispatchers.items():
+            is_over = lambda: self._stopping.is_set() or self.error is not None  # noqa: E731
+            try:
+                for batch in dispatcher.drain_kafka(is_over):
+                    self._account(store, batch)
+            except (ReputError, OSError) as error:
+                self.error = self.error or error
+                if self.metrics is not None:
+                    self.metrics.error(store, error)
+
     def _finish(self) -> None:
         self.summary.seconds = time.monotonic() - self._began if self._began else 0.0
         for config, store in zip(self.configs, self.summary.stores, strict=True):
@@ -433,10 +464,14 @@ class Job:
 
     def _close(self) -> None:
         """Close all outputs, also behind one that cannot be; the first error is raised."""
+        opened = self.dispatchers
         with contextlib.ExitStack() as stack:
-            for dispatcher in reversed(self.dispatchers.values()):
+            for dispatcher in reversed(opened.values()):
                 stack.callback(dispatcher.close)
             self.dispatchers = {}
+        for store in self.summary.stores:
+            kafka = opened[store.name].kafka if store.name in opened else None
+            store.kafka = kafka.state if kafka is not None else store.kafka
         if self._writers is not None:
             self._close_writers(self._writers)
 

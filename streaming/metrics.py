@@ -36,6 +36,7 @@ from formats import consumequeue, names
 from formats.errors import ExpiredError, FormatError, ReputError, StoreError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.tail import TailWatch
+from streaming import kafka_metrics
 from streaming.dispatcher import LATENCIES, PHASES
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from checkpoints.progress import Progress
     from streaming.config import StoreConfig
     from streaming.dispatcher import Batch
+    from streaming.kafka_feed import KafkaState
 
 _NODE = "dispatcher"
 _LABELS = ("cluster", "store", "node_type")
@@ -72,12 +74,14 @@ class State:
         recorded_end: physical offset that is on disk and recorded.
         index_fill: of the newest index file, 0 to 1.
         waits: a record that came out of turn is waited with.
+        kafka: where its way to Kafka is, None without one.
     """
 
     progress: Progress
     recorded_end: int
     index_fill: float = 0.0
     waits: bool = False
+    kafka: KafkaState | None = None
 
 
 class Metrics:
@@ -363,8 +367,11 @@ class _StoreMetrics:
                 if kind == names.CONSUMEQUEUE:
                     name = "rocketmq_consumequeue_max_offset"
                     families.add(name, (*labels, topic, number), end // consumequeue.ENTRY_SIZE)
+        if state.kafka is not None:
+            kafka_metrics.collect(families, labels, state.kafka, progress.store_timestamp)
 
 
+_LATENCY = "rocketmq_reput_latency_seconds"
 _TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rocketmq_storage_dispatch_behind_bytes": (
         "Bytes of log that are not dispatched yet.",
@@ -395,8 +402,9 @@ _TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rocketmq_reput_data_loss_gaps_total": ("Times that records had expired.", ()),
     "rocketmq_reput_data_loss_bytes_total": ("Bytes of log that had expired.", ()),
     "rocketmq_reput_last_batch_timestamp_seconds": ("When the last batch ended, Unix time.", ()),
+    _LATENCY: ("From a record's store timestamp to its entry being visible.", ()),
+    **kafka_metrics.TEXTS,
 }
-_LATENCY = "rocketmq_reput_latency_seconds"
 
 
 class _Families:
@@ -414,13 +422,31 @@ class _Families:
         family.add_metric(labels, value)
 
     def add_latencies(self, labels: tuple[str, ...], counts: list[int], total: float) -> None:
-        family = self._families.get(_LATENCY)
+        self.add_histogram(_LATENCY, labels, LATENCIES, tuple(counts), total)
+
+    def add_histogram(
+        self,
+        name: str,
+        labels: tuple[str, ...],
+        bounds: tuple[float, ...],
+        counts: tuple[int, ...],
+        total: float,
+    ) -> None:
+        """Add a histogram that somebody else has counted.
+
+        Args:
+            name: of the series.
+            labels: their values.
+            bounds: upper bounds.
+            counts: up to each bound from the one before; the last one is of those beyond.
+            total: sum of what was observed.
+        """
+        family = self._families.get(name)
         if family is None:
-            text = "From a record's store timestamp to its entry being visible."
-            family = HistogramMetricFamily(_LATENCY, text, labels=_LABELS)
-            self._families[_LATENCY] = family
+            family = HistogramMetricFamily(name, _TEXTS[name][0], labels=_LABELS)
+            self._families[name] = family
         buckets, below = [], 0
-        for bound, count in zip((*map(str, LATENCIES), "+Inf"), counts, strict=True):
+        for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
             below += count
             buckets.append((bound, below))
         family.add_metric(labels, buckets, total)

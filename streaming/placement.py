@@ -187,6 +187,8 @@ def _spec(job: str, config: StoreConfig, flush: FlushPolicy, options: JobOptions
         skips_corrupt=options.skips_corrupt,
         removes_expired=options.removes_expired,
         flush=asdict(flush),
+        kafka=asdict(config.kafka) if config.kafka is not None else None,
+        drains_kafka=options.available_now,
     )
 
 

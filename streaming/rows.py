@@ -26,12 +26,12 @@ from pyspark.sql.types import (
 
 from formats import rows
 from formats.commitlog import Verdict
+from formats.odd_rows import with_odd_rows
 from formats.rows import RowColumns
 from formats.texts import Slices
 from stores.commitlog import PAD, CommitLog, commitlog_directories
 from stores.tail import corruption
 from streaming import arrow
-from streaming.odd_rows import with_odd_rows
 from streaming.offsets import skip_expired
 
 if TYPE_CHECKING:

@@ -182,6 +182,7 @@ class Writer:
         if not goes_on:
             self._stop_listening()
             with self._failing():
+                self._drain()
                 self._close()
         # Without an output, or with one that is closed, there is nothing more to do here.
         goes_on = goes_on and self._dispatcher is not None
@@ -231,6 +232,10 @@ class Writer:
             broker_conf=spec["properties"],
             in_place=spec["in_place"],
         )
+        if spec["kafka"] is not None:
+            from streaming.kafka_config import from_fields  # noqa: PLC0415 - a client few need
+
+            config = replace(config, kafka=from_fields(spec["kafka"]))
         lock = Path(spec["output"], STATE_DIRECTORY, locks.WRITER_LOCK)
         deadline = time.monotonic() + patience
         while True:
@@ -298,6 +303,15 @@ class Writer:
         )
         return pickle.dumps(answer)
 
+    def _drain(self) -> None:
+        """Wait until Kafka has what is dispatched, where the job is to end only then."""
+        dispatcher = self._dispatcher
+        if dispatcher is None or self._failure is not None or not self._spec["drains_kafka"]:
+            return
+        self._batches += dispatcher.drain_kafka(
+            lambda: self._terminated.is_set() or self._executor.is_gone
+        )
+
     def _close(self) -> None:
         if self._dispatcher is not None:
             dispatcher, self._dispatcher = self._dispatcher, None
@@ -314,6 +328,7 @@ def _state_of(dispatcher: StoreDispatcher) -> dict[str, Any]:
         "recorded_end": dispatcher.recorded_end,
         "index_fill": dispatcher.index.fill if dispatcher.index is not None else 0.0,
         "waits": dispatcher.holds,
+        "kafka": dispatcher.kafka.state if dispatcher.kafka is not None else None,
     }
 
 

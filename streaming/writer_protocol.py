@@ -38,6 +38,8 @@ class Spec(TypedDict):
         name, path, output, version, properties, in_place: the store, as `store_config` takes it.
         threads, fail_on_data_loss, skips_corrupt, removes_expired: as `StoreDispatcher` has them.
         flush: the fields of a `FlushPolicy`.
+        kafka: the fields of a `KafkaSettings`, its security's among them; None: nothing is sent.
+        drains_kafka: a writer that is closed waits until Kafka has everything.
     """
 
     job: str
@@ -52,6 +54,8 @@ class Spec(TypedDict):
     skips_corrupt: bool
     removes_expired: bool
     flush: dict[str, Any]
+    kafka: dict[str, Any] | None
+    drains_kafka: bool
 
 
 class Hello(TypedDict):

@@ -1,0 +1,623 @@
+"""Sends a store's messages to Kafka, a transaction at a time, each with the position behind it.
+
+`KafkaSink.send` reads like what it does: read a range of the log from the last committed position
+on → choose and encode messages → hand batches to the client → add the position → look whether the
+log is still the one that dispatch went over → commit. Whatever goes wrong before the commit leaves
+nothing behind that readers would see; the next attempt reads the same range again. Whether a commit
+that was not answered has happened is what the opening of the next client finds out.
+
+Knows one store and no thread; `streaming.kafka_feed` calls it beside dispatch.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from kafka import TopicPartition, errors
+
+from formats import kafkarecords
+from formats.errors import ReputError
+from formats.kafkarecords import Encoded
+from sinks import kafka_progress
+from sinks.kafka_blocks import RowReader
+from sinks.kafka_client import BATCH_HEADER, Client, KafkaError, RefusedError, describe
+from sinks.kafka_plain import PlainMessage, plain_records
+from sinks.kafka_progress import Position
+from sinks.kafka_routes import DEAD, Routes
+from sinks.kafka_settings import (
+    ALL,
+    ARRIVALS,
+    CONTINUE,
+    DEAD_LETTER,
+    DECOMPRESSED,
+    KEYS,
+    LATEST,
+    MESSAGES,
+    NONE,
+    TRANSACTIONS,
+    UNIQ_KEY,
+)
+from stores import trail
+from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
+from stores.trail import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from formats.broker import BrokerSettings
+    from formats.memory import Bytes
+    from sinks.kafka_blocks import RowBlock
+    from sinks.kafka_routes import Rows
+    from sinks.kafka_settings import KafkaSettings
+    from stores.trail import Fingerprint
+
+# Records that are kept to find again, and how far from one to the next at least.
+_POINTS = 16
+_NEWEST_POINTS = 4
+_MOST_RECORDS = 1 << 30
+_KEYS = {
+    NONE: kafkarecords.NO_KEY,
+    KEYS: kafkarecords.KEYS_KEY,
+    UNIQ_KEY: kafkarecords.UNIQ_KEY_KEY,
+}
+# A log in which nothing is wanted still moves the position now and then, to be read only once.
+_IDLE_BYTES = 64 << 20
+_REFUSED_SECONDS = 60.0
+_SHORT_PATIENCE = 1.0
+_KEEP_ERROR = 500
+
+
+class Extent(NamedTuple):
+    """How far dispatch has gone, and what the log there was.
+
+    Attributes:
+        end: physical offset.
+        mark: the last record that was dispatched, None if there is none.
+        gaps: places that dispatch has passed over: begin and end.
+    """
+
+    end: int
+    mark: Fingerprint | None
+    gaps: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass
+class Sent:
+    """What one transaction has done.
+
+    Attributes:
+        start: physical offset.
+        end: physical offset.
+        messages: sent.
+        notices: sent.
+        dead_letters: messages and notices that went to the dead-letter topic instead.
+        bytes: of records.
+        seconds: from its beginning to the end of its commit.
+        commit_seconds: of that, from the last batch on.
+        store_timestamp: of the last record, ms; 0 for none.
+        events: what an operator should know of.
+    """
+
+    start: int
+    end: int
+    messages: int = 0
+    notices: int = 0
+    dead_letters: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    commit_seconds: float = 0.0
+    store_timestamp: int = 0
+    events: list[str] = field(default_factory=list)
+
+
+class _Note(NamedTuple):
+    """Whose records are in a batch: product, RocketMQ position of the first one, how many."""
+
+    product: str
+    physical_offset: int
+    records: int
+
+
+class KafkaSink:
+    """One store's way to Kafka.
+
+    Attributes:
+        position: last committed, as far as is known; None before `open`.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        access: Mapping[str, Any],
+        name: str,
+        path: Path,
+        broker: BrokerSettings,
+        *,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        """Look at the log; Kafka is not spoken to yet.
+
+        Args:
+            settings: the operator's.
+            access: kafka-python's settings of security.
+            name: the store's.
+            path: a broker's storePathRootDir.
+            broker: its settings.
+            fail_on_data_loss: stop where records expired before they were sent; else go on.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        self._settings = settings
+        self._access = access
+        self._name = name
+        self._fail_on_data_loss = fail_on_data_loss
+        self.log = CommitLog(commitlog_directories(path, broker), broker)
+        self._reader = RowReader(
+            self.log,
+            decompresses=settings.body == DECOMPRESSED,
+            block_bytes=settings.transaction_bytes,
+        )
+        self._out: Bytes = np.empty(settings.batch_bytes, np.uint8)
+        self._client: Client | None = None
+        self._routes = Routes(settings, name, self._partitions)
+        self._progress_partition: TopicPartition | None = None
+        self.position: Position | None = None
+        # Topics that are refused, why, and until when they are not asked for again.
+        self._refused_topics: dict[str, tuple[str, float]] = {}
+        # The same for records, by physical offset and product; and how large a batch may be.
+        self._refused_records: dict[tuple[int, str], str] = {}
+        self._batch_limits: dict[str, int] = {}
+        self._one_by_one: set[str] = set()
+
+    @property
+    def transactional_id(self) -> str:
+        """Return under which id, and key of positions, this store is sent."""
+        return f"{self._settings.id_prefix}{self._name}"
+
+    @property
+    def in_flight(self) -> int:
+        """Return the bytes that are sent and not acknowledged yet."""
+        return self._client.in_flight if self._client is not None else 0
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether there is a client."""
+        return self._client is not None
+
+    def open(self, extent: Extent) -> None:
+        """Connect, end what an earlier writer left undone, and find out how far it came.
+
+        Args:
+            extent: of dispatch; where a store begins that has no position yet.
+
+        Raises:
+            KafkaError: what is in the way.
+        """
+        settings = self._settings
+        is_transactional = settings.mode == TRANSACTIONS
+        client = Client(settings, self._access, self.transactional_id if is_transactional else None)
+        try:
+            partitions = self._progress_partitions(client)
+            self._progress_partition = TopicPartition(
+                settings.progress_topic,
+                kafka_progress.partition_of(self.transactional_id, partitions),
+            )
+            found = kafka_progress.read(settings, self._access, self.transactional_id, partitions)
+        except BaseException:
+            client.close()
+            raise
+        self._client = client
+        self._routes.forget()
+        if found is None:
+            begin = extent.end if settings.start == LATEST else self.log.min_offset
+            found = Position(max(begin, 0))
+        self.position = found
+
+    def _progress_partitions(self, client: Client) -> int:
+        topic = self._settings.progress_topic
+        try:
+            return client.partitions(topic, _SHORT_PATIENCE)
+        except RefusedError as error:
+            if not isinstance(error.cause, errors.UnknownTopicOrPartitionError):
+                raise KafkaError(
+                    f"topic {topic}, which holds the positions: {describe(error.cause)}. Allow "
+                    "us to describe, read and write it"
+                ) from error
+        kafka_progress.make_topic(self._settings, self._access)
+        return client.partitions(topic, self._settings.request_seconds)
+
+    def _partitions(self, topic: str) -> int:
+        """Return a topic's partitions; 0 for one whose messages go to the dead-letter topic.
+
+        Raises:
+            KafkaError: it is refused.
+        """
+        now = time.monotonic()
+        known = self._refused_topics.get(topic)
+        if known is not None and now < known[1]:
+            return 0
+        try:
+            return self._opened.partitions(topic, self._settings.refusal_seconds)
+        except RefusedError as error:
+            self._refuse_topic(topic, describe(error.cause))
+            return 0
+
+    def _refuse_topic(self, topic: str, why: str) -> None:
+        """Remember a topic that is refused.
+
+        Raises:
+            KafkaError: the operator does not want its messages to go elsewhere.
+        """
+        if self._settings.on_refusal != DEAD_LETTER or topic == self._settings.dead_letter_topic:
+            raise KafkaError(
+                f"Kafka at {self._settings.bootstrap} refuses topic {topic}: {why}. Make it, or "
+                "allow us to describe and write it (docs/kafka.md has the ACLs); or exclude its "
+                'messages; or have them go elsewhere: on_refusal = "dead-letter"'
+            )
+        self._refused_topics[topic] = why, time.monotonic() + _REFUSED_SECONDS
+
+    @property
+    def _opened(self) -> Client:
+        if self._client is None:
+            raise RuntimeError("the sink is not open")
+        return self._client
+
+    @property
+    def _known(self) -> Position:
+        if self.position is None:
+            raise RuntimeError("the sink is not open")
+        return self.position
+
+    def send(self, extent: Extent) -> Sent | None:
+        """Send one transaction's worth of what is dispatched and not sent yet.
+
+        Returns:
+            What it did; None if the log was not the one that dispatch saw: there is more to come
+            of it, or dispatch has not seen the new one yet.
+
+        Raises:
+            KafkaError: it is not sent; `close`, and `open` again to go on.
+            FormatError: the log has something in the range that is no record.
+            ReputError: records expired before they were sent; the log has been cut.
+        """
+        began = time.monotonic()
+        self.log.refresh()
+        sent = Sent(self._known.end, self._known.end)
+        self._follow_log(sent)
+        self._skip_expired(sent)
+        if sent.start >= extent.end:
+            return None
+        while True:
+            try:
+                is_sent = self._attempt(extent, sent)
+                break
+            except RefusedError as error:
+                self._learn(error)
+                self._take_back()
+                sent = replace(sent, end=sent.start, messages=0, notices=0, dead_letters=0, bytes=0)
+        sent.seconds = time.monotonic() - began
+        if is_sent:
+            self._refused_records.clear()
+            self._one_by_one.clear()
+        return sent if is_sent else None
+
+    def _take_back(self) -> None:
+        """Take back what an attempt has sent, as far as that can be."""
+        if self._settings.mode == TRANSACTIONS:
+            self._opened.abort()
+            return
+        # What has arrived stays, and will come again; a producer that was refused is of no use.
+        self.close()
+        self._client = Client(self._settings, self._access, None)
+
+    def _follow_log(self, sent: Sent) -> None:
+        """Compare the log with what was sent of it.
+
+        Raises:
+            ReputError: it has been cut, and the operator wants to know.
+        """
+        found = trail.check(self.log, self._known.points)
+        if found.is_same:
+            return
+        common = found.common.end if found.common is not None else self.log.min_offset
+        what = (
+            f"{self._name}: the log has other records than those that Kafka was sent. What was "
+            f"sent of physical offsets {common} to {self._known.end} is not in the log any more, "
+            "and stays in Kafka"
+        )
+        if self._settings.on_truncation != CONTINUE:
+            raise ReputError(
+                f"{what}. To go on with the log's new records, which may have the queue offsets "
+                'of those, set on_truncation = "continue" for one start'
+            )
+        points = tuple(p for p in self._known.points if p.end <= common)
+        self.position = replace(self._known, end=common, points=points)
+        sent.start = sent.end = common
+        sent.events.append(what)
+
+    def _skip_expired(self, sent: Sent) -> None:
+        begin, end = self._known.end, self.log.min_offset
+        if begin >= end:
+            return
+        lost = f"{self._name}: physical offsets {begin} to {end} expired before they were sent"
+        if self._fail_on_data_loss:
+            raise ReputError(
+                f"{lost} to Kafka. Restore the files, or go on behind the gap with "
+                "--no-fail-on-data-loss"
+            )
+        self.position = replace(self._known, end=end)
+        sent.start = sent.end = end
+        sent.events.append(f"{lost} to Kafka, and are missing there")
+
+    def _attempt(self, extent: Extent, sent: Sent) -> bool:
+        """Send a range; False if the log is not the one that dispatch saw."""
+        settings, client = self._settings, self._opened
+        client.begin()
+        deadline = time.monotonic() + settings.transaction_seconds
+        place = (0, 0)
+        try:
+            for block in self._reader.blocks(sent.start, extent.end, dict(extent.gaps)):
+                count = len(block.columns.size)
+                if count:
+                    self._send_block(block, sent)
+                    columns = block.columns
+                    place = int(columns.physical_offset[count - 1]), int(columns.size[count - 1])
+                    sent.store_timestamp = int(columns.store_timestamp[count - 1])
+                sent.end = block.reached
+                if sent.end - sent.start >= settings.transaction_bytes:
+                    break
+                if time.monotonic() >= deadline:
+                    break
+        except LogChangedError:
+            client.abort()
+            return False
+        commit_began = time.monotonic()
+        position = self._following(sent, trail.fingerprint(self.log, *place) if place[1] else None)
+        is_idle = not (sent.messages or sent.notices or sent.dead_letters or sent.events)
+        if is_idle and sent.end - sent.start < _IDLE_BYTES:
+            client.abort()
+        elif settings.mode == TRANSACTIONS:
+            self._add_position(position)
+            client.flush()
+            if not self._is_settled(extent):
+                client.abort()
+                return False
+            client.commit()
+        else:
+            # Without a transaction the position is never ahead of what has arrived.
+            client.flush()
+            self._add_position(position)
+            client.flush()
+        sent.commit_seconds = time.monotonic() - commit_began
+        self.position = position
+        return True
+
+    def _is_settled(self, extent: Extent) -> bool:
+        """Tell whether the log up to the extent's mark is still the one that was dispatched."""
+        mark = extent.mark
+        if mark is None:
+            return True
+        self.log.refresh()
+        return mark.physical_offset < self.log.min_offset or trail.is_there(self.log, mark)
+
+    def _following(self, sent: Sent, last: Fingerprint | None) -> Position:
+        known = self._known
+        points = known.points
+        if last is not None:
+            points = trail.extended(points, Point(last, sent.end), _POINTS, _NEWEST_POINTS)
+        return Position(
+            end=sent.end,
+            points=points,
+            messages=known.messages + sent.messages,
+            dead_letters=known.dead_letters + sent.dead_letters,
+        )
+
+    def _add_position(self, position: Position) -> None:
+        if self._progress_partition is None:
+            raise RuntimeError("the sink is not open")
+        records, now = plain_records(
+            [(int(time.time() * 1000), self.transactional_id.encode(), position.pack(), [])]
+        )
+        self._opened.add(self._progress_partition, records, 1, now, now)
+
+    def _send_block(self, block: RowBlock, sent: Sent) -> None:
+        rows = self._routes.of_rows(block.data, block.columns)
+        for product, targets in ((MESSAGES, rows.messages), (ARRIVALS, rows.notices)):
+            wanted = np.flatnonzero(targets >= 0)
+            order = wanted[np.argsort(targets[wanted], kind="stable")]
+            places = targets[order]
+            cuts = np.flatnonzero(np.diff(places)) + 1
+            for chosen in np.split(order, cuts) if len(order) else ():
+                partition = self._routes.targets[int(targets[chosen[0]])]
+                count = self._send_rows(block, rows, product, partition, chosen, sent)
+                if product == MESSAGES:
+                    sent.messages += count
+                else:
+                    sent.notices += count
+            for row in np.flatnonzero(targets == DEAD).tolist():
+                self._send_dead(block, row, product, "", sent)
+
+    def _send_rows(
+        self,
+        block: RowBlock,
+        rows: Rows,
+        product: str,
+        partition: TopicPartition,
+        chosen: np.ndarray[Any, np.dtype[np.int64]],
+        sent: Sent,
+    ) -> int:
+        """Encode and send rows that go into one partition; return how many did."""
+        offsets = block.columns.physical_offset
+        limit = min(
+            self._batch_limits.get(partition.topic, self._settings.batch_bytes),
+            self._settings.batch_bytes,
+        )
+        most = 1 if partition.topic in self._one_by_one else _MOST_RECORDS
+        chosen = self._without_refused(block, product, chosen, sent)
+        following, count = 0, 0
+        while following < len(chosen):
+            row = int(chosen[following])
+            encoded = self._encode(block, rows, product, chosen, following, most, limit)
+            size = encoded.length + BATCH_HEADER
+            if encoded.records == 1 and size > self._settings.max_message_bytes:
+                most_bytes = self._settings.max_message_bytes
+                why = f"MessageSizeTooLarge: {size} bytes, max_message_bytes is {most_bytes}"
+                self._refuse(int(offsets[row]), product, partition.topic, why)
+                self._send_dead(block, row, product, why, sent)
+                following += 1
+                continue
+            note = _Note(product, int(offsets[row]), encoded.records)
+            self._opened.add(
+                partition,
+                self._out.data[: encoded.length],
+                encoded.records,
+                encoded.first_timestamp,
+                encoded.max_timestamp,
+                note,
+            )
+            sent.bytes += encoded.length
+            count += encoded.records
+            following = encoded.following
+        return count
+
+    def _without_refused(
+        self,
+        block: RowBlock,
+        product: str,
+        chosen: np.ndarray[Any, np.dtype[np.int64]],
+        sent: Sent,
+    ) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Send the rows that Kafka has refused before to the dead letters; return the others."""
+        if not self._refused_records:
+            return chosen
+        offsets = block.columns.physical_offset
+        refused = [
+            (row, why)
+            for row in chosen.tolist()
+            if (why := self._refused_records.get((int(offsets[row]), product))) is not None
+        ]
+        for row, why in refused:
+            self._send_dead(block, row, product, why, sent)
+        return np.setdiff1d(chosen, [row for row, _ in refused]).astype(np.int64)
+
+    def _encode(
+        self,
+        block: RowBlock,
+        rows: Rows,
+        product: str,
+        chosen: np.ndarray[Any, np.dtype[np.int64]],
+        following: int,
+        most: int,
+        limit: int,
+    ) -> Encoded:
+        """Encode what fits into a batch, at least one record however large."""
+        out = self._out[:limit]
+        while True:
+            if product == ARRIVALS:
+                encoded = kafkarecords.encode_notices(
+                    block.data, block.columns, chosen, following, most, rows.routes,
+                    self._routes.pieces, out,
+                )  # fmt: skip
+            else:
+                headers = self._settings.headers
+                encoded = kafkarecords.encode_messages(
+                    block.data, block.columns, chosen, following, most, rows.routes,
+                    self._routes.pieces, _KEYS[self._settings.key], headers != NONE,
+                    headers == ALL, out,
+                )  # fmt: skip
+            result = Encoded(*map(int, encoded))
+            if result.length >= 0:
+                return result
+            if -result.length > len(self._out):
+                self._out = np.empty(-result.length, np.uint8)
+            out = self._out[: -result.length]
+
+    def _learn(self, error: RefusedError) -> None:
+        """Take down what was refused, so that the next attempt goes around it.
+
+        Raises:
+            KafkaError: the operator does not want that.
+        """
+        batch = error.batch
+        for topic in error.topics:
+            self._refuse_topic(topic, describe(error.cause))
+        if error.topics:
+            self._routes.forget()
+            return
+        if batch is None or not isinstance(batch.note, _Note):
+            raise KafkaError(
+                f"Kafka at {self._settings.bootstrap} refuses a batch of ours: "
+                f"{describe(error.cause)}"
+            ) from error
+        topic, note = batch.topic_partition.topic, batch.note
+        if note.records > 1 and isinstance(error.cause, errors.MessageSizeTooLargeError):
+            self._batch_limits[topic] = max(batch.size // 2, 1)
+        elif note.records > 1:
+            self._one_by_one.add(topic)
+        else:
+            why = describe(error.cause)
+            self._refuse(note.physical_offset, note.product, topic, why)
+
+    def _refuse(self, physical_offset: int, product: str, topic: str, why: str) -> None:
+        """Remember a record that is refused.
+
+        Raises:
+            KafkaError: the operator does not want it to go elsewhere.
+        """
+        if self._settings.on_refusal != DEAD_LETTER or topic == self._settings.dead_letter_topic:
+            path, byte = self.log.file_of(physical_offset)
+            raise KafkaError(
+                f"{path} at byte {byte}: Kafka refuses this record for topic {topic}: {why}. Raise "
+                "max.message.bytes of the topic and max_message_bytes, or exclude such messages, "
+                'or have them go elsewhere: on_refusal = "dead-letter"'
+            )
+        self._refused_records[physical_offset, product] = why
+
+    def _send_dead(self, block: RowBlock, row: int, product: str, why: str, sent: Sent) -> None:
+        """Send a message or notice to the dead-letter topic, with where it stood and the error."""
+        topic_name = self._settings.dead_letter_topic
+        partitions = self._dead_letter_partitions()
+        record = PlainMessage.of(block, row)
+        wanted = self._routes.topic_of(record.topic, product)
+        if not why:
+            why = self._refused_topics.get(wanted, ("refused", 0.0))[0]
+        headers = [
+            ("rmq.error", why[:_KEEP_ERROR].encode()),
+            ("rmq.error.topic", wanted.encode()),
+            ("rmq.error.product", product.encode()),
+            ("rmq.store", self._name.encode()),
+            *record.headers,
+        ]
+        value: bytes | None = record.body if product == MESSAGES else None
+        room = self._settings.max_message_bytes - BATCH_HEADER
+        if value is not None and len(value) + _KEEP_ERROR * 2 + 200 * len(headers) > room:
+            headers.append(("rmq.error.bodyBytes", str(len(value)).encode()))
+            value = None
+        records, timestamp = plain_records([(record.timestamp, record.key, value, headers)])
+        partition = TopicPartition(topic_name, record.queue_id % partitions)
+        self._opened.add(partition, records, 1, timestamp, timestamp)
+        sent.dead_letters += 1
+        sent.bytes += len(records)
+
+    def _dead_letter_partitions(self) -> int:
+        try:
+            topic = self._settings.dead_letter_topic
+            return self._opened.partitions(topic, self._settings.refusal_seconds)
+        except RefusedError as error:
+            self._refuse_topic(self._settings.dead_letter_topic, describe(error.cause))
+            raise
+
+    def close(self) -> None:
+        """Give the client back; what is not committed is taken back by Kafka."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            client.close()
+
+    def close_log(self) -> None:
+        """Give the log's files back."""
+        self.log.close()

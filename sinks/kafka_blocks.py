@@ -1,0 +1,186 @@
+"""Reads a range of the log for Kafka: rows of its records, a block at a time, in log order."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from formats import rows
+from formats.commitlog import COMPRESSED, Verdict
+from formats.errors import FormatError
+from formats.odd_rows import with_odd_rows
+from formats.rows import RowColumns
+from formats.texts import Slices
+from stores.commitlog import PAD
+from stores.tail import corruption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from formats.memory import Bytes
+    from stores.commitlog import CommitLog
+
+_ROWS = 20_000
+_PROPERTIES = 16 * _ROWS
+_BLOCK_BYTES = 4 << 20
+_TYPE_SHIFT, _TYPE_MASK = 8, 0x7
+# Source: RocketMQ `CompressionType`; 0 is what 4.x writes, which knows zlib only.
+_LZ4, _ZSTD = 1, 2
+
+
+class RowBlock(NamedTuple):
+    """Rows, and how far the log is read with them.
+
+    Attributes:
+        data: the bytes that the columns have slices of.
+        columns: of the rows.
+        reached: physical offset behind the last one, or behind a BLANK there.
+    """
+
+    data: Bytes
+    columns: RowColumns
+    reached: int
+
+
+class RowReader:
+    """Reads one store's log into columns that are used again for each block."""
+
+    def __init__(self, log: CommitLog, *, decompresses: bool, block_bytes: int) -> None:
+        self._log = log
+        self._block_bytes = min(block_bytes, _BLOCK_BYTES)
+        self._columns = RowColumns.of(_ROWS, _PROPERTIES)
+        self._decompresses = decompresses
+
+    def blocks(self, start: int, end: int, gaps: Mapping[int, int]) -> Iterator[RowBlock]:
+        """Yield the records that start in [`start`, `end`); a block counts until the next one.
+
+        Args:
+            start: physical offset of a record, or of a file's beginning.
+            end: physical offset.
+            gaps: where something stands that is no record, and where to go on: as dispatch has
+                passed over it.
+
+        Raises:
+            FormatError: something else that is no record.
+        """
+        log, position, length = self._log, start, self._block_bytes
+        while position < end:
+            if position in gaps:
+                position = gaps[position]
+                yield RowBlock(np.zeros(1, np.uint8), _first(self._columns, 0), position)
+                continue
+            file_end = log.base_of(position) + log.file_size
+            data = log.read(position, min(length, file_end - position))
+            verdict, reached = Verdict.FULL, position
+            while verdict == Verdict.FULL:
+                verdict, reached, count = self._parse(data, position, reached, end)
+                following = file_end if verdict == Verdict.ROLL else reached
+                if count or verdict == Verdict.ROLL:
+                    yield self._block(data, count, following)
+            if verdict == Verdict.ROLL:
+                position = file_end
+            elif verdict == Verdict.SHORT and position + length < file_end:
+                # A record that is longer than the block, or only its last one.
+                length = length * 2 if reached == position else self._block_bytes
+                position = reached
+            elif verdict == Verdict.RECORD or reached in gaps:
+                position = reached
+            else:
+                raise corruption(log, reached, verdict)
+
+    def _parse(
+        self, data: Bytes, position: int, reached: int, end: int
+    ) -> tuple[Verdict, int, int]:
+        log = self._log
+        file_end = log.base_of(position) + log.file_size
+        verdict, at, count = rows.read_rows(
+            data,
+            PAD + reached - position,
+            PAD + min(end, file_end) - position,
+            len(data) - PAD,
+            position - PAD,
+            file_end,
+            log.rules,
+            self._columns,
+        )
+        return Verdict(verdict), int(at) - PAD + position, int(count)
+
+    def _block(self, data: Bytes, count: int, reached: int) -> RowBlock:
+        columns = _first(self._columns, count)
+        if columns.odd.any():
+            data, columns = with_odd_rows(data, columns)
+        if self._decompresses and (columns.sys_flag & COMPRESSED).any():
+            data, columns = self._decompressed(data, columns)
+        return RowBlock(data, columns, reached)
+
+    def _decompressed(self, data: Bytes, columns: RowColumns) -> tuple[Bytes, RowColumns]:
+        """Lay the bodies behind the other bytes as their producers had them."""
+        body = Slices(columns.body.at.copy(), columns.body.length.copy())
+        added: list[bytes] = []
+        end = len(data)
+        for row in np.flatnonzero(columns.sys_flag & COMPRESSED).tolist():
+            at = int(body.at[row])
+            raw = data[at : at + int(body.length[row])].tobytes()
+            try:
+                plain = decompress(raw, int(columns.sys_flag[row]))
+            except (zlib.error, OSError, pa.ArrowException) as error:
+                path, byte = self._log.file_of(int(columns.physical_offset[row]))
+                raise FormatError(
+                    path,
+                    byte,
+                    f"the record's body is not compressed as its sysFlag says ({error})",
+                    'Send bodies as they are stored: body = "stored".',
+                ) from error
+            body.at[row], body.length[row] = end, len(plain)
+            added.append(plain)
+            end += len(plain)
+        # Kernels load whole words: as many bytes as the log's own have behind them.
+        pieces = [data, np.frombuffer(b"".join(added) + bytes(PAD), np.uint8)]
+        return np.concatenate(pieces), columns._replace(body=body)
+
+
+def decompress(raw: bytes, sys_flag: int) -> bytes:
+    """Return a body as its producer had it.
+
+    Raises:
+        zlib.error, OSError, pa.ArrowException: it is not compressed that way.
+    """
+    kind = sys_flag >> _TYPE_SHIFT & _TYPE_MASK
+    if not raw:
+        return raw
+    if kind in {_LZ4, _ZSTD}:
+        codec = "lz4" if kind == _LZ4 else "zstd"
+        with pa.CompressedInputStream(pa.BufferReader(raw), codec) as stream:
+            plain: bytes = stream.read()
+        return plain
+    return _inflate(raw)
+
+
+def _inflate(raw: bytes) -> bytes:
+    """Decompress zlib; an incomplete stream, which zlib takes for a beginning, is an error."""
+    inflater = zlib.decompressobj()
+    out = io.BytesIO()
+    out.write(inflater.decompress(raw))
+    out.write(inflater.flush())
+    if not inflater.eof:
+        raise zlib.error("incomplete")
+    return out.getvalue()
+
+
+def _first(columns: RowColumns, count: int) -> RowColumns:
+    """Return the columns cut to their first rows, and to the properties of these."""
+    total = int(columns.property_end[count - 1]) if count else 0
+
+    def cut(name: str, column: NDArray[np.generic] | Slices) -> NDArray[np.generic] | Slices:
+        length = total if name in {"names", "values"} else count
+        if isinstance(column, Slices):
+            return Slices(column.at[:length], column.length[:length])
+        return column[:length]
+
+    return RowColumns(*map(cut, columns._fields, columns))  # type: ignore[arg-type]

@@ -1,0 +1,78 @@
+"""One message at a time, as Python values: for dead letters and positions, which are few."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from formats import kafkarecords
+from sinks.kafka_client import BATCH_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from formats.texts import Slices
+    from sinks.kafka_blocks import RowBlock
+
+_MOST_BYTES = 1 << 30
+
+
+class PlainMessage(NamedTuple):
+    """One message as Python values."""
+
+    topic: str
+    queue_id: int
+    timestamp: int
+    key: bytes | None
+    body: bytes
+    headers: list[tuple[str, bytes]]
+
+    @classmethod
+    def of(cls, block: RowBlock, row: int) -> PlainMessage:
+        """Return a row of a block."""
+        data, columns = block.data, block.columns
+
+        def raw(slices: Slices, number: int) -> bytes:
+            at = int(slices.at[number])
+            return data[at : at + int(slices.length[number])].tobytes()
+
+        first = int(columns.property_end[row - 1]) if row else 0
+        numbers: tuple[NDArray[np.int64] | NDArray[np.int32], ...] = (
+            columns.queue_offset, columns.physical_offset, columns.store_timestamp,
+            columns.born_timestamp, columns.sys_flag, columns.reconsume_times,
+        )  # fmt: skip
+        topic = raw(columns.topic, row)
+        queue_id = int(columns.queue_id[row])
+        headers = [("rmq.topic", topic), ("rmq.queueId", str(queue_id).encode())]
+        headers += [
+            (name, str(int(column[row])).encode())
+            for name, column in zip(kafkarecords.NUMBERS, numbers, strict=True)
+        ]
+        headers += [
+            (raw(columns.names, i).decode(), raw(columns.values, i))
+            for i in range(first, int(columns.property_end[row]))
+        ]
+        return cls(
+            topic=topic.decode(),
+            queue_id=queue_id,
+            timestamp=max(int(columns.store_timestamp[row]), 0),
+            key=raw(columns.keys, row) or None,
+            body=raw(columns.body, row),
+            headers=headers,
+        )
+
+
+def plain_records(
+    records: Iterable[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+) -> tuple[memoryview, int]:
+    """Return encoded records, made by kafka-python, and the first one's timestamp."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, _MOST_BYTES)
+    first = -1
+    for number, (timestamp, key, value, headers) in enumerate(records):
+        first = timestamp if number == 0 else first
+        builder.append(number, timestamp, key, value, headers)
+    return memoryview(builder.build())[BATCH_HEADER:], first

@@ -1,0 +1,215 @@
+"""Reads `[kafka]` of a `reput.toml`, and `--kafka KEY=VALUE`, into settings; finds the secrets."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from formats.errors import UsageError
+from sinks import kafka_settings as known
+from sinks.kafka_settings import KafkaSecurity, KafkaSettings
+from streaming.option_values import size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SIZES = {"max_lag", "batch_bytes", "max_message_bytes", "transaction_bytes", "buffer_bytes"}
+_LISTS = {"products", "include", "exclude"}
+_SWITCHES = {"system_topics", "auto_create_topics", "checks_hostname"}
+_CHOICES = {
+    "partition_by": (known.QUEUE, known.KEY),
+    "key": (known.KEYS, known.UNIQ_KEY, known.NONE),
+    "body": (known.DECOMPRESSED, known.STORED),
+    "headers": (known.ALL, known.COORDINATES, known.NONE),
+    "mode": (known.TRANSACTIONS, known.IDEMPOTENT),
+    "start": (known.EARLIEST, known.LATEST),
+    "on_refusal": (known.STOP, known.DEAD_LETTER),
+    "on_truncation": (known.STOP, known.CONTINUE),
+    "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
+    "protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "mechanism": ("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+}
+_SECURITY = {each.name for each in dataclasses.fields(KafkaSecurity)}
+_SETTINGS = {each.name: each for each in dataclasses.fields(KafkaSettings)}
+_KEYS = sorted((_SETTINGS.keys() - {"security"}) | _SECURITY)
+_FILES = ("password_file", "ca_file", "certificate_file", "key_file", "key_password_file")
+_SECRETS = {"password", "sasl_password", "sasl_plain_password", "key_password", "ssl_password"}
+_PRODUCTS = {known.MESSAGES, known.ARRIVALS}
+
+
+def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> KafkaSettings:
+    """Return the settings that a table gives; texts may stand for numbers and lists.
+
+    Args:
+        values: by name, see `KafkaSettings` and `KafkaSecurity`.
+        base: directory that relative paths of files begin at.
+
+    Raises:
+        UsageError: an unknown key, a value that cannot be, a secret that stands in the open.
+    """
+    read: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in _SECRETS:
+            raise UsageError(
+                f"[kafka] {name}: secrets are not read from settings. Put it into a file or an "
+                f"environment variable and name that: {_secret_key(name)}_file or _env"
+            )
+        if name not in _KEYS:
+            raise UsageError(f"[kafka] {name}: unknown; known are {', '.join(_KEYS)}")
+        read[name] = _value(name, value)
+    for name in _FILES:
+        if read.get(name) and base is not None:
+            read[name] = str(base / read[name])
+    if not read.get("bootstrap"):
+        raise UsageError("[kafka] bootstrap is missing: say where Kafka is, such as kafka:9092")
+    security = KafkaSecurity(**{name: read.pop(name) for name in _SECURITY & read.keys()})
+    settings = KafkaSettings(**read, security=security)
+    _check(settings)
+    return settings
+
+
+def from_fields(fields: Mapping[str, Any]) -> KafkaSettings:
+    """Return the settings whose `dataclasses.asdict` has been through JSON."""
+    security = KafkaSecurity(**fields["security"])
+    lists = {name: tuple(fields[name]) for name in _LISTS}
+    return KafkaSettings(**{**fields, **lists, "security": security})
+
+
+def _secret_key(name: str) -> str:
+    return "key_password" if name in {"key_password", "ssl_password"} else "password"
+
+
+def _value(name: str, value: Any) -> Any:
+    """Return a setting's value.
+
+    Raises:
+        UsageError: it cannot have that one.
+    """
+    if name in _LISTS:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            raise UsageError(f"[kafka] {name}: {value!r} is no list of texts")
+        return tuple(item.strip() for item in items if item.strip())
+    if name in _SIZES:
+        if str(value).strip() == "0" and name == "max_lag":
+            return 0
+        return size({name: str(value)}, name)
+    if name in _SWITCHES:
+        text = str(value).lower()
+        if text not in {"true", "false"}:
+            raise UsageError(f"[kafka] {name}: {value!r} is neither true nor false")
+        return text == "true"
+    if name in _CHOICES:
+        wanted = str(value).strip()
+        if wanted not in _CHOICES[name]:
+            shown = " or ".join(choice or '""' for choice in _CHOICES[name])
+            raise UsageError(f"[kafka] {name}: {value!r}; it is {shown}")
+        return wanted
+    if name.endswith("_seconds"):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = -1.0
+        least = 0.0 if name == "retry_seconds" else 0.01
+        # NaN compares with nothing.
+        if not least <= number <= 1e9:
+            raise UsageError(f"[kafka] {name}: {value!r} is no number of seconds")
+        return number
+    if not isinstance(value, str):
+        raise UsageError(f"[kafka] {name}: {value!r} is no text")
+    return value
+
+
+def _check(settings: KafkaSettings) -> None:
+    """Look at what does not go together.
+
+    Raises:
+        UsageError: something does not.
+    """
+    from sinks.kafka_routes import TagExpression, kafka_topic  # noqa: PLC0415 - numba is slow
+
+    foreign = set(settings.products) - _PRODUCTS
+    if foreign or not settings.products:
+        raise UsageError(f"[kafka] products: {settings.products}; it is messages, arrivals or both")
+    for template in (settings.topic, settings.arrivals_topic):
+        kafka_topic(template, "topic", "store")
+    TagExpression(settings.tags)
+    if settings.transaction_timeout_seconds <= settings.transaction_seconds:
+        raise UsageError("[kafka] transaction_timeout_seconds has to be above transaction_seconds")
+    security = settings.security
+    is_sasl = security.protocol.startswith("SASL")
+    if is_sasl and not (security.mechanism and security.username):
+        raise UsageError("[kafka] mechanism and username are missing for " + security.protocol)
+    if security.mechanism and not is_sasl:
+        raise UsageError(
+            f"[kafka] mechanism {security.mechanism} needs protocol SASL_SSL or SASL_PLAINTEXT"
+        )
+
+
+def access_of(security: KafkaSecurity) -> dict[str, Any]:
+    """Return kafka-python's settings of security, secrets in them: not to be shown.
+
+    Raises:
+        UsageError: a secret is not where it should be.
+    """
+    access: dict[str, Any] = {"security_protocol": security.protocol}
+    if security.protocol.endswith("SSL"):
+        access |= {
+            "ssl_cafile": security.ca_file or None,
+            "ssl_certfile": security.certificate_file or None,
+            "ssl_keyfile": security.key_file or None,
+            "ssl_check_hostname": security.checks_hostname,
+        }
+        if security.key_password_env or security.key_password_file:
+            access["ssl_password"] = _secret(
+                "key_password", security.key_password_env, security.key_password_file
+            )
+        for path in (security.ca_file, security.certificate_file, security.key_file):
+            if path and not Path(path).is_file():
+                raise UsageError(f"[kafka] {path}: no such file")
+    if security.mechanism:
+        access |= {
+            "sasl_mechanism": security.mechanism,
+            "sasl_plain_username": security.username,
+            "sasl_plain_password": _secret(
+                "password", security.password_env, security.password_file
+            ),
+        }
+    return access
+
+
+def _secret(name: str, variable: str, path: str) -> str:
+    """Return a secret.
+
+    Raises:
+        UsageError: it is not there.
+    """
+    if bool(variable) == bool(path):
+        raise UsageError(f"[kafka] give one of {name}_env and {name}_file")
+    if variable:
+        value = os.environ.get(variable)
+        if value is None:
+            raise UsageError(f"[kafka] {name}_env: there is no environment variable {variable}")
+        return value
+    try:
+        return Path(path).read_text("utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise UsageError(f"[kafka] {name}_file {path} cannot be read: {reason}") from error
+
+
+def pairs(texts: list[str]) -> dict[str, str]:
+    """Return what `--kafka KEY=VALUE` says.
+
+    Raises:
+        UsageError: one has no `=`.
+    """
+    values = {}
+    for text in texts:
+        name, found, value = text.partition("=")
+        if not found:
+            raise UsageError(f"--kafka {text!r}: write KEY=VALUE, such as include=orders*")
+        values[name.strip()] = value
+    return values

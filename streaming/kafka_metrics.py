@@ -1,0 +1,76 @@
+"""The series of a store's way to Kafka, made from its state when somebody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from streaming.kafka_feed import KafkaState
+
+_PREFIX = "rocketmq_reput_kafka"
+_MILLISECONDS = 1000
+SECONDS = f"{_PREFIX}_transaction_duration_seconds"
+TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    f"{_PREFIX}_lag_bytes": ("Bytes of log that are dispatched and not committed to Kafka.", ()),
+    f"{_PREFIX}_lag_seconds": (
+        "Store time between the last dispatched record and the last one sent to Kafka.",
+        (),
+    ),
+    f"{_PREFIX}_offset_bytes": ("Physical offset that is committed to Kafka.", ()),
+    f"{_PREFIX}_in_flight_bytes": ("Bytes sent and not acknowledged yet.", ()),
+    f"{_PREFIX}_connected": ("The last attempt to send went well.", ()),
+    f"{_PREFIX}_messages_total": ("Messages and arrival notices sent.", ("product",)),
+    f"{_PREFIX}_record_bytes_total": ("Bytes of records sent.", ()),
+    f"{_PREFIX}_dead_letters_total": ("Sent to the dead-letter topic.", ()),
+    f"{_PREFIX}_retries_total": ("Attempts that failed and were made again.", ()),
+    f"{_PREFIX}_truncations_total": (
+        "Times that the log was cut or expired below what Kafka was to have.",
+        (),
+    ),
+    SECONDS: ("Time of a transaction, from reading the log to its commit.", ()),
+}
+
+
+class _Families(Protocol):
+    def add(self, name: str, labels: tuple[str, ...], value: float) -> None: ...
+
+    def add_histogram(
+        self,
+        name: str,
+        labels: tuple[str, ...],
+        bounds: tuple[float, ...],
+        counts: tuple[int, ...],
+        total: float,
+    ) -> None: ...
+
+
+def collect(
+    families: _Families, labels: tuple[str, ...], state: KafkaState, dispatched_timestamp: int
+) -> None:
+    """Add a store's series.
+
+    Args:
+        families: of the scrape.
+        labels: of the store.
+        state: of its way to Kafka.
+        dispatched_timestamp: of the last record that is dispatched, ms.
+    """
+    from streaming.kafka_feed import SECONDS as BOUNDS  # noqa: PLC0415 - a client few need
+
+    late = (dispatched_timestamp - state.store_timestamp) / _MILLISECONDS
+    is_late = state.lag > 0 and state.store_timestamp > 0
+    for name, value in (
+        ("lag_bytes", state.lag),
+        ("lag_seconds", max(late, 0.0) if is_late else 0.0),
+        ("offset_bytes", max(state.end, 0)),
+        ("in_flight_bytes", state.in_flight),
+        ("connected", float(state.is_connected)),
+        ("record_bytes_total", state.bytes),
+        ("dead_letters_total", state.dead_letters),
+        ("retries_total", state.retries),
+        ("truncations_total", state.truncations),
+    ):
+        families.add(f"{_PREFIX}_{name}", labels, value)
+    for product, count in (("messages", state.messages), ("arrivals", state.notices)):
+        families.add(f"{_PREFIX}_messages_total", (*labels, product), count)
+    families.add_histogram(SECONDS, labels, BOUNDS, state.seconds, state.total_seconds)
