@@ -33,6 +33,10 @@ class ExpiredError(ReputError):
     """Records were deleted before they were dispatched, and that must not be."""
 
 
+class KafkaError(ReputError):
+    """What Kafka would not do, and what an operator can do about it."""
+
+
 class FormatError(ReputError):
     """A file breaks its format. Names the file and the byte, so `xxd -s` is one paste away."""
 

@@ -19,11 +19,11 @@ import numpy as np
 from kafka import TopicPartition, errors
 
 from formats import kafkarecords
-from formats.errors import ReputError
+from formats.errors import KafkaError
 from formats.kafkarecords import Encoded
 from sinks import kafka_progress
 from sinks.kafka_blocks import RowReader
-from sinks.kafka_client import BATCH_HEADER, Client, KafkaError, RefusedError, describe
+from sinks.kafka_client import BATCH_HEADER, Client, RefusedError, describe
 from sinks.kafka_plain import PlainMessage, plain_records
 from sinks.kafka_progress import Position
 from sinks.kafka_routes import DEAD, Routes
@@ -283,7 +283,7 @@ class KafkaSink:
         Raises:
             KafkaError: it is not sent; `close`, and `open` again to go on.
             FormatError: the log has something in the range that is no record.
-            ReputError: records expired before they were sent; the log has been cut.
+            KafkaError: records expired before they were sent; the log has been cut.
         """
         began = time.monotonic()
         self.log.refresh()
@@ -319,7 +319,7 @@ class KafkaSink:
         """Compare the log with what was sent of it.
 
         Raises:
-            ReputError: it has been cut, and the operator wants to know.
+            KafkaError: it has been cut, and the operator wants to know.
         """
         found = trail.check(self.log, self._known.points)
         if found.is_same:
@@ -331,7 +331,7 @@ class KafkaSink:
             "and stays in Kafka"
         )
         if self._settings.on_truncation != CONTINUE:
-            raise ReputError(
+            raise KafkaError(
                 f"{what}. To go on with the log's new records, which may have the queue offsets "
                 'of those, set on_truncation = "continue" for one start'
             )
@@ -346,7 +346,7 @@ class KafkaSink:
             return
         lost = f"{self._name}: physical offsets {begin} to {end} expired before they were sent"
         if self._fail_on_data_loss:
-            raise ReputError(
+            raise KafkaError(
                 f"{lost} to Kafka. Restore the files, or go on behind the gap with "
                 "--no-fail-on-data-loss"
             )
@@ -456,6 +456,7 @@ class KafkaSink:
         limit = min(
             self._batch_limits.get(partition.topic, self._settings.batch_bytes),
             self._settings.batch_bytes,
+            self._settings.max_message_bytes - BATCH_HEADER,
         )
         most = 1 if partition.topic in self._one_by_one else _MOST_RECORDS
         chosen = self._without_refused(block, product, chosen, sent)

@@ -12,6 +12,7 @@ commit each batch is looked at, and nothing is committed that has not arrived.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from kafka import KafkaProducer, TopicPartition, errors
 from kafka.producer.producer_batch import FinalState, ProducerBatch
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from formats.errors import ReputError
+from formats.errors import KafkaError, ReputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,12 +32,9 @@ _MILLISECONDS = 1000
 # Requests carry batches of several partitions up to this; brokers take 100 MiB by default.
 _REQUEST_BYTES = 8 << 20
 _JOIN_SECONDS = 5.0
+_CONNECTIONS = logging.getLogger("kafka.net.manager")
 # Bytes of a batch before its first record.
 BATCH_HEADER = 61
-
-
-class KafkaError(ReputError):
-    """What Kafka would not do, and what an operator can do about it."""
 
 
 class FencedError(KafkaError):
@@ -95,10 +93,11 @@ _TOPIC_ERRORS = (
 
 def describe(error: BaseException) -> str:
     """Return what Kafka said in one line: the error's name, and its text if it has one."""
-    name = type(error).__name__.removesuffix("Error")
-    text = " ".join(str(error).split())
-    known = text.removeprefix(f"[Error {getattr(error, 'errno', '')}] ")
-    return name if known in {"", type(error).__name__, "None"} else f"{name}: {known[:300]}"
+    kind = type(error).__name__
+    text = " ".join(str(error).split()).removeprefix(f"[Error {getattr(error, 'errno', '')}] ")
+    text = text.removeprefix(kind).removeprefix(": ")
+    name = kind.removesuffix("Error")
+    return name if text in {"", "None"} else f"{name}: {text[:300]}"
 
 
 class Batch(ProducerBatch):  # type: ignore[misc]
@@ -164,6 +163,28 @@ def batch_of(
     return Batch(partition, memory, note, len(records))
 
 
+class _Reasons(logging.Handler):
+    """Keeps what kafka-python logs and does not raise: why it cannot connect."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last: Exception | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take an error out of a log line."""
+        for value in record.args if isinstance(record.args, tuple) else ():
+            # That it took too long is said anyway; why is what counts.
+            if isinstance(value, Exception) and not isinstance(value, errors.KafkaTimeoutError):
+                self.last = value
+
+    def __enter__(self) -> _Reasons:
+        _CONNECTIONS.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _CONNECTIONS.removeHandler(self)
+
+
 class Client:
     """One producer, from `open` to `close`; after an error only `close` makes sense.
 
@@ -190,7 +211,7 @@ class Client:
         self._began = time.monotonic()
         self.in_flight = 0
         milliseconds = int(settings.request_seconds * _MILLISECONDS)
-        with self._explained():
+        with _Reasons() as reasons, self._explained(reasons):
             self._producer = KafkaProducer(
                 bootstrap_servers=[host.strip() for host in settings.bootstrap.split(",")],
                 client_id="reput",
@@ -226,14 +247,15 @@ class Client:
         return self._producer._transaction_manager  # noqa: SLF001
 
     @contextlib.contextmanager
-    def _explained(self) -> Any:
+    def _explained(self, reasons: _Reasons | None = None) -> Any:
         """Raise kafka-python's errors as ours."""
         try:
             yield
         except ReputError:
             raise
         except (errors.KafkaError, OSError, ValueError, RuntimeError, AssertionError) as error:
-            raise self._explain(error) from error
+            reason = reasons.last if reasons is not None else None
+            raise self._explain(reason or error) from error
 
     def _explain(self, error: BaseException) -> KafkaError:
         producer = getattr(self, "_producer", None)

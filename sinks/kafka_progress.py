@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, errors
 
-from sinks.kafka_client import AccessError, AwayError, KafkaError, describe
+from formats.errors import KafkaError
+from sinks.kafka_client import AccessError, AwayError, describe
 from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:

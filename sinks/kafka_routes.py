@@ -12,11 +12,10 @@ from kafka import TopicPartition
 
 from formats import java, kafkarecords
 from formats.commitlog import COMMIT, TRANSACTION_TYPE
-from formats.errors import UsageError
+from formats.errors import KafkaError, UsageError
 from formats.kafkarecords import RoutePieces
 from formats.routes import RouteTable, lookup_rows
 from formats.texts import Slices
-from sinks.kafka_client import KafkaError
 from sinks.kafka_settings import ARRIVALS, KEY, MESSAGES
 
 if TYPE_CHECKING:

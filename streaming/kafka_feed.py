@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from formats.errors import ReputError
+from formats.errors import KafkaError
 from sinks.kafka import Extent, KafkaSink
 from sinks.kafka_client import AwayError
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from streaming.config import StoreConfig
 
 LOG = logging.getLogger("reput")
+# What its client has to say of each attempt is said once, by us; whoever wants all of it has the
+# logger "kafka".
+logging.getLogger("kafka").addHandler(logging.NullHandler())
 # Upper bounds of `KafkaState.seconds`, seconds.
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _WAIT_SECONDS = 0.2
@@ -100,6 +103,8 @@ class KafkaFeed:
         )
         self._extent = extent
         self._first_end = max(extent.end, 0)
+        # The last one that was looked at, and of which there was no more to send.
+        self._settled: Extent | None = None
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -138,8 +143,9 @@ class KafkaFeed:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether Kafka has all that is dispatched."""
-        return 0 <= self._extent.end <= self._state.end
+        """Tell whether Kafka has all that is dispatched; where nothing is, it has."""
+        extent = self._extent
+        return extent.end < 0 or (self._settled == extent and extent.end <= self._state.end)
 
     def room(self, end: int) -> int:
         """Return how far dispatch may go: to `end`, or less where Kafka is too far behind."""
@@ -159,8 +165,10 @@ class KafkaFeed:
                 self._changed.clear()
                 extent = self._extent
                 # A new output does not know where it begins before its first batch.
-                if extent.end < 0 or not self._send_with_retries(extent):
-                    self._changed.wait(_WAIT_SECONDS)
+                if extent.end >= 0 and self._send_with_retries(extent):
+                    continue
+                self._settled = extent
+                self._changed.wait(_WAIT_SECONDS)
         except BaseException as error:  # noqa: BLE001 - raised where dispatch is
             self._failure = error
             self._state = replace(self._state, is_connected=False)
@@ -184,7 +192,7 @@ class KafkaFeed:
                 now = time.monotonic()
                 bound = self._settings.retry_seconds
                 if bound and now - began >= bound:
-                    raise ReputError(
+                    raise KafkaError(
                         f"{self._name}: {error}. Tried again for {now - began:.0f} s "
                         "(retry_seconds); nothing is lost, the next start goes on at physical "
                         f"offset {self._state.end}"

@@ -33,7 +33,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 
 from formats import consumequeue, names
-from formats.errors import ExpiredError, FormatError, ReputError, StoreError
+from formats.errors import ExpiredError, FormatError, KafkaError, ReputError, StoreError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.tail import TailWatch
 from streaming import kafka_metrics
@@ -61,7 +61,7 @@ _MILLISECONDS = 1000
 _ALIVE_SECONDS = 120.0
 _CHECKPOINT_KINDS = ("physic", "logics", "index")
 # What can stop a job, see `kind_of`.
-ERROR_KINDS = ("corrupt", "expired", "consumequeue", "index", "store", "io", "other")
+ERROR_KINDS = ("corrupt", "expired", "consumequeue", "index", "store", "kafka", "io", "other")
 _CONTENT = ("Content-Type", "text/plain; charset=utf-8")
 
 
@@ -467,7 +467,7 @@ def kind_of(error: BaseException, config: StoreConfig) -> str:
     Returns:
         "corrupt": the log; "expired": records are gone; "consumequeue", "index": a file of the
         output that is written, or is not what was recorded; "store": store and output do not go
-        together; "io"; "other".
+        together; "kafka"; "io"; "other".
     """
     if isinstance(error, ExpiredError):
         return "expired"
@@ -482,6 +482,8 @@ def kind_of(error: BaseException, config: StoreConfig) -> str:
         return "corrupt" if place in {None, names.COMMITLOG} else "other"
     if isinstance(error, StoreError):
         return "store"
+    if isinstance(error, KafkaError):
+        return "kafka"
     return "io" if isinstance(error, OSError) else "other"
 
 

@@ -6,13 +6,18 @@ every kernel with the very types that the real one uses.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from formats import names
+from formats import broker, names
 from formats.encode import Message, encode
 from streaming.dispatcher import rebuild
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _FILE_SIZE = 4096
 _CONF = {
@@ -29,11 +34,26 @@ def warm_up() -> threading.Thread:
     return thread
 
 
-def _dispatch_tiny_log() -> None:
+def compile_kafka_kernels() -> None:
+    """Encode a tiny log as Kafka's records would be, without a Kafka."""
+    from sinks.kafka_warm import encode_once  # noqa: PLC0415 - a client few need
+
+    with _tiny_store() as store:
+        encode_once(store, broker.settings_of("5.5", _CONF))
+
+
+@contextlib.contextmanager
+def _tiny_store() -> Iterator[Path]:
     message = Message("warm", b"body", {"TAGS": "tag", "KEYS": "key", "UNIQ_KEY": "id"})
     with tempfile.TemporaryDirectory(prefix="reput-warm-") as directory:
         store = Path(directory) / "store"
         log = store / names.COMMITLOG
         log.mkdir(parents=True)
         (log / names.offset_file(0)).write_bytes(encode(message, 0).ljust(_FILE_SIZE, b"\0"))
+        yield store
+
+
+def _dispatch_tiny_log() -> None:
+    with _tiny_store() as store:
+        directory = store.parent
         rebuild(store, Path(directory) / "output", broker_version="5.5", broker_conf=_CONF)

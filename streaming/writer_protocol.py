@@ -15,7 +15,14 @@ import struct
 import traceback
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from formats.errors import ExpiredError, FormatError, ReputError, StoreError, UsageError
+from formats.errors import (
+    ExpiredError,
+    FormatError,
+    KafkaError,
+    ReputError,
+    StoreError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from streaming.dispatcher import Batch
@@ -25,7 +32,7 @@ LISTENING = b"listening\n"
 # A writer that nobody has spoken to for so long ends.
 SILENCE_SECONDS = 30.0
 # Errors that can be pickled; what has other arguments goes as a plain one.
-_WHOLE = {ReputError, UsageError, StoreError, FormatError, ExpiredError}
+_WHOLE = {ReputError, UsageError, StoreError, FormatError, ExpiredError, KafkaError}
 _CREDENTIALS = struct.Struct("3i")
 _LENGTH = struct.Struct(">q")
 

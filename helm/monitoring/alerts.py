@@ -23,6 +23,7 @@ THRESHOLDS: dict[str, int | float | str] = {
     "behindSeconds": 60,
     "behindSecondsCritical": 600,
     "retentionRatio": 0.5,
+    "kafkaBehindBytes": 1 << 30,
     "stalledFor": "5m",
     "restarts": 3,
 }
@@ -236,6 +237,40 @@ ALERTS = (
         errors("io|store|other"),
         f"The dispatcher of {_STORE} stopped at an error",
         "A file could not be read or written; the last line of its log names file and remedy.",
+    ),
+    Alert(
+        "KafkaBehind",
+        WARNING,
+        "2m",
+        behind(s.KAFKA_LAG_BYTES, "${kafkaBehindBytes}", "30m", "5m"),
+        f"Kafka is behind the dispatch of {_STORE}",
+        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 5 as well.",
+    ),
+    Alert(
+        "KafkaAway",
+        WARNING,
+        "3m",
+        f"{s.KAFKA_CONNECTED}{_DISPATCHER} == 0",
+        f"Kafka does not take messages of {_STORE}",
+        "The last attempt failed, and those of the last minutes as well; the job ends when"
+        " retry_seconds are over.",
+    ),
+    Alert(
+        "KafkaDeadLetters",
+        WARNING,
+        "0s",
+        _step(s.KAFKA_DEAD),
+        f"Kafka has refused messages of {_STORE}",
+        "{{ $value | humanize }} in the last hour are in the dead-letter topic.",
+    ),
+    Alert(
+        "KafkaStopped",
+        CRITICAL,
+        "0s",
+        f"{errors('kafka')}\nor {_step(s.KAFKA_TRUNCATIONS)}",
+        f"Kafka may not have what is in the log of {_STORE}",
+        "The job stopped because Kafka was away for too long or refused a message; or the log was"
+        " cut or expired below what Kafka was to have.",
     ),
 )
 

@@ -373,6 +373,66 @@ def _internals() -> list[timeseries.Panel]:
     ]
 
 
+def _kafka() -> list[timeseries.Panel]:
+    return [
+        _graph(
+            "Kafka behind, bytes",
+            "Log that is dispatched and not committed to Kafka. Dispatch does not wait for it.",
+            BYTES,
+            [(one(s.KAFKA_LAG_BYTES), _NAMED)],
+            8,
+        ),
+        _graph(
+            "Kafka behind, seconds",
+            "How much later than consumers of RocketMQ those of Kafka see messages.",
+            SECONDS,
+            [(one(s.KAFKA_LAG_SECONDS), _NAMED)],
+            8,
+        ),
+        _graph(
+            "To Kafka a second",
+            "Messages and arrival notices sent, and the log's offset moving.",
+            PER_SECOND,
+            [(rate(s.KAFKA_MESSAGES), f"{_NAMED} {{{{product}}}}")],
+            8,
+        ),
+        _graph(
+            "Transactions",
+            "99 of 100, and half of them, take no longer.",
+            SECONDS,
+            [
+                (quantile(0.99, s.KAFKA_SECONDS), f"{_NAMED} p99"),
+                (quantile(0.5, s.KAFKA_SECONDS), f"{_NAMED} p50"),
+            ],
+            8,
+        ),
+        _graph(
+            "Bytes to Kafka",
+            "Records sent a second; on their way and not acknowledged yet; log committed a second.",
+            BYTES,
+            [
+                (rate(s.KAFKA_BYTES), f"{_NAMED} a second"),
+                (one(s.KAFKA_IN_FLIGHT), f"{_NAMED} in flight"),
+                (f"clamp_min(deriv({one(s.KAFKA_OFFSET)}[5m]), 0)", f"{_NAMED} log a second"),
+            ],
+            8,
+        ),
+        _graph(
+            "Trouble with Kafka, in an hour",
+            "Attempts that were made again, dead letters, logs that were cut; and whether the last"
+            " attempt went well.",
+            SHORT,
+            [
+                (f"increase({one(s.KAFKA_RETRIES)}[1h])", f"{_NAMED} retries"),
+                (f"increase({one(s.KAFKA_DEAD)}[1h])", f"{_NAMED} dead letters"),
+                (f"increase({one(s.KAFKA_TRUNCATIONS)}[1h])", f"{_NAMED} log cut"),
+                (one(s.KAFKA_CONNECTED), f"{_NAMED} connected"),
+            ],
+            8,
+        ),
+    ]
+
+
 def build() -> dict[str, Any]:
     """Return the dashboard as Grafana imports it."""
     source = dashboard.DatasourceVariable("datasource").label("Source").type("prometheus")
@@ -403,6 +463,7 @@ def build() -> dict[str, Any]:
         ("Overview", _overview()),
         ("Stores", _stores()),
         ("Internals", _internals()),
+        ("Kafka", _kafka()),
     )
     for title, panels in rows:
         board = board.with_row(dashboard.Row(title))

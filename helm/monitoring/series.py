@@ -28,6 +28,17 @@ STARTS = "rocketmq_reput_starts_total"
 RECOVERIES = "rocketmq_reput_recoveries_total"
 WAITING = "rocketmq_reput_record_waiting"
 ERRORS = "rocketmq_reput_errors_total"
+KAFKA_LAG_BYTES = "rocketmq_reput_kafka_lag_bytes"
+KAFKA_LAG_SECONDS = "rocketmq_reput_kafka_lag_seconds"
+KAFKA_OFFSET = "rocketmq_reput_kafka_offset_bytes"
+KAFKA_IN_FLIGHT = "rocketmq_reput_kafka_in_flight_bytes"
+KAFKA_CONNECTED = "rocketmq_reput_kafka_connected"
+KAFKA_MESSAGES = "rocketmq_reput_kafka_messages_total"
+KAFKA_BYTES = "rocketmq_reput_kafka_record_bytes_total"
+KAFKA_DEAD = "rocketmq_reput_kafka_dead_letters_total"
+KAFKA_RETRIES = "rocketmq_reput_kafka_retries_total"
+KAFKA_TRUNCATIONS = "rocketmq_reput_kafka_truncations_total"
+KAFKA_SECONDS = "rocketmq_reput_kafka_transaction_duration_seconds"
 LAST_BATCH = "rocketmq_reput_last_batch_timestamp_seconds"
 ACTIVE = "rocketmq_reput_query_active"
 STARTED = "rocketmq_reput_start_timestamp_seconds"
@@ -43,7 +54,12 @@ STORE_LABELS = ("cluster", "store", "node_type")
 NODE = 'node_type="dispatcher"'
 
 PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES}
-HISTOGRAMS = {BATCH_SECONDS, LATENCY}
+HISTOGRAMS = {BATCH_SECONDS, LATENCY, KAFKA_SECONDS}
+# Only of stores that are sent to Kafka.
+KAFKA = {
+    KAFKA_LAG_BYTES, KAFKA_LAG_SECONDS, KAFKA_OFFSET, KAFKA_IN_FLIGHT, KAFKA_CONNECTED,
+    KAFKA_MESSAGES, KAFKA_BYTES, KAFKA_DEAD, KAFKA_RETRIES, KAFKA_TRUNCATIONS, KAFKA_SECONDS,
+}  # fmt: skip
 ALL: dict[str, tuple[str, ...]] = {
     BEHIND_BYTES: BROKER_LABELS,
     BEHIND_SECONDS: BROKER_LABELS,
@@ -66,6 +82,8 @@ ALL: dict[str, tuple[str, ...]] = {
     RECOVERIES: (),
     WAITING: (),
     ERRORS: ("kind",),
+    **dict.fromkeys(KAFKA, ()),
+    KAFKA_MESSAGES: ("product",),
     LAST_BATCH: (),
     ACTIVE: (),
     STARTED: (),

@@ -19,6 +19,10 @@ MISPLACED = f'rocketmq_consumequeue_entries_total{{{STORE},outcome="misplaced"}}
 CORRUPT = f"rocketmq_reput_corrupt_skipped_total{{{STORE}}}"
 GAPS = f"rocketmq_reput_data_loss_gaps_total{{{STORE}}}"
 WAITING = f"rocketmq_reput_record_waiting{{{STORE}}}"
+KAFKA_LAG = f"rocketmq_reput_kafka_lag_bytes{{{STORE}}}"
+KAFKA_CONNECTED = f"rocketmq_reput_kafka_connected{{{STORE}}}"
+KAFKA_DEAD = f"rocketmq_reput_kafka_dead_letters_total{{{STORE}}}"
+KAFKA_CUT = f"rocketmq_reput_kafka_truncations_total{{{STORE}}}"
 PROCESS = 'job="reput",namespace="rocketmq",pod="reput-a-0"'
 STARTED = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.1:9464"}}'
 STARTED_ELSEWHERE = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.2:9464"}}'
@@ -50,6 +54,10 @@ HEALTHY = {
     STARTED: "1000x120",
     ACTIVE: "1x120",
     **{errors(kind): "0x120" for kind in ERROR_KINDS},
+    KAFKA_LAG: "100000x120",
+    KAFKA_CONNECTED: "1x120",
+    KAFKA_DEAD: "3x120",
+    KAFKA_CUT: "0x120",
 }
 
 
@@ -139,6 +147,13 @@ CASES = [
     ("the disk is full", {errors("io"): "_x40 1x1"}, 45, "WriteFailure"),
     ("stopped where records had expired", {errors("expired"): "_x40 1x1"}, 45, "OutrunByRetention"),
     ("not the output of this store", {errors("store"): "_x40 1x1"}, 45, "WriteFailure"),
+    ("Kafka is behind by 2 GiB", {KAFKA_LAG: later(2 * GIB)}, 75, "KafkaBehind"),
+    ("Kafka was behind by 2 GiB", {KAFKA_LAG: f"0x39 {2 * GIB}x5 0x80"}, 46, ""),
+    ("Kafka is away", {KAFKA_CONNECTED: later(0, 1)}, 45, "KafkaAway"),
+    ("Kafka was restarted", {KAFKA_CONNECTED: "1x39 0x1 1x80"}, 42, ""),
+    ("a message was refused", {KAFKA_DEAD: later(4, 3)}, 45, "KafkaDeadLetters"),
+    ("stopped by Kafka", {errors("kafka"): "_x40 1x1"}, 45, "KafkaStopped"),
+    ("the log was cut below what was sent", {KAFKA_CUT: later(1)}, 45, "KafkaStopped"),
     ("something else", {errors("other"): "_x40 1x1"}, 45, "WriteFailure"),
 ]
 

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from formats.errors import ExpiredError, FormatError, StoreError
+from formats.errors import ExpiredError, FormatError, KafkaError, StoreError
 from helm.monitoring import series
 from streaming import metrics as metrics_module
 from streaming.config import FlushPolicy
 from streaming.dispatcher import PHASES, StoreDispatcher
 from streaming.events import kind_of_event
+from streaming.kafka_feed import SECONDS, KafkaState
 from streaming.metrics import ERROR_KINDS, Metrics, State, kind_of, serve
 from streaming.writer_protocol import error_of, failure_of
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
@@ -269,6 +270,7 @@ def test_health(made, served, monkeypatch):
         ("io", OSError(errno.ENOSPC, "", "/out/.reput/new")),
         ("io", OSError(errno.EBADF, "", 7)),
         ("io", OSError("full")),
+        ("kafka", KafkaError("away")),
         ("other", ValueError()),
     ],
 )
@@ -314,3 +316,35 @@ def test_a_failed_job_waits_for_the_scrape_that_shows_it(made, served):
     get("/metrics")
     waiting.join(10)
     assert not waiting.is_alive()
+
+
+def test_the_way_to_kafka_is_shown(made, served):
+    """
+    Every series that dashboard and alerts ask for is there, with the values of the thread's state.
+    """
+    _, dispatcher, metrics = made
+    seconds = tuple(range(len(SECONDS) + 1))
+    kafka = KafkaState(
+        end=100, wanted=150, store_timestamp=1, messages=5, notices=6, dead_letters=7, bytes=8,
+        retries=9, seconds=seconds, total_seconds=10.0, in_flight=11, is_connected=True,
+        truncations=12,
+    )  # fmt: skip
+    metrics.state("s", State(dispatcher.progress, 0, kafka=kafka))
+    _, text = served(metrics)("/metrics")
+
+    families = {f.name: f for f in text_string_to_metric_families(text)}
+    exported = {
+        f"{f.name}_total" if f.type == "counter" else f.name
+        for f in families.values()
+        if "_kafka_" in f.name
+    }
+    assert exported == series.KAFKA
+    values = {
+        (sample.name.removeprefix("rocketmq_reput_kafka_"), sample.labels.get("product", "")):
+        sample.value for f in families.values() for sample in f.samples if "_kafka_" in f.name
+    }  # fmt: skip
+    assert values["lag_bytes", ""] == 50
+    assert values["messages_total", "messages"] == 5
+    assert values["messages_total", "arrivals"] == 6
+    assert values["dead_letters_total", ""] == 7
+    assert values["transaction_duration_seconds_count", ""] == sum(seconds)

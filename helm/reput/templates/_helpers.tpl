@@ -90,6 +90,9 @@ annotations:
 {{- end }}
 {{- $_ := set $names .name true }}
 {{- end }}
+{{- if and .Values.kafka.enabled (not .Values.kafka.settings.bootstrap) }}
+{{- fail "kafka.settings.bootstrap: say where Kafka is, such as kafka:9092" }}
+{{- end }}
 {{- if and (eq .Values.mode "sparkApplication") (not .Values.sparkApplication.serviceAccount) }}
 {{- fail "sparkApplication.serviceAccount: the driver needs a ServiceAccount that may start executors" }}
 {{- end }}

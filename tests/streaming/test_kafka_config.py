@@ -1,0 +1,124 @@
+"""What a user can say about Kafka: in a reput.toml, on the command line, and where secrets are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from formats.errors import UsageError
+from sinks.kafka_settings import KafkaSecurity, KafkaSettings
+from streaming.config import read_config, store_config
+from streaming.kafka_config import access_of, from_fields, kafka_settings, pairs
+
+STORE = '[[store]]\nname = "a"\npath = "store"\noutput = "out"\n'
+
+
+class TestSettings:
+    def test_only_the_address_is_needed(self):
+        assert kafka_settings({"bootstrap": "kafka:9092"}) == KafkaSettings("kafka:9092")
+
+    def test_a_file_has_them_for_all_its_stores(self, tmp_path):
+        text = STORE + STORE.replace('"a"', '"b"').replace('"out"', '"out-b"')
+        text += '[kafka]\nbootstrap = "k:1"\ninclude = ["a*", "b"]\nmax_lag = "2g"\n'
+        text += 'retry_seconds = 5\nsystem_topics = true\nca_file = "ca.pem"\nprotocol = "SSL"\n'
+        (tmp_path / "reput.toml").write_text(text)
+
+        first, second = read_config(tmp_path / "reput.toml")
+
+        assert first.kafka == second.kafka
+        assert first.kafka == KafkaSettings(
+            "k:1", include=("a*", "b"), max_lag=2 << 30, retry_seconds=5.0, system_topics=True,
+            security=KafkaSecurity(protocol="SSL", ca_file=str(tmp_path / "ca.pem")),
+        )  # fmt: skip
+
+    def test_texts_of_the_command_line_mean_the_same(self):
+        values = pairs(["bootstrap=k:1", "include=a*, b", "max_lag=2g", "retry_seconds=5",
+                        "system_topics=true"])  # fmt: skip
+        assert kafka_settings(values) == KafkaSettings(
+            "k:1", include=("a*", "b"), max_lag=2 << 30, retry_seconds=5.0, system_topics=True
+        )
+
+    @pytest.mark.parametrize(
+        ("values", "message"),
+        [
+            ({}, "bootstrap is missing"),
+            ({"nonsense": 1}, "nonsense: unknown; known are"),
+            ({"partition_by": "luck"}, "it is queue or key"),
+            ({"products": ["message"]}, "it is messages, arrivals or both"),
+            ({"include": 3}, "is no list of texts"),
+            ({"retry_seconds": "soon"}, "is no number of seconds"),
+            ({"retry_seconds": "nan"}, "is no number of seconds"),
+            ({"request_seconds": 0}, "is no number of seconds"),
+            ({"batch_bytes": "much"}, "is no number of bytes"),
+            ({"system_topics": "perhaps"}, "neither true nor false"),
+            ({"topic": "{queue}"}, "the fields {topic} and {store}"),
+            ({"topic": ""}, "no Kafka topic"),
+            ({"tags": "A ||"}, "such as TagA"),
+            ({"transaction_seconds": 70}, "has to be above"),
+            ({"protocol": "SASL_SSL"}, "mechanism and username are missing"),
+            ({"mechanism": "PLAIN"}, "needs protocol SASL"),
+        ],
+    )
+    def test_what_cannot_be_is_said(self, values, message):
+        base = {"bootstrap": "k:1"} if values else {}
+        with pytest.raises(UsageError, match=message):
+            kafka_settings({**base, **values})
+
+    @pytest.mark.parametrize("name", ["password", "sasl_plain_password", "key_password"])
+    def test_a_secret_in_the_open_is_refused_and_not_repeated(self, name):
+        with pytest.raises(UsageError, match="secrets are not read from settings") as said:
+            kafka_settings({"bootstrap": "k:1", name: "s3cret"})
+        assert "s3cret" not in str(said.value)
+
+    def test_they_go_through_json_to_an_executor(self):
+        settings = kafka_settings({"bootstrap": "k:1", "products": "messages,arrivals"})
+        fields = json.loads(json.dumps(dataclasses.asdict(settings)))
+
+        assert from_fields(fields) == settings
+
+    def test_a_table_that_is_none(self, tmp_path):
+        (tmp_path / "reput.toml").write_text('kafka = "x"\n' + STORE)
+        with pytest.raises(UsageError, match=r"write \[kafka\]"):
+            read_config(tmp_path / "reput.toml")
+
+
+class TestSecrets:
+    def security(self, **values: str) -> KafkaSecurity:
+        return KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "me", **values)
+
+    def test_from_a_file(self, tmp_path):
+        (tmp_path / "secret").write_text("s3cret\n")
+        access = access_of(self.security(password_file=str(tmp_path / "secret")))
+
+        assert access["sasl_plain_password"] == "s3cret"
+
+    def test_from_the_environment(self, monkeypatch):
+        monkeypatch.setenv("KAFKA_PASSWORD", "s3cret")
+        access = access_of(self.security(password_env="KAFKA_PASSWORD"))
+
+        assert access["sasl_plain_password"] == "s3cret"
+
+    def test_what_is_missing_is_named(self, tmp_path):
+        with pytest.raises(UsageError, match="give one of password_env and password_file"):
+            access_of(self.security())
+        with pytest.raises(UsageError, match="no environment variable NOT_THERE"):
+            access_of(self.security(password_env="NOT_THERE"))
+        with pytest.raises(UsageError, match="cannot be read: No such file"):
+            access_of(self.security(password_file=str(tmp_path / "x")))
+        with pytest.raises(UsageError, match="no such file"):
+            access_of(KafkaSecurity("SSL", ca_file=str(tmp_path / "ca")))
+
+    def test_a_configuration_shows_no_secret(self, monkeypatch):
+        """
+        What is printed, logged or sent to an executor has only the place of a secret.
+        """
+        monkeypatch.setenv("KAFKA_PASSWORD", "s3cret")
+        config = dataclasses.replace(
+            store_config(Path("a"), Path("b")),
+            kafka=KafkaSettings("k:1", security=self.security(password_env="KAFKA_PASSWORD")),
+        )
+        assert "s3cret" not in repr(config)
+        assert config.kafka_access()["sasl_plain_password"] == "s3cret"
