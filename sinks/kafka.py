@@ -19,7 +19,7 @@ import numpy as np
 from kafka import TopicPartition, errors
 
 from formats import kafkarecords
-from formats.errors import KafkaError
+from formats.errors import FormatError, KafkaError
 from formats.kafkarecords import Encoded
 from sinks import kafka_progress
 from sinks.kafka_blocks import RowReader
@@ -119,6 +119,7 @@ class _Note(NamedTuple):
 
     product: str
     physical_offset: int
+    queue_offset: int
     records: int
 
 
@@ -169,10 +170,14 @@ class KafkaSink:
         self.position: Position | None = None
         # Topics that are refused, why, and until when they are not asked for again.
         self._refused_topics: dict[str, tuple[str, float]] = {}
-        # The same for records, by physical offset and product; and how large a batch may be.
-        self._refused_records: dict[tuple[int, str], str] = {}
+        self._refused_before: set[str] = set()
+        # The same for messages, by physical and queue offset and product; and how large a batch
+        # may be.
+        self._refused_records: dict[tuple[int, int, str], str] = {}
         self._batch_limits: dict[str, int] = {}
         self._one_by_one: set[str] = set()
+        # To be told with the next transaction that is committed.
+        self._events: list[str] = []
 
     @property
     def transactional_id(self) -> str:
@@ -237,12 +242,13 @@ class KafkaSink:
         Raises:
             KafkaError: it is refused.
         """
-        now = time.monotonic()
-        known = self._refused_topics.get(topic)
-        if known is not None and now < known[1]:
+        if topic in self._refused_topics:
             return 0
+        patience = self._settings.refusal_seconds
+        if topic in self._refused_before:
+            patience = min(patience, _SHORT_PATIENCE)
         try:
-            return self._opened.partitions(topic, self._settings.refusal_seconds)
+            return self._opened.partitions(topic, patience)
         except RefusedError as error:
             self._refuse_topic(topic, describe(error.cause))
             return 0
@@ -253,13 +259,24 @@ class KafkaSink:
         Raises:
             KafkaError: the operator does not want its messages to go elsewhere.
         """
-        if self._settings.on_refusal != DEAD_LETTER or topic == self._settings.dead_letter_topic:
+        own = {self._settings.dead_letter_topic, self._settings.progress_topic}
+        if self._settings.on_refusal != DEAD_LETTER or topic in own:
             raise KafkaError(
                 f"Kafka at {self._settings.bootstrap} refuses topic {topic}: {why}. Make it, or "
                 "allow us to describe and write it (docs/kafka.md has the ACLs); or exclude its "
                 'messages; or have them go elsewhere: on_refusal = "dead-letter"'
             )
         self._refused_topics[topic] = why, time.monotonic() + _REFUSED_SECONDS
+        self._refused_before.add(topic)
+
+    def _ask_again(self) -> None:
+        """Forget which topics were refused a while ago: they may be there now."""
+        now = time.monotonic()
+        over = [topic for topic, (_, until) in self._refused_topics.items() if until <= now]
+        for topic in over:
+            del self._refused_topics[topic]
+        if over:
+            self._routes.forget()
 
     @property
     def _opened(self) -> Client:
@@ -292,6 +309,7 @@ class KafkaSink:
         self._skip_expired(sent)
         if sent.start >= extent.end:
             return None
+        self._ask_again()
         while True:
             try:
                 is_sent = self._attempt(extent, sent)
@@ -302,6 +320,7 @@ class KafkaSink:
                 sent = replace(sent, end=sent.start, messages=0, notices=0, dead_letters=0, bytes=0)
         sent.seconds = time.monotonic() - began
         if is_sent:
+            sent.events, self._events = self._events, []
             self._refused_records.clear()
             self._one_by_one.clear()
         return sent if is_sent else None
@@ -338,7 +357,7 @@ class KafkaSink:
         points = tuple(p for p in self._known.points if p.end <= common)
         self.position = replace(self._known, end=common, points=points)
         sent.start = sent.end = common
-        sent.events.append(what)
+        self._events.append(what)
 
     def _skip_expired(self, sent: Sent) -> None:
         begin, end = self._known.end, self.log.min_offset
@@ -352,7 +371,7 @@ class KafkaSink:
             )
         self.position = replace(self._known, end=end)
         sent.start = sent.end = end
-        sent.events.append(f"{lost} to Kafka, and are missing there")
+        self._events.append(f"{lost} to Kafka, and are missing there")
 
     def _attempt(self, extent: Extent, sent: Sent) -> bool:
         """Send a range; False if the log is not the one that dispatch saw."""
@@ -363,6 +382,9 @@ class KafkaSink:
         try:
             for block in self._reader.blocks(sent.start, extent.end, dict(extent.gaps)):
                 count = len(block.columns.size)
+                if settings.mode != TRANSACTIONS and not self._is_settled(extent):
+                    # What is sent cannot be taken back.
+                    return False
                 if count:
                     self._send_block(block, sent)
                     columns = block.columns
@@ -373,12 +395,14 @@ class KafkaSink:
                     break
                 if time.monotonic() >= deadline:
                     break
-        except LogChangedError:
+        except (LogChangedError, FormatError) as error:
+            if isinstance(error, FormatError) and self._is_settled(extent):
+                raise
             client.abort()
             return False
         commit_began = time.monotonic()
         position = self._following(sent, trail.fingerprint(self.log, *place) if place[1] else None)
-        is_idle = not (sent.messages or sent.notices or sent.dead_letters or sent.events)
+        is_idle = not (sent.messages or sent.notices or sent.dead_letters or self._events)
         if is_idle and sent.end - sent.start < _IDLE_BYTES:
             client.abort()
         elif settings.mode == TRANSACTIONS:
@@ -452,7 +476,6 @@ class KafkaSink:
         sent: Sent,
     ) -> int:
         """Encode and send rows that go into one partition; return how many did."""
-        offsets = block.columns.physical_offset
         limit = min(
             self._batch_limits.get(partition.topic, self._settings.batch_bytes),
             self._settings.batch_bytes,
@@ -468,11 +491,11 @@ class KafkaSink:
             if encoded.records == 1 and size > self._settings.max_message_bytes:
                 most_bytes = self._settings.max_message_bytes
                 why = f"MessageSizeTooLarge: {size} bytes, max_message_bytes is {most_bytes}"
-                self._refuse(int(offsets[row]), product, partition.topic, why)
+                self._refuse((*_place(block, row), product), partition.topic, why)
                 self._send_dead(block, row, product, why, sent)
                 following += 1
                 continue
-            note = _Note(product, int(offsets[row]), encoded.records)
+            note = _Note(product, *_place(block, row), encoded.records)
             self._opened.add(
                 partition,
                 self._out.data[: encoded.length],
@@ -496,11 +519,10 @@ class KafkaSink:
         """Send the rows that Kafka has refused before to the dead letters; return the others."""
         if not self._refused_records:
             return chosen
-        offsets = block.columns.physical_offset
         refused = [
             (row, why)
             for row in chosen.tolist()
-            if (why := self._refused_records.get((int(offsets[row]), product))) is not None
+            if (why := self._refused_records.get((*_place(block, row), product))) is not None
         ]
         for row, why in refused:
             self._send_dead(block, row, product, why, sent)
@@ -562,22 +584,23 @@ class KafkaSink:
             self._one_by_one.add(topic)
         else:
             why = describe(error.cause)
-            self._refuse(note.physical_offset, note.product, topic, why)
+            key = note.physical_offset, note.queue_offset, note.product
+            self._refuse(key, topic, why)
 
-    def _refuse(self, physical_offset: int, product: str, topic: str, why: str) -> None:
+    def _refuse(self, key: tuple[int, int, str], topic: str, why: str) -> None:
         """Remember a record that is refused.
 
         Raises:
             KafkaError: the operator does not want it to go elsewhere.
         """
         if self._settings.on_refusal != DEAD_LETTER or topic == self._settings.dead_letter_topic:
-            path, byte = self.log.file_of(physical_offset)
+            path, byte = self.log.file_of(key[0])
             raise KafkaError(
                 f"{path} at byte {byte}: Kafka refuses this record for topic {topic}: {why}. Raise "
                 "max.message.bytes of the topic and max_message_bytes, or exclude such messages, "
                 'or have them go elsewhere: on_refusal = "dead-letter"'
             )
-        self._refused_records[physical_offset, product] = why
+        self._refused_records[key] = why
 
     def _send_dead(self, block: RowBlock, row: int, product: str, why: str, sent: Sent) -> None:
         """Send a message or notice to the dead-letter topic, with where it stood and the error."""
@@ -622,3 +645,8 @@ class KafkaSink:
     def close_log(self) -> None:
         """Give the log's files back."""
         self.log.close()
+
+
+def _place(block: RowBlock, row: int) -> tuple[int, int]:
+    """Return physical and queue offset of a row: together they name a message."""
+    return int(block.columns.physical_offset[row]), int(block.columns.queue_offset[row])

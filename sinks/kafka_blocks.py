@@ -15,6 +15,7 @@ from formats.errors import FormatError
 from formats.odd_rows import with_odd_rows
 from formats.rows import RowColumns
 from formats.texts import Slices
+from sinks.kafka_unwrap import is_wrapped, unwrapped
 from stores.commitlog import PAD
 from stores.tail import corruption
 
@@ -117,6 +118,8 @@ class RowReader:
             data, columns = with_odd_rows(data, columns)
         if self._decompresses and (columns.sys_flag & COMPRESSED).any():
             data, columns = self._decompressed(data, columns)
+        if self._decompresses and is_wrapped(columns.sys_flag).any():
+            data, columns = unwrapped(data, columns, PAD)
         return RowBlock(data, columns, reached)
 
     def _decompressed(self, data: Bytes, columns: RowColumns) -> tuple[Bytes, RowColumns]:

@@ -206,7 +206,6 @@ class Client:
             KafkaError: what came of it.
         """
         self._settings = settings
-        self._batches: list[Batch] = []
         self._unsettled: list[Batch] = []
         self._began = time.monotonic()
         self.in_flight = 0
@@ -321,7 +320,6 @@ class Client:
             KafkaError: an earlier error.
         """
         self._began = time.monotonic()
-        self._batches = []
         self._unsettled = []
         self.in_flight = 0
         if self._is_transactional:
@@ -353,7 +351,6 @@ class Client:
                 accumulator._batches[partition].append(batch)  # noqa: SLF001
                 accumulator._incomplete.add(batch)  # noqa: SLF001
             self._producer._sender.wakeup()  # noqa: SLF001
-        self._batches.append(batch)
         self._unsettled.append(batch)
         self.in_flight += batch.size
         if self.in_flight > self._settings.buffer_bytes:
@@ -392,7 +389,7 @@ class Client:
         Batches that only fell with another one are not the reason, if that one can be found.
         """
         self._wait_for_reasons()
-        for each in self._batches:
+        for each in self._unsettled:
             reason = each.failure
             if isinstance(reason, _RECORD_ERRORS):
                 raise RefusedError(reason, batch=each) from reason
@@ -404,7 +401,7 @@ class Client:
     def _wait_for_reasons(self) -> None:
         """Give the other batches that are on their way the time to fail as well."""
         end = time.monotonic() + 1.0
-        while any(not batch.is_done for batch in self._batches) and time.monotonic() < end:
+        while any(not batch.is_done for batch in self._unsettled) and time.monotonic() < end:
             time.sleep(0.01)
 
     def flush(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 import zlib
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,14 @@ import pyarrow as pa
 import pytest
 
 from formats import java
-from formats.commitlog import COMMIT, COMPRESSED, PREPARED, ROLLBACK
+from formats.commitlog import (
+    COMMIT,
+    COMPRESSED,
+    INNER_BATCH,
+    NEED_UNWRAP,
+    PREPARED,
+    ROLLBACK,
+)
 from formats.encode import Message
 from formats.errors import ReputError
 from streaming.dispatcher import StoreDispatcher
@@ -246,3 +254,53 @@ class TestModes:
             older.close()
 
         assert stores.by_queue(stores.got(broker, "fenced")) == stores.in_log(log)
+
+
+class TestBatches:
+    INNER = (
+        (b"one", {"TAGS": "A", "KEYS": "k1"}, 7),
+        (b"", {}, 0),
+        (b"three", {"TAGS": "B", "own": "x"}, 0),
+    )
+
+    def body(self) -> bytes:
+        raw = b""
+        for body, own, flag in self.INNER:
+            properties = b"".join(f"{k}\x01{v}\x02".encode() for k, v in own.items())
+            size = 22 + len(body) + len(properties)
+            raw += struct.pack(">iiiii", size, 0, 0, flag, len(body)) + body
+            raw += struct.pack(">h", len(properties)) + properties
+        return raw
+
+    def test_they_are_unwrapped_as_a_consumer_does_it(self, broker: Broker, tmp_path: Path) -> None:
+        """
+        Each message of a batch comes for itself, between those before and behind the batch.
+        """
+        broker.make_topic("batches", 1)
+        flags = INNER_BATCH | NEED_UNWRAP
+        stores.write(
+            tmp_path / "store",
+            [
+                Message("batches", b"before", {"KEYS": "a", "TAGS": "T"}, queue_offset=4),
+                Message("batches", self.body(), {"INNER_NUM": "3"}, queue_offset=5, sys_flag=flags),
+                Message("batches", zlib.compress(self.body()), queue_offset=8,
+                        sys_flag=flags | COMPRESSED),
+                Message("batches", b"no batch", {"x": "y"}, queue_offset=11, sys_flag=flags),
+                Message("batches", b"behind", {"KEYS": "z"}, queue_offset=12),
+            ],
+        )  # fmt: skip
+        stores.send(stores.config(tmp_path / "store", tmp_path / "out", broker, name="batches"))
+
+        found = stores.got(broker, "batches")
+        bodies = [body for body, _, _ in self.INNER]
+        assert [g.body for g in found] == [b"before", *bodies, *bodies, b"no batch", b"behind"]
+        assert [g.queue_offset for g in found] == list(range(4, 13))
+        own = [
+            {k: v.decode() for k, v in g.headers.items() if not k.startswith("rmq.")} for g in found
+        ]
+        inner = [properties for _, properties, _ in self.INNER]
+        assert own == [
+            {"KEYS": "a", "TAGS": "T"}, *inner, *inner, {"x": "y"}, {"KEYS": "z"},
+        ]  # fmt: skip
+        assert [g.key for g in found] == [b"a", b"k1", None, None, b"k1", None, None, None, b"z"]
+        assert len({g.physical_offset for g in found}) == 5

@@ -1,0 +1,56 @@
+"""Exactly once over kill -9 of everything; longer: `python -m tests.kafka.kill_kafka`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafka import kill_kafka
+from tests.kafka.kill_kafka import Digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.kafka
+
+
+def test_dispatch_and_kafka_are_killed(tmp_path: Path) -> None:
+    """
+    A reader finds what is in the log, once and in order, whatever died meanwhile.
+    """
+    result = kill_kafka.run(
+        tmp_path, messages=20_000, kills=6, broker_kills=2, job_kills=0, rate=3000, seed=1
+    )
+
+    assert result.failure == ""
+    assert (result.core_kills, result.broker_kills) == (6, 2)
+    assert result.committed == result.messages
+
+
+class TestDigest:
+    """A harness that cannot fail proves nothing."""
+
+    def digest(self, *messages: tuple[int, bytes]) -> Digest:
+        found = Digest()
+        for offset, body in messages:
+            found.add("orders", 1, offset * 100, offset, b"", body)
+        return found
+
+    def test_the_same_is_the_same(self) -> None:
+        wanted = self.digest((0, b"a"), (1, b"b"))
+        assert wanted.differences(self.digest((0, b"a"), (1, b"b"))) == []
+
+    @pytest.mark.parametrize(
+        "found",
+        [
+            [(0, b"a")],
+            [(0, b"a"), (1, b"b"), (1, b"b")],
+            [(1, b"b"), (0, b"a")],
+            [(0, b"a"), (1, b"c")],
+            [(0, b"a"), (0, b"a")],
+        ],
+        ids=["lost", "repeated", "out of order", "changed", "another"],
+    )
+    def test_what_differs_is_seen(self, found: list[tuple[int, bytes]]) -> None:
+        assert self.digest((0, b"a"), (1, b"b")).differences(self.digest(*found))
