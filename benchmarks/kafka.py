@@ -141,7 +141,7 @@ def warm_up(sink: Any, extent: Any) -> None:
     block = next(sink._reader.blocks(0, extent.end, {}))
     rows = sink._routes.of_rows(block.data, block.columns)
     chosen = np.arange(10, dtype=np.int64)
-    sink._encode(block, rows, "messages", chosen, 0, 10, 1 << 18)
+    sink._encoder.encode(block, rows, sink._routes.pieces, "messages", chosen, 0, 10, 1 << 18)
 
 
 class Stopwatch:

@@ -18,27 +18,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from kafka import TopicPartition, errors
 
-from formats import kafkarecords
 from formats.errors import FormatError, KafkaError
-from formats.kafkarecords import Encoded
 from sinks import kafka_progress
 from sinks.kafka_blocks import RowReader
 from sinks.kafka_client import BATCH_HEADER, Client, RefusedError, describe
-from sinks.kafka_plain import PlainMessage, plain_records
+from sinks.kafka_encoder import Encoder
+from sinks.kafka_plain import PlainMessage, dead_letter, plain_records
 from sinks.kafka_progress import Position
+from sinks.kafka_refusals import Note, Refusals
 from sinks.kafka_routes import DEAD, Routes
 from sinks.kafka_settings import (
-    ALL,
     ARRIVALS,
     CONTINUE,
-    DEAD_LETTER,
     DECOMPRESSED,
-    KEYS,
     LATEST,
     MESSAGES,
-    NONE,
     TRANSACTIONS,
-    UNIQ_KEY,
 )
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
@@ -49,7 +44,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from formats.broker import BrokerSettings
-    from formats.memory import Bytes
     from sinks.kafka_blocks import RowBlock
     from sinks.kafka_routes import Rows
     from sinks.kafka_settings import KafkaSettings
@@ -58,17 +52,9 @@ if TYPE_CHECKING:
 # Records that are kept to find again, and how far from one to the next at least.
 _POINTS = 16
 _NEWEST_POINTS = 4
-_MOST_RECORDS = 1 << 30
-_KEYS = {
-    NONE: kafkarecords.NO_KEY,
-    KEYS: kafkarecords.KEYS_KEY,
-    UNIQ_KEY: kafkarecords.UNIQ_KEY_KEY,
-}
 # A log in which nothing is wanted still moves the position now and then, to be read only once.
 _IDLE_BYTES = 64 << 20
-_REFUSED_SECONDS = 60.0
 _SHORT_PATIENCE = 1.0
-_KEEP_ERROR = 500
 
 
 class Extent(NamedTuple):
@@ -114,15 +100,6 @@ class Sent:
     events: list[str] = field(default_factory=list)
 
 
-class _Note(NamedTuple):
-    """Whose records are in a batch: product, RocketMQ position of the first one, how many."""
-
-    product: str
-    physical_offset: int
-    queue_offset: int
-    records: int
-
-
 class KafkaSink:
     """One store's way to Kafka.
 
@@ -139,6 +116,7 @@ class KafkaSink:
         broker: BrokerSettings,
         *,
         fail_on_data_loss: bool = True,
+        memory: Path | None = None,
     ) -> None:
         """Look at the log; Kafka is not spoken to yet.
 
@@ -149,6 +127,7 @@ class KafkaSink:
             path: a broker's storePathRootDir.
             broker: its settings.
             fail_on_data_loss: stop where records expired before they were sent; else go on.
+            memory: a file that remembers that there is a position in Kafka.
 
         Raises:
             StoreError: the log cannot be read.
@@ -157,27 +136,22 @@ class KafkaSink:
         self._access = access
         self._name = name
         self._fail_on_data_loss = fail_on_data_loss
+        self._memory = memory
         self.log = CommitLog(commitlog_directories(path, broker), broker)
         self._reader = RowReader(
             self.log,
             decompresses=settings.body == DECOMPRESSED,
             block_bytes=settings.transaction_bytes,
         )
-        self._out: Bytes = np.empty(settings.batch_bytes, np.uint8)
+        self._encoder = Encoder(settings)
+        self._refusals = Refusals(settings, self.log)
         self._client: Client | None = None
         self._routes = Routes(settings, name, self._partitions)
         self._progress_partition: TopicPartition | None = None
         self.position: Position | None = None
-        # Topics that are refused, why, and until when they are not asked for again.
-        self._refused_topics: dict[str, tuple[str, float]] = {}
-        self._refused_before: set[str] = set()
-        # The same for messages, by physical and queue offset and product; and how large a batch
-        # may be.
-        self._refused_records: dict[tuple[int, int, str], str] = {}
-        self._batch_limits: dict[str, int] = {}
-        self._one_by_one: set[str] = set()
         # To be told with the next transaction that is committed.
         self._events: list[str] = []
+        self._remembered = False
 
     @property
     def transactional_id(self) -> str:
@@ -213,6 +187,7 @@ class KafkaSink:
                 kafka_progress.partition_of(self.transactional_id, partitions),
             )
             found = kafka_progress.read(settings, self._access, self.transactional_id, partitions)
+            self._remembered = self._compare_memory(client.cluster, is_there=found is not None)
         except BaseException:
             client.close()
             raise
@@ -222,6 +197,32 @@ class KafkaSink:
             begin = extent.end if settings.start == LATEST else self.log.min_offset
             found = Position(max(begin, 0))
         self.position = found
+
+    def _compare_memory(self, cluster: str, *, is_there: bool) -> bool:
+        """Compare with what is remembered; tell whether that is right.
+
+        Raises:
+            KafkaError: Kafka had a position, and has it no longer: all would be sent again.
+        """
+        if self._memory is None:
+            return True
+        known = kafka_progress.remembered(self._memory)
+        if known != (cluster, self.transactional_id):
+            return False
+        if not is_there:
+            raise KafkaError(
+                f"Kafka at {self._settings.bootstrap} has no position of {self._name} any more, "
+                f"though it was sent there: topic {self._settings.progress_topic} was made anew, "
+                "or its records have expired (its cleanup.policy has to be compact). Everything "
+                f"would be sent again; if that is right, remove {self._memory}"
+            )
+        return True
+
+    def _remember(self) -> None:
+        """Remember that Kafka has a position, once it has."""
+        if not self._remembered and self._memory is not None:
+            kafka_progress.remember(self._memory, self._opened.cluster, self.transactional_id)
+        self._remembered = True
 
     def _progress_partitions(self, client: Client) -> int:
         topic = self._settings.progress_topic
@@ -242,41 +243,13 @@ class KafkaSink:
         Raises:
             KafkaError: it is refused.
         """
-        if topic in self._refused_topics:
+        if self._refusals.has_topic(topic):
             return 0
-        patience = self._settings.refusal_seconds
-        if topic in self._refused_before:
-            patience = min(patience, _SHORT_PATIENCE)
         try:
-            return self._opened.partitions(topic, patience)
+            return self._opened.partitions(topic, self._refusals.patience(topic))
         except RefusedError as error:
-            self._refuse_topic(topic, describe(error.cause))
+            self._refusals.add_topic(topic, describe(error.cause))
             return 0
-
-    def _refuse_topic(self, topic: str, why: str) -> None:
-        """Remember a topic that is refused.
-
-        Raises:
-            KafkaError: the operator does not want its messages to go elsewhere.
-        """
-        own = {self._settings.dead_letter_topic, self._settings.progress_topic}
-        if self._settings.on_refusal != DEAD_LETTER or topic in own:
-            raise KafkaError(
-                f"Kafka at {self._settings.bootstrap} refuses topic {topic}: {why}. Make it, or "
-                "allow us to describe and write it (docs/kafka.md has the ACLs); or exclude its "
-                'messages; or have them go elsewhere: on_refusal = "dead-letter"'
-            )
-        self._refused_topics[topic] = why, time.monotonic() + _REFUSED_SECONDS
-        self._refused_before.add(topic)
-
-    def _ask_again(self) -> None:
-        """Forget which topics were refused a while ago: they may be there now."""
-        now = time.monotonic()
-        over = [topic for topic, (_, until) in self._refused_topics.items() if until <= now]
-        for topic in over:
-            del self._refused_topics[topic]
-        if over:
-            self._routes.forget()
 
     @property
     def _opened(self) -> Client:
@@ -309,20 +282,22 @@ class KafkaSink:
         self._skip_expired(sent)
         if sent.start >= extent.end:
             return None
-        self._ask_again()
+        if self._refusals.forget_old_topics():
+            self._routes.forget()
         while True:
             try:
                 is_sent = self._attempt(extent, sent)
                 break
             except RefusedError as error:
-                self._learn(error)
+                self._refusals.learn(error)
+                if error.topics:
+                    self._routes.forget()
                 self._take_back()
                 sent = replace(sent, end=sent.start, messages=0, notices=0, dead_letters=0, bytes=0)
         sent.seconds = time.monotonic() - began
         if is_sent:
             sent.events, self._events = self._events, []
-            self._refused_records.clear()
-            self._one_by_one.clear()
+            self._refusals.forget_messages()
         return sent if is_sent else None
 
     def _take_back(self) -> None:
@@ -403,7 +378,8 @@ class KafkaSink:
         commit_began = time.monotonic()
         position = self._following(sent, trail.fingerprint(self.log, *place) if place[1] else None)
         is_idle = not (sent.messages or sent.notices or sent.dead_letters or self._events)
-        if is_idle and sent.end - sent.start < _IDLE_BYTES:
+        is_idle = is_idle and sent.end - sent.start < _IDLE_BYTES
+        if is_idle:
             client.abort()
         elif settings.mode == TRANSACTIONS:
             self._add_position(position)
@@ -417,6 +393,8 @@ class KafkaSink:
             client.flush()
             self._add_position(position)
             client.flush()
+        if not is_idle:
+            self._remember()
         sent.commit_seconds = time.monotonic() - commit_began
         self.position = position
         return True
@@ -476,29 +454,27 @@ class KafkaSink:
         sent: Sent,
     ) -> int:
         """Encode and send rows that go into one partition; return how many did."""
-        limit = min(
-            self._batch_limits.get(partition.topic, self._settings.batch_bytes),
-            self._settings.batch_bytes,
-            self._settings.max_message_bytes - BATCH_HEADER,
-        )
-        most = 1 if partition.topic in self._one_by_one else _MOST_RECORDS
+        topic, most_bytes = partition.topic, self._settings.max_message_bytes
+        limit = min(self._refusals.batch_bytes(topic), most_bytes - BATCH_HEADER)
+        most = self._refusals.batch_records(topic)
         chosen = self._without_refused(block, product, chosen, sent)
         following, count = 0, 0
         while following < len(chosen):
             row = int(chosen[following])
-            encoded = self._encode(block, rows, product, chosen, following, most, limit)
+            records, encoded = self._encoder.encode(
+                block, rows, self._routes.pieces, product, chosen, following, most, limit
+            )
             size = encoded.length + BATCH_HEADER
-            if encoded.records == 1 and size > self._settings.max_message_bytes:
-                most_bytes = self._settings.max_message_bytes
+            if encoded.records == 1 and size > most_bytes:
                 why = f"MessageSizeTooLarge: {size} bytes, max_message_bytes is {most_bytes}"
-                self._refuse((*_place(block, row), product), partition.topic, why)
+                self._refusals.add_message(*_place(block, row), product, topic, why)
                 self._send_dead(block, row, product, why, sent)
                 following += 1
                 continue
-            note = _Note(product, *_place(block, row), encoded.records)
+            note = Note(product, *_place(block, row), encoded.records)
             self._opened.add(
                 partition,
-                self._out.data[: encoded.length],
+                records,
                 encoded.records,
                 encoded.first_timestamp,
                 encoded.max_timestamp,
@@ -517,123 +493,42 @@ class KafkaSink:
         sent: Sent,
     ) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Send the rows that Kafka has refused before to the dead letters; return the others."""
-        if not self._refused_records:
+        if not self._refusals.has_messages:
             return chosen
         refused = [
             (row, why)
             for row in chosen.tolist()
-            if (why := self._refused_records.get((*_place(block, row), product))) is not None
+            if (why := self._refusals.why_message(*_place(block, row), product)) is not None
         ]
         for row, why in refused:
             self._send_dead(block, row, product, why, sent)
         return np.setdiff1d(chosen, [row for row, _ in refused]).astype(np.int64)
 
-    def _encode(
-        self,
-        block: RowBlock,
-        rows: Rows,
-        product: str,
-        chosen: np.ndarray[Any, np.dtype[np.int64]],
-        following: int,
-        most: int,
-        limit: int,
-    ) -> Encoded:
-        """Encode what fits into a batch, at least one record however large."""
-        out = self._out[:limit]
-        while True:
-            if product == ARRIVALS:
-                encoded = kafkarecords.encode_notices(
-                    block.data, block.columns, chosen, following, most, rows.routes,
-                    self._routes.pieces, out,
-                )  # fmt: skip
-            else:
-                headers = self._settings.headers
-                encoded = kafkarecords.encode_messages(
-                    block.data, block.columns, chosen, following, most, rows.routes,
-                    self._routes.pieces, _KEYS[self._settings.key], headers != NONE,
-                    headers == ALL, out,
-                )  # fmt: skip
-            result = Encoded(*map(int, encoded))
-            if result.length >= 0:
-                return result
-            if -result.length > len(self._out):
-                self._out = np.empty(-result.length, np.uint8)
-            out = self._out[: -result.length]
-
-    def _learn(self, error: RefusedError) -> None:
-        """Take down what was refused, so that the next attempt goes around it.
-
-        Raises:
-            KafkaError: the operator does not want that.
-        """
-        batch = error.batch
-        for topic in error.topics:
-            self._refuse_topic(topic, describe(error.cause))
-        if error.topics:
-            self._routes.forget()
-            return
-        if batch is None or not isinstance(batch.note, _Note):
-            raise KafkaError(
-                f"Kafka at {self._settings.bootstrap} refuses a batch of ours: "
-                f"{describe(error.cause)}"
-            ) from error
-        topic, note = batch.topic_partition.topic, batch.note
-        if note.records > 1 and isinstance(error.cause, errors.MessageSizeTooLargeError):
-            self._batch_limits[topic] = max(batch.size // 2, 1)
-        elif note.records > 1:
-            self._one_by_one.add(topic)
-        else:
-            why = describe(error.cause)
-            key = note.physical_offset, note.queue_offset, note.product
-            self._refuse(key, topic, why)
-
-    def _refuse(self, key: tuple[int, int, str], topic: str, why: str) -> None:
-        """Remember a record that is refused.
-
-        Raises:
-            KafkaError: the operator does not want it to go elsewhere.
-        """
-        if self._settings.on_refusal != DEAD_LETTER or topic == self._settings.dead_letter_topic:
-            path, byte = self.log.file_of(key[0])
-            raise KafkaError(
-                f"{path} at byte {byte}: Kafka refuses this record for topic {topic}: {why}. Raise "
-                "max.message.bytes of the topic and max_message_bytes, or exclude such messages, "
-                'or have them go elsewhere: on_refusal = "dead-letter"'
-            )
-        self._refused_records[key] = why
-
     def _send_dead(self, block: RowBlock, row: int, product: str, why: str, sent: Sent) -> None:
         """Send a message or notice to the dead-letter topic, with where it stood and the error."""
-        topic_name = self._settings.dead_letter_topic
-        partitions = self._dead_letter_partitions()
         record = PlainMessage.of(block, row)
         wanted = self._routes.topic_of(record.topic, product)
-        if not why:
-            why = self._refused_topics.get(wanted, ("refused", 0.0))[0]
-        headers = [
-            ("rmq.error", why[:_KEEP_ERROR].encode()),
-            ("rmq.error.topic", wanted.encode()),
-            ("rmq.error.product", product.encode()),
-            ("rmq.store", self._name.encode()),
-            *record.headers,
-        ]
-        value: bytes | None = record.body if product == MESSAGES else None
         room = self._settings.max_message_bytes - BATCH_HEADER
-        if value is not None and len(value) + _KEEP_ERROR * 2 + 200 * len(headers) > room:
-            headers.append(("rmq.error.bodyBytes", str(len(value)).encode()))
-            value = None
-        records, timestamp = plain_records([(record.timestamp, record.key, value, headers)])
-        partition = TopicPartition(topic_name, record.queue_id % partitions)
+        records, timestamp = dead_letter(
+            record,
+            error=why or self._refusals.why_topic(wanted),
+            topic=wanted,
+            product=product,
+            store=self._name,
+            room=room,
+        )
+        number = record.queue_id % self._dead_letter_partitions()
+        partition = TopicPartition(self._settings.dead_letter_topic, number)
         self._opened.add(partition, records, 1, timestamp, timestamp)
         sent.dead_letters += 1
         sent.bytes += len(records)
 
     def _dead_letter_partitions(self) -> int:
+        topic = self._settings.dead_letter_topic
         try:
-            topic = self._settings.dead_letter_topic
             return self._opened.partitions(topic, self._settings.refusal_seconds)
         except RefusedError as error:
-            self._refuse_topic(self._settings.dead_letter_topic, describe(error.cause))
+            self._refusals.add_topic(topic, describe(error.cause))
             raise
 
     def close(self) -> None:

@@ -100,6 +100,10 @@ def describe(error: BaseException) -> str:
     return name if text in {"", "None"} else f"{name}: {text[:300]}"
 
 
+# That it took too long is said anyway.
+_NO_REASONS = (errors.KafkaTimeoutError, errors.NodeNotReadyError)
+
+
 class Batch(ProducerBatch):  # type: ignore[misc]
     """One batch for one partition.
 
@@ -173,8 +177,10 @@ class _Reasons(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Take an error out of a log line."""
         for value in record.args if isinstance(record.args, tuple) else ():
-            # That it took too long is said anyway; why is what counts.
-            if isinstance(value, Exception) and not isinstance(value, errors.KafkaTimeoutError):
+            if not isinstance(value, Exception) or isinstance(value, _NO_REASONS):
+                continue
+            # A password that is refused is the reason for all that follows.
+            if not isinstance(self.last, _ACCESS):
                 self.last = value
 
     def __enter__(self) -> _Reasons:
@@ -285,6 +291,11 @@ class Client:
         if isinstance(cause, (*_RECORD_ERRORS, *_TOPIC_ERRORS)):
             return RefusedError(cause)
         return AwayError(f"Kafka at {where}: {describe(cause)}")
+
+    @property
+    def cluster(self) -> str:
+        """Return by what name Kafka tells itself from others."""
+        return str(self._producer._metadata.cluster_id)  # noqa: SLF001
 
     def partitions(self, topic: str, patience: float) -> int:
         """Return how many partitions a topic has.

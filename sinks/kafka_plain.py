@@ -8,6 +8,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from formats import kafkarecords
 from sinks.kafka_client import BATCH_HEADER
+from sinks.kafka_settings import MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sinks.kafka_blocks import RowBlock
 
 _MOST_BYTES = 1 << 30
+_KEPT_OF_ERROR = 500
+# Bytes of a header besides its value, and of a record besides its headers: upper bounds.
+_HEADER_BYTES = 200
 
 
 class PlainMessage(NamedTuple):
@@ -76,3 +80,31 @@ def plain_records(
         first = timestamp if number == 0 else first
         builder.append(number, timestamp, key, value, headers)
     return memoryview(builder.build())[BATCH_HEADER:], first
+
+
+def dead_letter(
+    message: PlainMessage, *, error: str, topic: str, product: str, store: str, room: int
+) -> tuple[memoryview, int]:
+    """Return a message as its dead letter, encoded, and its timestamp.
+
+    Args:
+        message: the message.
+        error: what Kafka said.
+        topic: where it was to go.
+        product: as what.
+        store: the store's name.
+        room: bytes that it may have; the body is left out if need be.
+    """
+    headers = [
+        ("rmq.error", error[:_KEPT_OF_ERROR].encode()),
+        ("rmq.error.topic", topic.encode()),
+        ("rmq.error.product", product.encode()),
+        ("rmq.store", store.encode()),
+        *message.headers,
+    ]
+    value: bytes | None = message.body if product == MESSAGES else None
+    around = sum(len(text) + _HEADER_BYTES for _, text in headers) + len(message.key or b"")
+    if value is not None and len(value) + around > room:
+        headers.append(("rmq.error.bodyBytes", str(len(value)).encode()))
+        value = None
+    return plain_records([(message.timestamp, message.key, value, headers)])

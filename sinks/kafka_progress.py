@@ -18,10 +18,12 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, errors
 
 from formats.errors import KafkaError
 from sinks.kafka_client import AccessError, AwayError, describe
+from stores import disk
 from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from sinks.kafka_settings import KafkaSettings
 
@@ -93,6 +95,28 @@ class Position:
 def partition_of(transactional_id: str, partitions: int) -> int:
     """Return where the positions of a store stand."""
     return zlib.crc32(transactional_id.encode()) % partitions
+
+
+def remembered(path: Path) -> tuple[str, str] | None:
+    """Return in which Kafka there is a position, and of which id; None if nothing is known."""
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        return str(values["cluster"]), str(values["id"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        # One that was being written when the machine went down has nothing to say.
+        return None
+
+
+def remember(path: Path, cluster: str, transactional_id: str) -> None:
+    """Remember that there is a position; `remembered` tells.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    temporary = path.with_suffix(".new")
+    disk.write_file(temporary, json.dumps({"cluster": cluster, "id": transactional_id}).encode())
+    disk.rename(temporary, path)
+    disk.sync_directory(path.parent)
 
 
 def make_topic(settings: KafkaSettings, access: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from checkpoints.progress import STATE_DIRECTORY
 from formats.errors import KafkaError
 from sinks.kafka import Extent, KafkaSink
 from sinks.kafka_client import AwayError
@@ -31,6 +32,7 @@ _BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 # Of one run of trouble, so often a line in the log.
 _SAY_SECONDS = 30.0
 _JOIN_SECONDS = 30.0
+_MEMORY = "kafka.json"
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class KafkaFeed:
             config.path,
             config.settings,
             fail_on_data_loss=fail_on_data_loss,
+            memory=config.output / STATE_DIRECTORY / _MEMORY,
         )
         self._extent = extent
         self._first_end = max(extent.end, 0)

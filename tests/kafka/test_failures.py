@@ -283,6 +283,30 @@ class TestTruncation:
         assert bodies <= {g.body for g in found}
 
 
+def test_a_position_that_is_gone_is_not_taken_for_a_first_start(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    A progress topic that was deleted would otherwise have everything sent again.
+    """
+    broker.make_topic("remembered")
+    log = stores.write(tmp_path / "store", stores.messages(200, ("remembered",), random.Random(1)))
+
+    def config(topic: str) -> Any:
+        return stores.config(tmp_path / "store", tmp_path / "out", broker, name="remembered",
+                             progress_topic=topic)  # fmt: skip
+
+    stores.send(config("progress-before"))
+    with pytest.raises(ReputError, match="has no position of remembered any more") as said:
+        stores.send(config("progress-behind"))
+    assert stores.by_queue(stores.got(broker, "remembered")) == stores.in_log(log)
+    memory = tmp_path / "out" / ".reput" / "kafka.json"
+    assert str(memory) in str(said.value)
+    memory.unlink()
+    stores.send(config("progress-behind"))
+    assert len(stores.got(broker, "remembered")) == 400
+
+
 CREDENTIALS = 'required username="admin" password="admin" user_admin="admin" user_reput="s3cret";'
 
 
