@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from formats.java import hash_utf8
+from formats.java_kernels import hash_utf8
 from formats.texts import Slices
 
 if TYPE_CHECKING:
