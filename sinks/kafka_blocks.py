@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from formats import rows
+from formats import bodies, rows
 from formats.commitlog import COMPRESSED, Verdict
 from formats.errors import FormatError
 from formats.odd_rows import with_odd_rows
@@ -30,9 +27,6 @@ if TYPE_CHECKING:
 _ROWS = 20_000
 _PROPERTIES = 16 * _ROWS
 _BLOCK_BYTES = 4 << 20
-_TYPE_SHIFT, _TYPE_MASK = 8, 0x7
-# Source: RocketMQ `CompressionType`; 0 is what 4.x writes, which knows zlib only.
-_LZ4, _ZSTD = 1, 2
 
 
 class RowBlock(NamedTuple):
@@ -130,50 +124,22 @@ class RowReader:
         for row in np.flatnonzero(columns.sys_flag & COMPRESSED).tolist():
             at = int(body.at[row])
             raw = data[at : at + int(body.length[row])].tobytes()
-            try:
-                plain = decompress(raw, int(columns.sys_flag[row]))
-            except (zlib.error, OSError, pa.ArrowException) as error:
+            found = bodies.decompressed(raw, int(columns.sys_flag[row]))
+            if found.problem is not None:
                 path, byte = self._log.file_of(int(columns.physical_offset[row]))
                 raise FormatError(
                     path,
                     byte,
-                    f"the record's body is not compressed as its sysFlag says ({error})",
+                    f"the body of this record is {found.problem}",
                     'Send bodies as they are stored: body = "stored".',
-                ) from error
+                )
+            plain = found.data
             body.at[row], body.length[row] = end, len(plain)
             added.append(plain)
             end += len(plain)
         # Kernels load whole words: as many bytes as the log's own have behind them.
         pieces = [data, np.frombuffer(b"".join(added) + bytes(PAD), np.uint8)]
         return np.concatenate(pieces), columns._replace(body=body)
-
-
-def decompress(raw: bytes, sys_flag: int) -> bytes:
-    """Return a body as its producer had it.
-
-    Raises:
-        zlib.error, OSError, pa.ArrowException: it is not compressed that way.
-    """
-    kind = sys_flag >> _TYPE_SHIFT & _TYPE_MASK
-    if not raw:
-        return raw
-    if kind in {_LZ4, _ZSTD}:
-        codec = "lz4" if kind == _LZ4 else "zstd"
-        with pa.CompressedInputStream(pa.BufferReader(raw), codec) as stream:
-            plain: bytes = stream.read()
-        return plain
-    return _inflate(raw)
-
-
-def _inflate(raw: bytes) -> bytes:
-    """Decompress zlib; an incomplete stream, which zlib takes for a beginning, is an error."""
-    inflater = zlib.decompressobj()
-    out = io.BytesIO()
-    out.write(inflater.decompress(raw))
-    out.write(inflater.flush())
-    if not inflater.eof:
-        raise zlib.error("incomplete")
-    return out.getvalue()
 
 
 def _first(columns: RowColumns, count: int) -> RowColumns:
