@@ -29,7 +29,7 @@ from streaming.placement import ExecutorWriters
 from streaming.placement_mode import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -302,8 +302,8 @@ class Job:
 
     def _dispatch_batch(self, ranges: DataFrame, batch_id: int) -> None:
         """Play ReputMessageService: what `foreachBatch` calls, on Spark's thread."""
-        with self._batch_lock:
-            if self._stopping.is_set():
+        with self._batch_turn() as is_ours:
+            if not is_ours:
                 # Not dispatched, but Spark will think so: the next start begins at our progress.
                 return
             try:
@@ -319,6 +319,22 @@ class Job:
             except BaseException as error:
                 self.error = error
                 raise
+
+    @contextlib.contextmanager
+    def _batch_turn(self) -> Iterator[bool]:
+        """Hold the lock of a batch; yield False, with or without it, if the job is to end.
+
+        Who ends the query holds the lock, and Spark waits for this very call then: waiting for the
+        lock here as well would be for ever.
+        """
+        while not self._batch_lock.acquire(timeout=_POLL_SECONDS):
+            if self._stopping.is_set():
+                yield False
+                return
+        try:
+            yield not self._stopping.is_set()
+        finally:
+            self._batch_lock.release()
 
     def _observe(self, store: str, block: Block) -> None:
         """Say that the batch goes on."""

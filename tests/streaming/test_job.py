@@ -106,6 +106,28 @@ def test_what_was_waited_with_is_dispatched_when_the_broker_stops(spark, made, h
     assert differences(files_of(config.output), broker.expected(config.settings)) == []
 
 
+def test_a_batch_that_comes_while_the_query_is_ended_does_not_wait_for_that(made):
+    """
+    Spark's `stop` waits for the batch; if the batch waited for whoever stops, neither would end.
+    """
+    broker, config = made
+    broker.append(10)
+    job = Job([config], LIVE)
+    try:
+        with job._batch_lock:
+            batch = threading.Thread(target=job._dispatch_batch, args=(None, 0), daemon=True)
+            batch.start()
+            batch.join(0.5)
+            # It does wait for its turn: the lock is also held while something is flushed.
+            assert batch.is_alive()
+            job.stop()
+            batch.join(10)
+            assert not batch.is_alive()
+    finally:
+        job._close()
+    assert job.summary.stores[0].messages == 0
+
+
 def test_everything_is_flushed_while_nothing_comes(spark, made):
     broker, config = made
     end = broker.append(10)
