@@ -67,7 +67,8 @@ def test_the_commands_do_what_the_text_says(data):
         )
         assert done.returncode == 0, (words, done.stderr)
         ran.append(words[0])
-    assert ran == ["rebuild", "verify", "inspect", "inspect", "run", "handover"]
+    expected = ["rebuild", "verify", "inspect", "inspect", "topics", "query", "run", "handover"]
+    assert ran == expected
 
 
 @pytest.mark.spark

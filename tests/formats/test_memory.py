@@ -16,6 +16,10 @@ def _loading(load):
     return njit(lambda data, at: load(data, at))  # noqa: PLW0108 - compiled, it is another one
 
 
+def _loading_at(load):
+    return njit(lambda address: load(address))  # noqa: PLW0108
+
+
 def _storing(store):
     return njit(lambda data, at, value: store(data, at, value))  # noqa: PLW0108
 
@@ -28,6 +32,10 @@ LOADS = {
     "load_i16": (memory.load_i16, _loading(memory.load_i16), 2),
     "load_i32": (memory.load_i32, _loading(memory.load_i32), 4),
     "load_i64": (memory.load_i64, _loading(memory.load_i64), 8),
+}
+LOADS_AT = {
+    "load_i32_at": (memory.load_i32_at, _loading_at(memory.load_i32_at), 4),
+    "load_i64_at": (memory.load_i64_at, _loading_at(memory.load_i64_at), 8),
 }
 STORES = {
     "store_i16": (memory.store_i16, _storing(memory.store_i16), 2),
@@ -77,6 +85,19 @@ def test_a_load_is_a_signed_big_endian_integer_at_any_alignment(name, raw, at):
 
     assert plain(data, at) == expected
     assert compiled(data, at) == expected
+
+
+@pytest.mark.parametrize("name", LOADS_AT)
+@examples(100)
+@given(raw=st.binary(min_size=24, max_size=24), at=st.integers(0, 16))
+def test_a_load_by_address_is_the_same(name, raw, at):
+    plain, compiled, size = LOADS_AT[name]
+    data = np.frombuffer(raw, np.uint8).copy()
+    memory.prefetch_at(data.ctypes.data + at)
+    expected = int.from_bytes(raw[at : at + size], "big", signed=True)
+
+    assert plain(data.ctypes.data + at) == expected
+    assert compiled(data.ctypes.data + at) == expected
 
 
 @examples(100)
