@@ -13,6 +13,7 @@ import contextlib
 import mmap
 import os
 import struct
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats import indexfile, names
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _ITEM = struct.Struct(">iqii")
 _SLOT = struct.Struct(">i")
+# Of a header: the end's timestamp and offset.
+_ENDS = struct.Struct(">8xq8xq")
+_LOOK_SECONDS = 0.01
 
 
 class Window(NamedTuple):
@@ -72,8 +76,6 @@ class IndexFileMap:
             self.data = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
         finally:
             os.close(descriptor)
-        # An item is 20 bytes somewhere in 400 MB: what stands around it is not worth reading.
-        self.data.madvise(mmap.MADV_RANDOM)
 
     def header(self) -> Header:
         """Return the header as it stands there now, its count as a broker takes it."""
@@ -174,6 +176,8 @@ class IndexSearch:
         self._report = report
         self._files: dict[str, IndexFileMap] = {}
         self._changed = -1
+        self._newest: IndexFileMap | None = None
+        self._look_at = 0.0
 
     def files(self) -> list[IndexFileMap]:
         """Return the files, oldest first."""
@@ -217,12 +221,16 @@ class IndexSearch:
 
     def offsets_of(self, text: str, window: Window, limit: int) -> IndexHits:
         """Return where the records of "topic#key" are; see `offsets`."""
-        files = self.files()
-        if self._compiled is not None and files:
-            found = self._compiled.offsets(text, window, limit)
-            if found is not None:
-                last = files[-1].header()
-                return IndexHits(found, last.end_timestamp, last.end_offset)
+        if self._compiled is not None:
+            now = time.monotonic()
+            if now >= self._look_at:
+                # Looking for new files takes as long as looking a key up.
+                self._newest = next(reversed(self.files()), None)
+                self._look_at = now + _LOOK_SECONDS
+            if self._newest is not None:
+                found = self._compiled.offsets(text, window, limit)
+                if found is not None:
+                    return IndexHits(found, *_ENDS.unpack_from(self._newest.data))
         return self.offsets(indexfile.key_hash(text), window, limit)
 
     def offsets(self, hashed: int, window: Window, limit: int) -> IndexHits:
@@ -252,3 +260,4 @@ class IndexSearch:
             file.close()
         self._files = {}
         self._changed = -1
+        self._newest, self._look_at = None, 0.0
