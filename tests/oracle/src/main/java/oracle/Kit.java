@@ -115,7 +115,10 @@ final class Kit {
         MixAll.properties2Object(p, bc);
         config.setStorePathRootDir(setup.dir.toString());
         config.setStorePathCommitLog(setup.dir + File.separator + "commitlog");
-        store = Compat.open(config, bc, setup.topics, setup.clock, setup.reputOnly);
+        synchronized (Kit.class) {
+            // Stores are made one by one: their statistics are set up in a map that they share.
+            store = Compat.open(config, bc, setup.topics, setup.clock, setup.reputOnly);
+        }
         filters = new Filters(bc, setup.dir);
         if (bc.isEnableCalcFilterBitMap()) {
             config.setBitMapLengthConsumeQueueExt(filters.getBloomFilter().getM());
