@@ -1,0 +1,82 @@
+"""Alerts and panels over real jobs: what `helm.monitoring.live` does, in short."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("yaml")
+
+import yaml
+
+from helm.monitoring import alerts, live
+from tests.helm.helm_tools import ROOT, TOOLS, find_tool, run
+
+DURATION = re.compile(r"\d+(ms|[smh])\b")
+
+
+def test_shortened_rules_are_the_same_but_for_durations():
+    """
+    What is made to fire within minutes is what fires in production.
+    """
+    rules, short = (alerts.rule_file(speed)["groups"][0]["rules"] for speed in (1, live.SPEED))
+
+    for rule, other in zip(rules, short, strict=True):
+        assert DURATION.sub("_", rule.pop("expr")) == DURATION.sub("_", other.pop("expr"))
+        rule.pop("for")
+        assert re.fullmatch(r"\d+ms|\$\{\w+\}", other.pop("for"))
+        assert rule == other
+
+
+def test_shortened_rules_are_rules(tmp_path):
+    """
+    Prometheus takes them; a window of no time would be refused.
+    """
+    text = yaml.safe_dump(alerts.rule_file(live.SPEED))
+    path = tmp_path / "rules.yaml"
+    path.write_text(alerts.fill(text, {**live.THRESHOLDS, "runbookUrl": "x"}))
+    result = run(find_tool("promtool"), "check", "rules", str(path))
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_alert_has_a_cause():
+    """
+    And a line in the table of what was seen.
+    """
+    caused = [name for _, expected in live.CAUSES for name in expected]
+    seen = re.findall(
+        r"^\| Reput(\w+) \|", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE
+    )
+
+    # What can go wrong with Kafka needs one: tests/kafka has it.
+    wanted = [alert.name for alert in alerts.ALERTS if not alert.name.startswith("Kafka")]
+    assert sorted(caused) == sorted(wanted)
+    assert sorted(seen) == sorted(caused)
+
+
+@pytest.mark.spark
+def test_a_job_beside_a_live_writer_is_seen_and_an_alert_fires(tmp_path):
+    """
+    Real Prometheus, real jobs: lag, upgrades, each panel's query, nothing lost; a gap is told.
+    """
+    find_tool("prometheus")
+    result = subprocess.run(
+        [
+            sys.executable, "-m", "helm.monitoring.live", "--seconds", "40",
+            "--only", "live", "--only", "gap", "--directory", str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "REPUT_TOOLS": str(TOOLS)},
+    )  # fmt: skip
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "1 alerts fired, 0 failed" in result.stdout
+    assert "none lost, none repeated" in result.stdout
+    assert json.loads((tmp_path / "live-output/.reput/progress.json").read_text())["clean"]
