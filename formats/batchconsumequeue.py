@@ -21,27 +21,37 @@ Source: docs/formats/batchconsumequeue.md, RocketMQ `BatchConsumeQueue`.
 
 from __future__ import annotations
 
-import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from formats.layout import dtype_of, struct_of
 
-UNIT = np.dtype(
-    [
-        ("physical_offset", ">i8"),
-        ("size", ">i4"),
-        ("tags_code", ">i8"),
-        ("store_timestamp", ">i8"),
-        ("base_offset", ">i8"),
-        ("batch_size", ">i2"),
-        ("compacted_offset", ">i4"),
-        ("reserved", ">i4"),
-    ]
+if TYPE_CHECKING:
+    import numpy as np
+
+    UNIT: np.dtype[Any]
+
+FIELDS = (
+    ("physical_offset", "i8"),
+    ("size", "i4"),
+    ("tags_code", "i8"),
+    ("store_timestamp", "i8"),
+    ("base_offset", "i8"),
+    ("batch_size", "i2"),
+    ("compacted_offset", "i4"),
+    ("reserved", "i4"),
 )
-UNIT_SIZE = UNIT.itemsize
-UNIT_STRUCT = struct.Struct(">qiqqqhii")
+UNIT_STRUCT = struct_of(FIELDS)
+UNIT_SIZE = UNIT_STRUCT.size
 FILE_SIZE = 300_000 * UNIT_SIZE
 QUEUE_TYPE = "BatchCQ"
+
+
+def __getattr__(name: str) -> Any:
+    # The dtype is made when it is first asked for: see `formats.layout`.
+    if name == "UNIT":
+        value = globals()["UNIT"] = dtype_of(FIELDS)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Unit(NamedTuple):

@@ -37,12 +37,15 @@ import socket
 import struct
 import zlib
 from enum import IntEnum
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats import java, properties
-from formats.layout import field_offsets
+from formats.layout import dtype_of, offsets_of, struct_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    HEADER: np.dtype[Any]
 
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
@@ -66,24 +69,19 @@ INNER_BATCH = 0x80
 HOST_V4 = 8
 HOST_V6 = 20
 
-HEADER = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-    ]
+FIELDS = (
+    ("size", "i4"),
+    ("magic", "i4"),
+    ("body_crc", "i4"),
+    ("queue_id", "i4"),
+    ("flag", "i4"),
+    ("queue_offset", "i8"),
+    ("physical_offset", "i8"),
+    ("sys_flag", "i4"),
+    ("born_timestamp", "i8"),
 )
-# The same for one record at a time, which numpy is slow at.
-_HEADER = struct.Struct(
-    ">" + "".join("q" if HEADER[n].itemsize == 8 else "i" for n in HEADER.names or ())
-)
-BORN_HOST = HEADER.itemsize
+_HEADER = struct_of(FIELDS)
+BORN_HOST = _HEADER.size
 # Bytes of a V1 record with IPv4 hosts and nothing in it.
 MIN_SIZE = BORN_HOST + 2 * HOST_V4 + 8 + 4 + 8 + 4 + 1 + 2
 (
@@ -96,7 +94,15 @@ MIN_SIZE = BORN_HOST + 2 * HOST_V4 + 8 + 4 + 8 + 4 + 1 + 2
     PHYSICAL_OFFSET_AT,
     SYS_FLAG_AT,
     BORN_TIMESTAMP_AT,
-) = field_offsets(HEADER)
+) = offsets_of(FIELDS)
+
+
+def __getattr__(name: str) -> Any:
+    # The dtype is made when it is first asked for: see `formats.layout`.
+    if name == "HEADER":
+        value = globals()["HEADER"] = dtype_of(FIELDS)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Verdict(IntEnum):

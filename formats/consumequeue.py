@@ -19,22 +19,27 @@ RocketMQ `ConsumeQueue#putMessagePositionInfo`.
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats import java
 from formats.commitlog import COMMIT, TRANSACTION_TYPE
+from formats.layout import dtype_of, struct_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
-ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-ENTRY_SIZE = ENTRY.itemsize
-ENTRY_STRUCT = struct.Struct(">qiq")
+    ENTRY: np.dtype[Any]
+
+FIELDS = (
+    ("physical_offset", "i8"),
+    ("size", "i4"),
+    ("tags_code", "i8"),
+)
+ENTRY_STRUCT = struct_of(FIELDS)
+ENTRY_SIZE = ENTRY_STRUCT.size
 FILE_SIZE = 300_000 * ENTRY_SIZE
 PRE_BLANK = ENTRY_STRUCT.pack(0, 0x7FFFFFFF, 0)
 NEVER = -1
@@ -43,6 +48,14 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 UNKNOWN_LEVEL_MS = 1000
 _U64 = (1 << 64) - 1
 _INT64_MAX = _U64 >> 1
+
+
+def __getattr__(name: str) -> Any:
+    # The dtype is made when it is first asked for: see `formats.layout`.
+    if name == "ENTRY":
+        value = globals()["ENTRY"] = dtype_of(FIELDS)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Entry(NamedTuple):
@@ -83,7 +96,7 @@ def has_entry(sys_flag: int) -> bool:
 def count_entries(sys_flags: NDArray[np.int32]) -> int:
     """Return how many of these records are put into their queue, see `has_entry`."""
     kinds = sys_flags & TRANSACTION_TYPE
-    return int(np.count_nonzero((kinds == 0) | (kinds == COMMIT)))
+    return int(((kinds == 0) | (kinds == COMMIT)).sum())
 
 
 def tags_code(

@@ -29,29 +29,41 @@ an item's place is where the file ends. Source: docs/formats/indexfile.md, Rocke
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats import java
+from formats.layout import dtype_of, struct_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    ITEM: np.dtype[Any]
 
 HEADER = struct.Struct(">qqqqii")
 HEADER_SIZE = HEADER.size
 SLOT_SIZE = 4
-ITEM = np.dtype(
-    [
-        ("key_hash", ">i4"),
-        ("physical_offset", ">i8"),
-        ("time_diff", ">i4"),
-        ("previous", ">i4"),
-    ]
+# Of an item.
+FIELDS = (
+    ("key_hash", "i4"),
+    ("physical_offset", "i8"),
+    ("time_diff", "i4"),
+    ("previous", "i4"),
 )
-ITEM_SIZE = ITEM.itemsize
+ITEM_STRUCT = struct_of(FIELDS)
+ITEM_SIZE = ITEM_STRUCT.size
 SLOTS = 5_000_000
 ITEMS = 20_000_000
 FIRST_ITEM = 1
 NO_ITEM = 0
 MAX_TIME_DIFF = 0x7FFFFFFF
+
+
+def __getattr__(name: str) -> Any:
+    # The dtype is made when it is first asked for: see `formats.layout`.
+    if name == "ITEM":
+        value = globals()["ITEM"] = dtype_of(FIELDS)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Header(NamedTuple):

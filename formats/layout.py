@@ -1,11 +1,22 @@
-"""Offsets read off a dtype, so that a layout is stated once."""
+"""Layouts: fields stated once, from which offsets, a Struct and a numpy dtype are derived.
+
+A dtype is made when it is first asked for: who reads one record has no use for numpy, which takes
+a tenth of a second to import.
+"""
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
+
+# Name and kind of each field: signed integers of so many bytes, big-endian.
+Fields = tuple[tuple[str, str], ...]
+_CODES = {"i2": "h", "i4": "i", "i8": "q"}
 
 
 def field_offsets(layout: np.dtype[Any]) -> tuple[int, ...]:
@@ -14,3 +25,21 @@ def field_offsets(layout: np.dtype[Any]) -> tuple[int, ...]:
     if fields is None:
         raise TypeError(f"{layout} has no fields")
     return tuple(int(fields[name][1]) for name in layout.names or ())
+
+
+def struct_of(fields: Fields) -> struct.Struct:
+    """Return what packs and unpacks one unit of these fields."""
+    return struct.Struct(">" + "".join(_CODES[kind] for _, kind in fields))
+
+
+def offsets_of(fields: Fields) -> tuple[int, ...]:
+    """Return the byte offset of every field."""
+    return tuple(struct_of(fields[:i]).size for i in range(len(fields)))
+
+
+def dtype_of(fields: Fields) -> np.dtype[Any]:
+    """Return the numpy dtype of these fields."""
+    import numpy as np  # noqa: PLC0415 - see the module
+
+    described: Sequence[tuple[str, str]] = [(name, f">{kind}") for name, kind in fields]
+    return np.dtype(list(described))

@@ -7,7 +7,7 @@ Source: RocketMQ `BatchConsumeQueue`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from formats.batchconsumequeue import UNIT, UNIT_SIZE, UNIT_STRUCT, Unit
 from stores.queue_reader import QueueEntry, UnitFiles
@@ -26,6 +26,8 @@ _PIECE = 1024
 
 class BatchReader:
     """A batch queue's units by their queue offset."""
+
+    is_batch: Literal[True] = True
 
     def __init__(
         self,
@@ -203,6 +205,10 @@ class BatchReader:
             else:
                 right = middle - UNIT_SIZE
         return -1
+
+    def close(self) -> None:
+        """Close the files."""
+        self.files.close()
 
 
 def _entry(unit: Unit) -> QueueEntry:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stores.findings import Report
     from stores.index_compiled import CompiledSearch
 
-_ITEM = struct.Struct(">iqii")
+_ITEM = indexfile.ITEM_STRUCT
 _SLOT = struct.Struct(">i")
 # Of a header: the end's timestamp and offset.
 _ENDS = struct.Struct(">8xq8xq")

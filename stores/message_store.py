@@ -15,11 +15,10 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from formats import bodies, messageid, names
-from formats.batchconsumequeue import UNIT_SIZE
 from formats.broker import BrokerSettings
+from formats.consumequeue import ENTRY_SIZE
 from formats.errors import UsageError
 from stores import by_key, by_time, queue_time
-from stores.batch_reader import BatchReader
 from stores.by_key import KeyAnswer, KeyKind, KeyStatus
 from stores.consumers import Offsets, read_offsets
 from stores.findings import Report
@@ -27,7 +26,6 @@ from stores.index_search import ALWAYS, IndexSearch, Window
 from stores.layout import batch_topics_for
 from stores.log_files import LogFiles, commitlog_directories
 from stores.pull import IN_MEMORY, Pulled, PullLimits, pull
-from stores.queue_reader import QueueEntry, QueueReader
 from stores.queue_time import Boundary
 from stores.records import NoRecordError, look_at, read_record, record_at, stored_at
 
@@ -38,12 +36,14 @@ if TYPE_CHECKING:
     from formats.bodies import Body
     from formats.commitlog import Record
     from formats.messageid import OffsetId, UniqueId
+    from stores.batch_reader import BatchReader
     from stores.message_filter import MessageFilter
+    from stores.queue_reader import QueueEntry, QueueReader
+
+    AnyQueue = QueueReader | BatchReader
 
 # Queues that are kept open; a store may have tens of thousands.
 _OPEN_QUEUES = 64
-
-AnyQueue = QueueReader | BatchReader
 
 
 class IdAnswer(NamedTuple):
@@ -137,7 +137,7 @@ class MessageStore:
     def refresh(self) -> None:
         """Look at the files anew: a live store has grown. The index looks by itself."""
         for queue in self._queues.values():
-            _close(queue)
+            queue.close()
         self._queues = {}
 
     def by_key(
@@ -224,8 +224,10 @@ class MessageStore:
         RocketMQ `DefaultMessageStore#getMessage`; see `stores.pull`.
         """
         queue = self.queue(topic, queue_id)
-        size = {"unit_size": UNIT_SIZE} if isinstance(queue, BatchReader) else {}
-        return pull(queue, self.settings, offset, max_messages, message_filter, limits, **size)
+        size = queue.files.unit if queue is not None else ENTRY_SIZE
+        return pull(
+            queue, self.settings, offset, max_messages, message_filter, limits, unit_size=size
+        )
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: Boundary | None = None
@@ -244,7 +246,7 @@ class MessageStore:
         queue = self.queue(topic, queue_id)
         if queue is None:
             return None
-        if isinstance(queue, BatchReader):
+        if queue.is_batch:
             return queue.offset_by_time(timestamp, boundary or Boundary.LOWER)
         if boundary is None and not self.settings.version.has_time_boundaries:
             return queue_time.nearest_offset(queue, timestamp)
@@ -280,6 +282,10 @@ class MessageStore:
         directory = self.output / kind / place
         if not directory.is_dir():
             return None
+        # Queues are read with numpy, which a look-up by key or id has no use for.
+        from stores.batch_reader import BatchReader  # noqa: PLC0415
+        from stores.queue_reader import QueueReader  # noqa: PLC0415
+
         queue: AnyQueue
         if is_batch:
             queue = BatchReader(directory, self.log, self.settings, self.report, is_quick=is_quick)
@@ -289,7 +295,7 @@ class MessageStore:
                 directory, ext, self.log, self.settings, self.report, is_quick=is_quick
             )
         while len(self._queues) >= _OPEN_QUEUES:
-            _close(self._queues.pop(next(iter(self._queues))))
+            self._queues.pop(next(iter(self._queues))).close()
         self._queues[key] = queue
         return queue
 
@@ -363,10 +369,3 @@ class MessageStore:
 
 def _is_queue_id(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) <= 10
-
-
-def _close(queue: AnyQueue) -> None:
-    if isinstance(queue, QueueReader):
-        queue.close()
-    else:
-        queue.files.close()

@@ -6,7 +6,7 @@ Source: RocketMQ `ConsumeQueue#recover`, `correctMinOffset`, `getIndexBuffer`.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -176,6 +176,8 @@ class UnitFiles:
 
 class QueueReader:
     """A queue's entries by their queue offset; `max_offset` is where the next one would be."""
+
+    is_batch: Literal[False] = False
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.batchconsumequeue import UNIT_STRUCT, Unit
 from formats.consumequeue import ENTRY_STRUCT
 from formats.consumequeue_ext import is_address
-from stores.batch_reader import BatchReader
 from stores.records import read_record
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class QueueTail:
             self._queues[queue_id] = queue
             if not from_start:
                 self._places[queue_id] = queue.end
-            elif isinstance(queue, BatchReader):
+            elif queue.is_batch:
                 self._places[queue_id] = queue.files.bases[0] if queue.files.bases else 0
             else:
                 self._places[queue_id] = max(queue.min_position, *queue.files.bases[:1], 0)
@@ -88,7 +87,7 @@ class QueueTail:
                 raw = files.read(place, files.unit)
             if len(raw) < files.unit:
                 return
-            if isinstance(queue, BatchReader):
+            if queue.is_batch:
                 unit = Unit(*UNIT_STRUCT.unpack(raw))
                 physical_offset, size, code = unit.physical_offset, unit.size, unit.tags_code
                 queue_offset = unit.base_offset
