@@ -40,6 +40,8 @@ public final class Open {
     private static final Pattern USUAL = Pattern.compile("WARN (found a illegal magic code 0x0"
         + "|maxPhyOffsetOfConsumeQueue\\((\\d+)\\) >= processOffset\\(\\2\\), truncate dirty logic files"
         + "|selectMappedBuffer request pos invalid, request pos: 0, size: 2147483647, fileFromOffset: 0"
+        // A timer asks a queue whose files are all full for what comes behind them.
+        + "|Offset not matched. Request offset: (\\d+), firstOffset: \\d+, lastOffset: \\3, .*"
         + "|No resource file with name \\[META-INF/service/org.apache.rocketmq.store.ha.HAService\\] found."
         + "|Load default HA Service: DefaultHAService)");
 
