@@ -66,7 +66,7 @@ def test_a_job_beside_a_live_writer_is_seen_and_an_alert_fires(tmp_path):
     find_tool("prometheus")
     result = subprocess.run(
         [
-            sys.executable, "-m", "helm.monitoring.live", "--seconds", "40",
+            sys.executable, "-m", "helm.monitoring.live", "--seconds", "150",
             "--only", "live", "--only", "gap", "--directory", str(tmp_path),
         ],
         capture_output=True,
