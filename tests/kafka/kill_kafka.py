@@ -365,7 +365,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", type=Path, help="for all files; a temporary one by default")
     parser.add_argument(
-        "--setting", action="append", default=[], help="KEY=VALUE; mode=idempotent has to fail"
+        "--setting",
+        action="append",
+        default=[],
+        help="KEY=VALUE; with mode=idempotent messages may come twice",
     )
     parser.add_argument("--json", dest="as_json", action="store_true")
     args = parser.parse_args()
