@@ -126,7 +126,8 @@ def pull(
     transferred, count, following_offset = 0, 0, offset
     gone_until = -1
     for entry in entries:
-        if entry.queue_offset >= high:
+        # Where the units of a batch queue leave gaps, the place of the next one does not count.
+        if following_offset >= high:
             break
         if (entry.queue_offset - offset) * unit_size >= looked_at:
             break
