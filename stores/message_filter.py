@@ -46,6 +46,10 @@ class FilterError(UsageError):
         self.position = position
         self.java = java
 
+    def __reduce__(self) -> tuple[type[FilterError], tuple[str, int | None, str]]:
+        """Have it go from one process to another as what it is."""
+        return type(self), (str(self), self.position, self.java)
+
 
 class MessageFilter(Protocol):
     """Says which messages pass. One is for one thread: it counts."""

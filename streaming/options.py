@@ -45,6 +45,10 @@ NAMES = (
     "tail",
     "brokerVersion",
     "brokerConf",
+    "output",
+    "pushdown",
+    "ascendingStoreTime",
+    "explain",
 )
 STOP, SKIP = "stop", "skip"
 VISIBLE, FLUSHED = "visible", "flushed"
@@ -74,7 +78,7 @@ BROKER_NAMES = (
     "storePathCommitLog",
     "storeType",
 )
-_STORE_KEYS = {"path", "brokerVersion", "brokerConf", "broker"}
+_STORE_KEYS = {"path", "output", "brokerVersion", "brokerConf", "broker"}
 
 
 @dataclass(frozen=True)
@@ -92,13 +96,14 @@ class Bound:
 
 @dataclass(frozen=True)
 class Store:
-    """One store of a query."""
+    """One store of a query; queues and index are in `output`, or in the store itself."""
 
     name: str
     path: Path
     settings: BrokerSettings
     starting: Bound
     ending: Bound
+    output: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,9 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     skips_corrupt: bool = False
     only_flushed: bool = False
+    pushes_down: bool = True
+    ascending_store_time: bool = False
+    explains: bool = False
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
@@ -140,8 +148,8 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         )
     return SourceOptions(
         stores=tuple(
-            Store(name, path, settings, starting[name], ending[name])
-            for name, path, settings in stores
+            Store(name, path, settings, starting[name], ending[name], output)
+            for name, path, settings, output in stores
         ),
         rows=rows,
         max_bytes=option_values.size(values, "maxBytesPerTrigger"),
@@ -150,6 +158,9 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         fail_on_data_loss=option_values.switch(values, "failOnDataLoss", default=True),
         skips_corrupt=on_corrupt == SKIP,
         only_flushed=option_values.choice(values, "tail", (VISIBLE, FLUSHED)) == FLUSHED,
+        pushes_down=option_values.switch(values, "pushdown", default=True),
+        ascending_store_time=option_values.switch(values, "ascendingStoreTime", default=False),
+        explains=option_values.switch(values, "explain", default=False),
     )
 
 
@@ -177,22 +188,30 @@ class _Stores:
             if key.startswith(BROKER_PREFIX)
         }
 
-    def read(self) -> list[tuple[str, Path, BrokerSettings]]:
-        """Return name, path and settings of each store.
+    def read(self) -> list[tuple[str, Path, BrokerSettings, Path | None]]:
+        """Return name, path, settings and output of each store.
 
         Raises:
             UsageError: there is none, or two are called alike.
         """
-        stores: list[tuple[str, Path, BrokerSettings]] = []
+        stores: list[tuple[str, Path, BrokerSettings, Path | None]] = []
+        own = self._values.get("output", "").strip()
         for text in self._paths():
             path = Path(text)
-            stores.append((path.resolve().name, path, self._settings_of({})))
+            output = Path(own) if own else None
+            stores.append((path.resolve().name, path, self._settings_of({}), output))
+        if own and len(stores) != 1:
+            raise UsageError(
+                "output is the output of one path; with several stores each has its own: "
+                '{"a": {"path": "/data/a/store", "output": "/data/a/rebuilt"}, …}'
+            )
         for name, table in self._tables().items():
-            stores.append((name, Path(table["path"]), self._settings_of(table)))
+            output = Path(str(table["output"])) if table.get("output") else None
+            stores.append((name, Path(table["path"]), self._settings_of(table), output))
         if not stores:
             raise UsageError("option path is missing: give the directory of a broker's store")
         seen = set()
-        for name, path, _ in stores:
+        for name, path, _, _ in stores:
             if name in seen:
                 raise UsageError(
                     f"path: two stores are called {name!r} ({path} is one); name them by the "

@@ -13,6 +13,7 @@ from streaming.options import RANGES, SourceOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from streaming.choosing import Choice
     from streaming.offsets import StoreOffsets
 
 # A task of about a second, so that many of them share the work evenly.
@@ -34,6 +35,21 @@ class LogRange(InputPartition):
     start: int
     end: int
     is_record: bool = False
+
+
+@dataclass
+class LogRanges(InputPartition):
+    """What one task reads where filters leave parts of the log.
+
+    Attributes:
+        store: its name.
+        ranges: start and end of each, physical offsets; in the log's order.
+        is_record: a record is known to begin at the first start, as at all others.
+    """
+
+    store: str
+    ranges: tuple[tuple[int, int], ...]
+    is_record: bool
 
 
 def cap_bytes(
@@ -123,3 +139,34 @@ def _cut(whole: LogRange, file_size: int, piece: int) -> Iterator[LogRange]:
             is_record = first == whole.start and whole.is_record
             yield LogRange(whole.store, first, last, is_record)
         position = stop
+
+
+def share_out(
+    name: str, choice: Choice, file_size: int, min_partitions: int | None
+) -> list[InputPartition]:
+    """Return the tasks that read what was chosen, each of about as much.
+
+    Args:
+        name: the store's.
+        choice: what to read.
+        file_size: of the log's files.
+        min_partitions: so many tasks at least, if there is so much.
+    """
+    piece = min(PARTITION_BYTES, max(1, choice.bytes // (min_partitions or 1)))
+    tasks: list[InputPartition] = []
+    ranges: list[tuple[int, int]] = []
+    is_record, filled = choice.first_is_record, 0
+    for number, (start, end) in enumerate(choice.ranges):
+        known = number > 0 or choice.first_is_record
+        for part in _cut(LogRange(name, start, end, known), file_size, piece):
+            # Only within a range that is longer than a task does one begin anywhere.
+            if ranges and (filled + part.end - part.start > piece or not part.is_record):
+                tasks.append(LogRanges(name, tuple(ranges), is_record))
+                ranges, filled = [], 0
+            if not ranges:
+                is_record = part.is_record
+            ranges.append((part.start, part.end))
+            filled += part.end - part.start
+    if ranges:
+        tasks.append(LogRanges(name, tuple(ranges), is_record))
+    return tasks

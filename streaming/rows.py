@@ -35,12 +35,13 @@ from streaming import arrow
 from streaming.offsets import skip_expired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from formats.memory import Bytes
     from streaming.options import Store
+    from streaming.pushdown import Wanted
 
 # Timestamps are rocketmq-spark's TimestampType; one beyond the years 1 to 9999, which Spark cannot
 # show, is null. `body` is as stored: compressed where sysFlag says so.
@@ -74,6 +75,7 @@ SCHEMA = StructType(
 ARROW_SCHEMA = to_arrow_schema(SCHEMA, timezone="UTC")
 ROWS = 20_000
 BLOCK_BYTES = 4 << 20
+_SMALLEST_BLOCK = 4 << 10
 _PROPERTIES = 16 * ROWS
 
 
@@ -93,33 +95,75 @@ def read_batches(
         FormatError: something that is no record stands in the range.
         ReputError: the range has expired, and that must not be.
     """
+    return read_wanted(
+        store, [(start, end)], fail_on_data_loss=fail_on_data_loss, is_record=is_record
+    )
+
+
+def read_wanted(
+    store: Store,
+    ranges: Iterable[tuple[int, int]],
+    *,
+    fail_on_data_loss: bool,
+    is_record: bool = False,
+    wanted: Wanted | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records that start in some ranges, without those that are not wanted.
+
+    Args:
+        store: what to read.
+        ranges: start and end, physical offsets.
+        fail_on_data_loss: or go on behind what has expired.
+        is_record: a record is known to begin at the first start, as at all others.
+        wanted: what may be left out; None for nothing.
+
+    Raises:
+        FormatError: something that is no record stands in a range.
+        ReputError: a range has expired, and that must not be.
+    """
     log = CommitLog(commitlog_directories(store.path, store.settings), store.settings)
     columns = RowColumns.of(ROWS, _PROPERTIES)
     try:
-        position = skip_expired(log, store.name, start, fail_on_data_loss=fail_on_data_loss)
-        if not is_record:
-            position = log.first_record(position)
-        length = BLOCK_BYTES
-        while position < end:
-            file_end = log.base_of(position) + log.file_size
-            data = log.read(position, min(length, file_end - position))
-            verdict, reached = Verdict.FULL, position
-            while verdict == Verdict.FULL:
-                verdict, reached, count = _parse(log, data, position, reached, end, columns)
-                if count:
+        for start, end in ranges:
+            position = skip_expired(log, store.name, start, fail_on_data_loss=fail_on_data_loss)
+            if not is_record:
+                position = log.first_record(position)
+            is_record = True
+            for data, count in _read_range(log, position, end, columns):
+                rows_wanted = wanted.rows(data, columns, count) if wanted is not None else None
+                if rows_wanted is None:
                     yield to_batch(store.name, data, columns, count)
-            if verdict == Verdict.ROLL:
-                position = file_end
-            elif verdict == Verdict.SHORT and position + length < file_end:
-                # A record that is longer than the block, or only its last one.
-                length = length * 2 if reached == position else BLOCK_BYTES
-                position = reached
-            elif verdict == Verdict.RECORD:
-                position = reached
-            else:
-                raise corruption(log, reached, verdict)
+                elif rows_wanted.any():
+                    yield to_batch(store.name, data, columns, count).filter(pa.array(rows_wanted))
     finally:
         log.close()
+
+
+def _read_range(
+    log: CommitLog, position: int, end: int, columns: RowColumns
+) -> Iterator[tuple[Bytes, int]]:
+    """Fill the columns again and again; yield the bytes that they point into, and their rows."""
+    # Of a few records that stand alone no whole block is read.
+    block = min(BLOCK_BYTES, max(_SMALLEST_BLOCK, end - position))
+    length = block
+    while position < end:
+        file_end = log.base_of(position) + log.file_size
+        data = log.read(position, min(length, file_end - position))
+        verdict, reached = Verdict.FULL, position
+        while verdict == Verdict.FULL:
+            verdict, reached, count = _parse(log, data, position, reached, end, columns)
+            if count:
+                yield data, count
+        if verdict == Verdict.ROLL:
+            position = file_end
+        elif verdict == Verdict.SHORT and position + length < file_end:
+            # A record that is longer than the block, or only its last one.
+            length = length * 2 if reached == position else block
+            position = reached
+        elif verdict == Verdict.RECORD:
+            position = reached
+        else:
+            raise corruption(log, reached, verdict)
 
 
 def _parse(

@@ -24,6 +24,12 @@ tail                  visible    flushed: not beyond what the broker has on disk
 onCorrupt             stop       skip: go on behind what is corrupt; with rows=ranges only
 brokerVersion         newest     the broker's, such as 5.3.3
 brokerConf                       path of its broker.conf
+output                           where queues and index are, if not in the store: filters are read
+                                 by them where that is less (`streaming.choosing`)
+pushdown              true       false: the log is read whole, Spark alone filters
+ascendingStoreTime    false      true: no clock ever went back, so filters by storeTimestamp leave
+                                 parts of the log out, as a broker's search by time does
+explain               false      true: what was chosen is said on standard error too
 broker.NAME                      one setting of it, such as broker.mappedFileSizeCommitLog
 rows                  messages   ranges: a row (store, start, end) for each store and batch, for
                                  who reads the log himself
@@ -78,7 +84,8 @@ RANGE_SCHEMA = StructType(
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("rocketmq")` known to a session."""
+    """Make `format("rocketmq")` known to a session, and let its queries hand filters down."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(RocketMQDataSource)
 
 
@@ -107,7 +114,7 @@ class RocketMQDataSource(DataSource):
         """
         if self.parsed.rows != RANGES:
             # Who takes ranges has looked at them, and starts without what that needs.
-            _open(self.parsed)
+            open_stores(self.parsed)
         return self._columns
 
     @property
@@ -121,6 +128,10 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch DataFrame."""
         self._require_own(schema)
+        if self.parsed.pushes_down and self.parsed.rows != RANGES:
+            from streaming.filtered import FilteringReader  # noqa: PLC0415 - as above
+
+            return FilteringReader(self.parsed)
         return BatchReader(self.parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -162,7 +173,12 @@ class BatchReader(DataSourceReader):
         Raises:
             ReputError: a store that cannot be read, or offsets that are not there.
         """
-        stores = _open(self._options)
+        stores = open_stores(self._options)
+        starts, ends = self.bounds(stores)
+        return partitions_of(stores, self._options, starts, ends)
+
+    def bounds(self, stores: dict[str, StoreOffsets]) -> tuple[dict[str, int], dict[str, int]]:
+        """Return where to begin and to end in each store."""
         loss = self._options.fail_on_data_loss
         starts, ends = {}, {}
         for store in self._options.stores:
@@ -171,7 +187,7 @@ class BatchReader(DataSourceReader):
             ends[store.name] = offsets.resolve(store.ending, fail_on_data_loss=loss)
             if offsets.error is not None and ends[store.name] == offsets.end():
                 raise offsets.error
-        return partitions_of(stores, self._options, starts, ends)
+        return starts, ends
 
     def read(
         self, partition: InputPartition
@@ -196,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _stores(self) -> dict[str, StoreOffsets]:
         if self._offsets is None:
-            self._offsets = _open(self._options)
+            self._offsets = open_stores(self._options)
         return self._offsets
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name, so the next ones
@@ -335,7 +351,12 @@ class RangeReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter([(r.store, r.start, r.end) for r in ranges if isinstance(r, LogRange)])
 
 
-def _open(options: SourceOptions) -> dict[str, StoreOffsets]:
+def open_stores(options: SourceOptions) -> dict[str, StoreOffsets]:
+    """Return the offsets of each store that the options name.
+
+    Raises:
+        StoreError: one is not there, or is none.
+    """
     from streaming.offsets import StoreOffsets  # noqa: PLC0415 - brings the compiler
 
     return {
