@@ -19,7 +19,7 @@ import typer
 from formats import broker
 from formats.errors import ReputError, UsageError
 from stores.log_files import commitlog_directories
-from streaming import inspect_commands, query_commands, topic_commands
+from streaming import export_commands, inspect_commands, query_commands, topic_commands
 from streaming.config import StoreConfig, read_config, store_config
 from streaming.lazy import lazy_module
 from streaming.placement_mode import Placement, default_placement, submitted_master
@@ -87,6 +87,7 @@ app.add_typer(inspect_commands.app, name="inspect")
 app.add_typer(query_commands.app, name="query")
 app.command()(topic_commands.topics)
 app.command()(topic_commands.tail)
+app.command()(export_commands.export)
 
 Store = Annotated[
     Path | None,

@@ -1,0 +1,137 @@
+"""`reput export`: messages of a store as Parquet or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from formats import broker
+from formats.errors import UsageError
+from streaming import option_values
+from streaming.query_options import Begin, Conf, End, Json, OptionalTopic, Output, QueueId, Store
+
+OK, NOTHING = 0, 1
+
+
+class FileFormat(StrEnum):
+    """What files are written."""
+
+    PARQUET = "parquet"
+    JSON = "json"
+
+
+class FilterMode(StrEnum):
+    """How expressions are taken."""
+
+    BROKER = "broker"
+    STRICT = "strict"
+
+
+def export(
+    store: Store,
+    to: Annotated[Path, typer.Option("--to", help="The directory to make.")],
+    output: Output = None,
+    file_format: Annotated[
+        FileFormat, typer.Option("--format", help="parquet, or json: a message a line.")
+    ] = FileFormat.PARQUET,
+    topic: OptionalTopic = None,
+    queue: QueueId = None,
+    begin: Begin = None,
+    end: End = None,
+    tag: Annotated[str | None, typer.Option("--tag", help='Only these: "TagA || TagB".')] = None,
+    sql: Annotated[
+        str | None, typer.Option("--sql", help="Only those for which this SQL92 filter is TRUE.")
+    ] = None,
+    filter_mode: Annotated[
+        FilterMode,
+        typer.Option(
+            "--filter-mode",
+            help="broker: filters mean what they mean to a broker. strict: those that a broker "
+            "silently takes for something else are refused.",
+        ),
+    ] = FilterMode.BROKER,
+    by_day: Annotated[
+        bool, typer.Option("--by-day", help="A directory for each day (UTC): day=2026-11-21.")
+    ] = False,
+    stored_bodies: Annotated[
+        bool, typer.Option("--stored-bodies", help="Leave bodies compressed as they are stored.")
+    ] = False,
+    ascending_store_time: Annotated[
+        bool,
+        typer.Option(
+            "--ascending-store-time",
+            help="No clock of the broker ever went back: --begin and --end leave out parts of the "
+            "log unread.",
+        ),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what is in the directory.")
+    ] = False,
+    broker_version: Annotated[
+        str, typer.Option("--broker-version", help="The broker whose rules count.")
+    ] = broker.NEWEST,
+    broker_conf: Conf = None,
+    as_json: Json = False,
+) -> None:
+    """Copy messages to Parquet or JSON lines, through Spark.
+
+    `--topic`, `--queue`, `--begin` and `--end` are handed to the source, which reads no more of the
+    log than they need where consume queues can say so. Exit codes: 0 written, 1 no message passed,
+    2 wrong usage, 3 failed.
+    """
+    if tag is not None and sql is not None:
+        raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
+    if to.exists() and not overwrite and (not to.is_dir() or any(to.iterdir())):
+        raise UsageError(f"--to {to}: there is something already; take another, or --overwrite")
+    version = broker.version_of(broker_version)
+    # Spark and the compiler take seconds to import: what is wrong is said before.
+    from streaming.export import FilterText, Selection, write  # noqa: PLC0415
+    from streaming.session import build_session  # noqa: PLC0415
+    from streaming.source import NAME, RocketMQDataSource, register  # noqa: PLC0415
+
+    expression = tag if tag is not None else sql
+    selection = Selection(
+        topic,
+        queue,
+        option_values.milliseconds("begin", begin) if begin is not None else None,
+        option_values.milliseconds("end", end) if end is not None else None,
+        None
+        if expression is None
+        else FilterText(
+            expression,
+            "TAG" if tag is not None else "SQL92",
+            filter_mode.value,
+            version.has_string_operators,
+        ),
+        decompresses=not stored_bodies,
+    )
+    if selection.filter_text is not None:
+        selection.filter_text.compile()
+    given = {"path": store, "output": output, "brokerConf": broker_conf}
+    options = {name: str(value) for name, value in given.items() if value is not None} | {
+        "brokerVersion": broker_version,
+        "ascendingStoreTime": str(ascending_store_time).lower(),
+    }
+    # What is wrong with the store is said here, and not in Spark's words.
+    RocketMQDataSource(options).schema()
+    began = time.monotonic()
+    spark = build_session("reput export")
+    try:
+        register(spark)
+        messages = spark.read.format(NAME).options(**options).load()
+        count = write(
+            selection.of(messages), to, file_format.value, by_day=by_day, overwrite=overwrite
+        )
+    finally:
+        spark.stop()
+    seconds = time.monotonic() - began
+    if as_json:
+        print(json.dumps({"messages": count, "to": str(to), "seconds": round(seconds, 3)}))
+    else:
+        print(f"{count:,} messages to {to} in {seconds:.1f} s")
+    raise typer.Exit(OK if count else NOTHING)

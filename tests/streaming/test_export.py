@@ -1,0 +1,194 @@
+"""`reput export` and the examples of docs/spark.md, run as they stand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from formats.commitlog import COMPRESSED
+from formats.encode import Message
+from streaming.dispatcher import StoreDispatcher
+from tests.streaming.stores_for_tests import SMALL, Log, config_of
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+DAY = 24 * 3600 * 1000
+NOON = 1_700_049_600_000  # 2023-11-15T12:00Z
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("export")
+    log = Log()
+    for i in range(120):
+        body = b"body %d" % i if i % 5 else b"\xff\x00"
+        log.append(
+            Message(
+                topic="orders" if i % 3 else "payments",
+                body=zlib.compress(body) if i % 4 == 0 else body,
+                properties={"TAGS": "A" if i % 2 else "B", "n": str(i), "UNIQ_KEY": f"{i:032X}"},
+                queue_id=i % 2,
+                queue_offset=i // 6,
+                store_timestamp=NOON + i * DAY // 100,
+                sys_flag=COMPRESSED if i % 4 == 0 else 0,
+            )
+        )
+    config = config_of(log.write(directory / "store"), directory / "out")
+    dispatcher = StoreDispatcher(config)
+    dispatcher.dispatch(log.end)
+    dispatcher.close()
+    conf = directory / "broker.conf"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in SMALL.items()))
+    return directory
+
+
+def run(*words, **more):
+    return subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, check=False, **more
+    )
+
+
+def export(store, *words):
+    return run(
+        *("-m", "streaming", "export", "--store", store / "store", "--output", store / "out"),
+        *("--broker-conf", store / "broker.conf", *words),
+        cwd=ROOT,
+    )
+
+
+class TestExport:
+    def test_parquet_by_day(self, store, tmp_path):
+        done = export(
+            store,
+            *("--to", tmp_path / "t", "--topic", "orders", "--tag", "A", "--by-day", "--json"),
+        )
+        assert done.returncode == 0, done.stderr
+        wanted = [i for i in range(120) if i % 3 and i % 2]
+        assert json.loads(done.stdout)["messages"] == len(wanted)
+        days = {path.name for path in (tmp_path / "t").iterdir() if path.is_dir()}
+        assert days == {"day=2023-11-15", "day=2023-11-16"}
+        rows = pq.read_table(tmp_path / "t").to_pylist()
+        assert sorted(int(dict(row["properties"])["n"]) for row in rows) == wanted
+
+    def test_json_lines_by_an_expression(self, store, tmp_path):
+        done = export(
+            store,
+            *("--to", tmp_path / "t", "--format", "json", "--sql", "n BETWEEN 10 AND 19"),
+            *("--begin", str(NOON), "--filter-mode", "strict"),
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("10 messages to ")
+        lines = [
+            json.loads(line)
+            for path in (tmp_path / "t").glob("*.json")
+            for line in path.read_text().splitlines()
+        ]
+        bodies = {int(line["properties"]["n"]): line.get("bodyText") for line in lines}
+        assert bodies == {i: f"body {i}" if i % 5 else None for i in range(10, 20)}
+
+    def test_nothing_is_code_1(self, store, tmp_path):
+        done = export(store, "--to", tmp_path / "t", "--topic", "none")
+        assert done.returncode == 1, done.stderr
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (("--tag", "A", "--sql", "a = 1"), "two kinds of one filter"),
+            (("--sql", "a ="), "SQL92 filter 'a ='"),
+            (("--sql", "a LIKE 'x'", "--filter-mode", "strict"), "takes it for something else"),
+            (
+                (
+                    "--tag",
+                    "||",
+                ),
+                "TAG filter",
+            ),
+            (
+                (
+                    "--begin",
+                    "noon",
+                ),
+                "neither ms",
+            ),
+        ],
+    )
+    def test_wrong_usage_is_code_2(self, store, tmp_path, words, says):
+        done = export(store, "--to", tmp_path / "t", *words)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert not (tmp_path / "t").exists()
+
+    def test_what_is_there_is_left_alone(self, store, tmp_path):
+        (tmp_path / "t").mkdir()
+        (tmp_path / "t" / "mine").touch()
+        done = export(store, "--to", tmp_path / "t")
+        assert done.returncode == 2
+        assert "--overwrite" in done.stderr
+
+    def test_a_store_that_is_none_is_code_3(self, tmp_path):
+        done = run(
+            *("-m", "streaming", "export", "--store", tmp_path / "no", "--to", tmp_path / "t"),
+            cwd=ROOT,
+        )
+        assert done.returncode == 3
+        assert str(tmp_path / "no") in done.stderr
+
+
+class TestExamples:
+    def settings(self, store):
+        return [f"brokerConf={store / 'broker.conf'}"]
+
+    def test_parquet_by_day(self, store, tmp_path):
+        done = run(
+            ROOT / "docs/examples/parquet_by_day.py",
+            *(store / "store", "orders", tmp_path / "t", f"output={store / 'out'}"),
+            *self.settings(store),
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        assert done.returncode == 0, done.stderr
+        assert pq.read_table(tmp_path / "t").num_rows == 80
+
+    def test_delta_holds_each_message_once_through_kills(self, store, tmp_path):
+        """
+        Killed behind a commit of the table that Spark has not recorded, and at other moments.
+        """
+        deltalake = pytest.importorskip("deltalake")
+        table = tmp_path / "table"
+        words = [
+            *(ROOT / "docs/examples/delta_append.py", store / "store", table),
+            *(tmp_path / "checkpoint", "", "maxBytesPerTrigger=1k", *self.settings(store)),
+        ]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        for commits in (1, 4):
+            process = subprocess.Popen(
+                [sys.executable, *map(str, words)],
+                cwd=ROOT,
+                env=environment,
+                start_new_session=True,
+            )
+            log = table / "_delta_log"
+            deadline = time.monotonic() + 240
+            while len(list(log.glob("*.json")) if log.is_dir() else []) < commits:
+                assert process.poll() is None, "it ended by itself"
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            assert len(list(log.glob("*.json"))) < 15
+        done = run(*words, cwd=ROOT, env=environment)
+        assert done.returncode == 0, done.stderr
+        rows = deltalake.DeltaTable(table).to_pyarrow_table()
+        counts = Counter(rows["physicalOffset"].to_pylist())
+        assert len(counts) == 120
+        assert set(counts.values()) == {1}
