@@ -13,6 +13,7 @@ gap, or what the index does not reach. What is assumed: the index was not switch
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 # About 1 GB while they are sorted; with more the log is read.
 MAX_ENTRIES = 20_000_000
 _MAX_GAPS = 10_000
+# Entries that are read at once.
+_PIECE = 4096
 _ALL_HITS = 1_000_000
 _LIGHT = "%LMQ%"
 _BLANK_SIZE = 0x7FFFFFFF
@@ -122,11 +125,16 @@ def _read_file(
     path: Path, base: int, dtype: np.dtype[np.void], start: int, end: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return number, physical offset and size of the entries in the range."""
-    try:
-        entries = np.fromfile(path, dtype)
-    except FileNotFoundError:
-        # It has expired: its records are gaps, or are gone too.
-        entries = np.zeros(0, dtype)
+    pieces = [np.zeros(0, dtype)]
+    # It may have expired: its records are gaps, or are gone too.
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        # Most of a queue's last file is not written. What might stand behind zeros is a gap.
+        while not len(pieces[-1]) or pieces[-1]["size"][-1] != 0:
+            piece = np.fromfile(file, dtype, _PIECE)
+            if not len(piece):
+                break
+            pieces.append(piece)
+    entries = np.concatenate(pieces)
     offset = entries["physical_offset"].astype(np.int64)
     size = entries["size"].astype(np.int64)
     is_entry = (size > 0) & (size < _BLANK_SIZE) & (offset < end) & (offset + size > start)

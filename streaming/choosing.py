@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 LOG = "commitlog"
 QUEUES = "consume queues"
 INDEX = "index"
-# Reading on costs no more than beginning elsewhere.
-_NEAR = 64 << 10
-# A seek and a call, in bytes that are read in that time.
-_BEGINNING = 16 << 10
+# Reading on costs no more than beginning elsewhere: a batch of rows is made anew there.
+_NEAR = 1 << 20
+# What that costs, in bytes that are read in that time.
+_BEGINNING = 1 << 20
 # The queues have to save half of the reading to be worth the planning.
 _WORTH = 0.5
 _QUEUE_OFFSET_AT = 20

@@ -134,7 +134,8 @@ def read_wanted(
                 if rows_wanted is None:
                     yield to_batch(store.name, data, columns, count)
                 elif rows_wanted.any():
-                    yield to_batch(store.name, data, columns, count).filter(pa.array(rows_wanted))
+                    kept = _taken(columns, np.flatnonzero(rows_wanted))
+                    yield to_batch(store.name, data, kept, len(kept.size))
     finally:
         log.close()
 
@@ -232,6 +233,25 @@ def to_batch(name: str, data: Bytes, columns: RowColumns, count: int) -> pa.Reco
         offset_id,
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def _taken(columns: RowColumns, rows: NDArray[np.int64]) -> RowColumns:
+    """Return the columns of some rows, and the properties of these: texts cost more than rows."""
+    ends = columns.property_end[rows].astype(np.int64)
+    begins = np.where(rows > 0, columns.property_end[rows - 1], 0).astype(np.int64)
+    lengths = ends - begins
+    property_end = np.cumsum(lengths)
+    shifts = np.repeat(begins - (property_end - lengths), lengths)
+    properties = np.arange(len(shifts)) + shifts
+
+    def take(name: str, column: NDArray[np.generic] | Slices) -> NDArray[np.generic] | Slices:
+        chosen = properties if name in {"names", "values"} else rows
+        if isinstance(column, Slices):
+            return Slices(column.at[chosen], column.length[chosen])
+        return column[chosen]
+
+    taken = RowColumns(*map(take, columns._fields, columns))  # type: ignore[arg-type]
+    return taken._replace(property_end=property_end.astype(np.int32))
 
 
 def _first(columns: RowColumns, count: int) -> RowColumns:
