@@ -134,7 +134,8 @@ def measure_latency(directory: Path, rates: list[int], seconds: float, idle: flo
     """Run the job once; return the latencies of each rate, and idle CPU."""
     store = LiveStore(directory)
     store.append()
-    process = subprocess.Popen(store.command(), cwd=ROOT, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(store.command(), cwd=ROOT, **quiet)
     found: list[dict] = []
     try:
         wait_for_entry(store.queue_file, process)
@@ -178,7 +179,11 @@ def measure_start(directory: Path, *, fresh: bool) -> float:
         environment |= {"HOME": str(directory), "NUMBA_CACHE_DIR": str(directory / "kernels")}
     began = time.monotonic()
     process = subprocess.Popen(
-        store.command(), cwd=ROOT, env=environment, stderr=subprocess.DEVNULL
+        store.command(),
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         wait_for_entry(store.queue_file, process)
