@@ -71,8 +71,8 @@ DEFAULTS = {
     "spark.sql.adaptive.enabled": "false",
     # One writer a store: a second attempt beside the first would be a second writer.
     "spark.speculation": "false",
-    # An idle job looks for new records this often; at Spark's 10 ms it needs three times the CPU.
-    "spark.sql.streaming.pollingDelay": "40ms",
+    # An idle job looks for new records this often; at Spark's 10 ms it needs several times the CPU.
+    "spark.sql.streaming.pollingDelay": "120ms",
     # A batch of ours takes Spark's books longer than its data; this one renames plainly, where
     # the default goes through Hadoop's FileContext.
     "spark.sql.streaming.checkpointFileManagerClass": (
