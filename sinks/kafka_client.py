@@ -354,14 +354,18 @@ class Client:
         batch = batch_of(
             partition, records, count, first_timestamp, max_timestamp, self._codec, note
         )
-        with self._explained():
-            if self._is_transactional:
-                self._manager.maybe_add_partition_to_transaction(partition)
-            accumulator = self._producer._accumulator  # noqa: SLF001
-            with accumulator._tp_lock(partition):  # noqa: SLF001
-                accumulator._batches[partition].append(batch)  # noqa: SLF001
-                accumulator._incomplete.add(batch)  # noqa: SLF001
-            self._producer._sender.wakeup()  # noqa: SLF001
+        try:
+            with self._explained():
+                if self._is_transactional:
+                    self._manager.maybe_add_partition_to_transaction(partition)
+                accumulator = self._producer._accumulator  # noqa: SLF001
+                with accumulator._tp_lock(partition):  # noqa: SLF001
+                    accumulator._batches[partition].append(batch)  # noqa: SLF001
+                    accumulator._incomplete.add(batch)  # noqa: SLF001
+                self._producer._sender.wakeup()  # noqa: SLF001
+        except RefusedError as error:
+            # Not this batch is refused but one before it, of which this is the first to be heard.
+            self._raise_failure(error.cause)
         self._unsettled.append(batch)
         self.in_flight += batch.size
         if self.in_flight > self._settings.buffer_bytes:

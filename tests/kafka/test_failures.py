@@ -14,6 +14,7 @@ import pytest
 
 from formats.encode import Message
 from formats.errors import ReputError
+from sinks.kafka_client import Client
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
 from tests.kafka.broker import Broker, free_port
@@ -198,19 +199,29 @@ class TestTooLarge:
         assert sent.kafka is not None
         assert sent.kafka.state.dead_letters == 1
 
+    @pytest.mark.parametrize("is_answered", [False, True], ids=["ahead", "answer-first"])
     def test_batches_are_made_smaller_where_a_topic_takes_smaller_ones(
-        self, broker: Broker, tmp_path: Path
+        self, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_answered: bool
     ) -> None:
         """
-        A batch that is too large is no message that is: nothing is refused.
+        A batch that is too large is no message that is: nothing is refused. It is the same if the
+        refusal is there before the next batch is sent.
         """
-        broker.make_topic("small-batches", 1, max_message_bytes="5000")
-        log = stores.write(
-            tmp_path / "store", stores.messages(1000, ("small-batches",), random.Random(6))
-        )
-        stores.send(stores.config(tmp_path / "store", tmp_path / "out", broker, name="smaller"))
+        if is_answered:
+            add = Client.add
 
-        assert stores.by_queue(stores.got(broker, "small-batches")) == stores.in_log(log)
+            def add_after_answers(client: Client, *args: Any) -> None:
+                while any(not batch.is_done for batch in client._unsettled):
+                    time.sleep(0.001)
+                add(client, *args)
+
+            monkeypatch.setattr(Client, "add", add_after_answers)
+        topic = f"small-batches-{is_answered}"
+        broker.make_topic(topic, 1, max_message_bytes="5000")
+        log = stores.write(tmp_path / "store", stores.messages(1000, (topic,), random.Random(6)))
+        stores.send(stores.config(tmp_path / "store", tmp_path / "out", broker, name=topic))
+
+        assert stores.by_queue(stores.got(broker, topic)) == stores.in_log(log)
 
 
 class TestNoSuchTopic:
