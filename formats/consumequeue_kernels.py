@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from formats.commitlog import COMMIT, TRANSACTION_TYPE
+from formats.compiled import kernel
 from formats.consumequeue import ENTRY, ENTRY_SIZE
 from formats.layout import field_offsets
 from formats.memory import store_i32_at, store_i64_at
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PHYSICAL_OFFSET, _SIZE, _TAGS_CODE = field_offsets(ENTRY)
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def put(
     first: int,
     count: int,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit
 from numba.core import types
 from numba.extending import intrinsic, overload
 
+from formats.compiled import kernel
 from formats.memory import load_u64_le
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _fold(_context: Any, _address: Any, _length: Any) -> Any:
     return types.uint32(types.uint64, types.int64), generate
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _by_tables(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32:
     i = 0
     mask = np.uint64(255)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from formats.commitlog import (
     BLANK_SIZE,
@@ -29,6 +28,7 @@ from formats.commitlog import (
     SYS_FLAG_AT,
     Verdict,
 )
+from formats.compiled import kernel
 from formats.crc import crc32
 from formats.memory import load_i16, load_i32, load_i64
 
@@ -61,7 +61,7 @@ _DIGITS_AT = len(PROPERTY_CRC_PREFIX)
 NO_POSITION = -1
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _property_crc(data: Bytes, at: int, size: int) -> int:
     """Return 1 if the property CRC matches, 0 if not, -1 if there is none."""
     if size < MIN_SIZE + _PROPERTY_CRC_SIZE:
@@ -81,7 +81,7 @@ def _property_crc(data: Bytes, at: int, size: int) -> int:
     return 1 if expected == found else 0
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def check(
     data: Bytes, at: int, limit: int, position: int, file_end: int, rules: int
 ) -> tuple[int, int, int, int, int, int, int, int]:
@@ -156,7 +156,7 @@ def check(
     )
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def hop(
     data: Bytes,
     at: int,
@@ -193,7 +193,7 @@ def hop(
     return _RECORD, position, passed
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def find_record(
     data: Bytes, at: int, limit: int, position: int, file_end: int, rules: int, stop: int
 ) -> int:

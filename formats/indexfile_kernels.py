@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from formats.commitlog import ROLLBACK, TRANSACTION_TYPE
+from formats.compiled import inlined_kernel, kernel, making_kernel
 from formats.indexfile import (
     FIRST_ITEM,
     HEADER_SIZE,
@@ -51,7 +51,7 @@ _SLOTS_USED = State.SLOTS_USED
 _COUNT = State.COUNT
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy", inline="always")
+@inlined_kernel
 def _look_ahead(
     key: int,
     keys: int,
@@ -68,7 +68,7 @@ def _look_ahead(
         prefetch_write(file, int(slot_at))
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@making_kernel
 def insert(
     first: int,
     first_key: int,
@@ -161,7 +161,7 @@ def insert(
     return count, keys
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def restore_slots(file: Bytes, count: int, slots: int, heads: NDArray[np.int32]) -> None:
     """Have each slot hold the newest of its items: what the slots were when there were so many.
 

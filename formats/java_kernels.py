@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from formats.compiled import kernel
 
 if TYPE_CHECKING:
     from formats.memory import Bytes
@@ -14,7 +15,7 @@ _U32 = np.uint32
 _THIRTY_ONE = np.uint32(31)
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def hash_utf8(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32:
     """Continue a String.hashCode over UTF-8 bytes, malformed ones included.
 

@@ -27,8 +27,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from formats.compiled import inlined_kernel, kernel, making_kernel
 from formats.java_kernels import hash_utf8
 from formats.texts import Slices
 
@@ -116,7 +116,7 @@ class Encoded(NamedTuple):
     max_timestamp: int
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy", inline="always")
+@inlined_kernel
 def _put_varint(out: Bytes, at: int, value: int) -> int:
     left = np.uint64((value << 1) ^ (value >> 63))
     while left > np.uint64(0x7F):
@@ -127,14 +127,14 @@ def _put_varint(out: Bytes, at: int, value: int) -> int:
     return at + 1
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _put_bytes(out: Bytes, at: int, data: Bytes, start: int, length: int) -> int:
     for i in range(length):
         out[at + i] = data[start + i]
     return at + length
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _put_digits(out: Bytes, at: int, value: int) -> int:
     """Write a number as decimal text."""
     if value < 0:
@@ -154,7 +154,7 @@ def _put_digits(out: Bytes, at: int, value: int) -> int:
     return at + digits
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _put_sized_digits(out: Bytes, at: int, value: int) -> int:
     """Write a number as decimal text behind its length, which takes one byte."""
     end = _put_digits(out, at + 1, value)
@@ -162,7 +162,7 @@ def _put_sized_digits(out: Bytes, at: int, value: int) -> int:
     return end
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _close_record(out: Bytes, at: int, begin: int, end: int) -> int:
     """Put a record's length, at `at`, right before what was written from `begin` on."""
     start = _put_varint(out, at, end - begin)
@@ -172,7 +172,7 @@ def _close_record(out: Bytes, at: int, begin: int, end: int) -> int:
     return start + end - begin
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def encode_messages(
     data: Bytes,
     columns: RowColumns,
@@ -277,7 +277,7 @@ def encode_messages(
     return number, at, count, base, max_timestamp
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def encode_notices(
     data: Bytes,
     columns: RowColumns,
@@ -331,7 +331,7 @@ def encode_notices(
     return number, at, count, base, max_timestamp
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def murmur2(data: Bytes, at: int, length: int) -> int:
     """Return the hash by which Kafka's clients choose a key's partition, its top bit cleared.
 
@@ -363,7 +363,7 @@ def murmur2(data: Bytes, at: int, length: int) -> int:
     return int(state & np.uint32(0x7FFFFFFF))
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@making_kernel
 def partitions_by_key(
     data: Bytes, keys: Slices, partitions: NDArray[np.int32], by_queue: NDArray[np.int32]
 ) -> NDArray[np.int32]:
@@ -382,7 +382,7 @@ def partitions_by_key(
     return found
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@making_kernel
 def match_tags(
     data: Bytes, tags: Slices, codes: NDArray[np.int64], texts: Slices, text_data: Bytes
 ) -> NDArray[np.bool_]:

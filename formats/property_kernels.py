@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
+from formats.compiled import kernel
 from formats.memory import load_i32, load_i64, match64, negative64, trailing_zeros
 from formats.properties import NAME_END, VALUE_END
 
@@ -23,7 +23,7 @@ _DELAY_LAST = ord("Y")
 _UNIQ_KEY_WORD = int.from_bytes(b"UNIQ_KEY", "big")
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def find(data: Bytes, at: int, length: int) -> tuple[int, ...]:
     """Find the properties that dispatch needs.
 

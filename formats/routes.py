@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from formats import java
+from formats.compiled import kernel
 from formats.memory import load_u64_le
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RouteArrays(NamedTuple):
     kind: NDArray[np.uint8]
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def lookup(
     data: Bytes,
     at: int,
@@ -93,7 +93,7 @@ def lookup(
         slot = (slot + 1) & mask
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def slot_of(data: Bytes, at: int, length: int, queue_id: int) -> int:
     """Return a hash of a topic's length, its last eight bytes and a queue id, 31 bits."""
     word = load_u64_le(data, at + length - _WORD)
@@ -105,7 +105,7 @@ def slot_of(data: Bytes, at: int, length: int, queue_id: int) -> int:
     return int((mixed * _MIX) >> np.uint64(33))
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def lookup_rows(
     data: Bytes,
     topic_at: NDArray[np.int64],

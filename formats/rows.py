@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from formats.commitlog import (
     BODY_CRC_AT,
@@ -26,6 +25,7 @@ from formats.commitlog import (
     Record,
     Verdict,
 )
+from formats.compiled import kernel
 from formats.frames import check
 from formats.memory import load_i32, load_i64, match64, negative64, trailing_zeros
 from formats.properties import KEYS, NAME_END, TAGS, UNIQ_KEY, VALUE_END
@@ -168,7 +168,7 @@ def describe(record: Record, raw: bytes) -> Row:
     )
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _same(data: Bytes, a: int, b: int, length: int) -> bool:
     for i in range(length):  # noqa: SIM110 - numba knows no generators
         if data[a + i] != data[b + i]:
@@ -176,7 +176,7 @@ def _same(data: Bytes, a: int, b: int, length: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def split_properties(
     data: Bytes, at: int, length: int, first: int, names: Slices, values: Slices
 ) -> tuple[int, bool]:
@@ -237,13 +237,13 @@ def split_properties(
     return count, above == np.uint64(0)
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _put(slices: Slices, row: int, at: int, length: int) -> None:
     slices[0][row] = at
     slices[1][row] = length
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def read_rows(
     data: Bytes,
     at: int,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from formats import consumequeue, indexfile
 from formats.commitlog import (
@@ -19,6 +18,7 @@ from formats.commitlog import (
     Record,
     Verdict,
 )
+from formats.compiled import kernel
 from formats.frames import check
 from formats.java_kernels import hash_utf8
 from formats.memory import load_i32, load_i64, match64, trailing_zeros
@@ -122,7 +122,7 @@ def describe(record: Record, delays: Sequence[int], *, tag_entries: bool) -> Row
     )
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _hash(state: np.uint32, data: Bytes, at: int, length: int, ascii_only: int) -> np.uint32:
     if ascii_only == 0:
         return hash_utf8(state, data, at, length)
@@ -143,7 +143,7 @@ def _hash(state: np.uint32, data: Bytes, at: int, length: int, ascii_only: int) 
     return state
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _key_hash(state: np.uint32) -> np.int32:
     value = np.int32(state)
     if value < 0:
@@ -152,7 +152,7 @@ def _key_hash(state: np.uint32) -> np.int32:
     return value if value >= 0 else np.int32(0)
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def _delay_level(data: Bytes, at: int, length: int) -> int:
     """Return the level that plain digits state, -1 for the slow path to judge."""
     if length > 9:
@@ -166,7 +166,7 @@ def _delay_level(data: Bytes, at: int, length: int) -> int:
     return level
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def scan(
     data: Bytes,
     at: int,

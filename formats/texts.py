@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from formats.compiled import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,7 @@ class Slices(NamedTuple):
         return cls(np.zeros(count, np.int64), np.zeros(count, np.int32))
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def is_utf8(data: Bytes, at: int, length: int) -> bool:
     """Tell whether bytes are UTF-8: shortest forms, no surrogates, nothing above U+10FFFF."""
     end = at + length
@@ -56,7 +57,7 @@ def is_utf8(data: Bytes, at: int, length: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def gather(data: Bytes, slices: Slices, ends: NDArray[np.int32], out: Bytes) -> None:
     """Lay slices end to end.
 
@@ -74,7 +75,7 @@ def gather(data: Bytes, slices: Slices, ends: NDArray[np.int32], out: Bytes) -> 
             out[target + k] = data[source + k]
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def write_message_ids(
     data: Bytes, hosts: Slices, offsets: NDArray[np.int64], ends: NDArray[np.int32], out: Bytes
 ) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numba import njit
-
 from formats.commitlog import ROLLBACK, TRANSACTION_TYPE
+from formats.compiled import kernel
 from formats.indexfile import FIRST_ITEM, ITEM, ITEM_SIZE, MAX_TIME_DIFF, NO_ITEM
 from formats.indexfile_kernels import State
 from formats.layout import field_offsets
@@ -29,7 +28,7 @@ _COUNT = State.COUNT
 DONE, FULL, WINDOW, PARTED = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def compare(
     first: int,
     first_key: int,
@@ -114,7 +113,7 @@ def compare(
     return count, key, DONE
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def pass_expired(
     window: Bytes,
     window_first: int,

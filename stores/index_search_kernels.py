@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
+from formats.compiled import kernel
 from formats.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM_SIZE, NO_ITEM, SLOT_SIZE
 from formats.java import INT_MAX
 from formats.java_kernels import hash_utf8
@@ -24,7 +24,7 @@ _OFFSET, _SECONDS, _PREVIOUS = 4, 12, 16
 _SECOND_MS = 1000
 
 
-@njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+@kernel
 def select(
     text: Bytes,
     addresses: NDArray[np.int64],
