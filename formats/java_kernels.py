@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formats.compiled import kernel
+from formats.compiled import inlined_kernel, kernel
+from formats.memory import load_u64_le
 
 if TYPE_CHECKING:
     from formats.memory import Bytes
 
 _U32 = np.uint32
 _THIRTY_ONE = np.uint32(31)
+_WORD = 8
+# 31 to the power of the place.
+_POWERS = np.array([pow(31, n, 1 << 32) for n in range(_WORD + 1)], np.uint32)
+_POWER_OF_FOUR = _POWERS[4]
+_POWER_OF_WORD = _POWERS[_WORD]
+_BYTE_LANES = np.uint64(0x00FF00FF00FF00FF)
+_PAIR_LANES = np.uint64(0x0000FFFF0000FFFF)
 
 
 @kernel
@@ -77,4 +85,37 @@ def hash_utf8(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32:
                         unit = _U32(0xDC00) | (point & _U32(0x3FF))
         state = _U32(state * _THIRTY_ONE + unit)
         at += used
+    return state
+
+
+@inlined_kernel
+def _hash_word(word: np.uint64) -> np.uint32:
+    """Return the hash of eight bytes, the first one lowest, zeros before a text of fewer.
+
+    Neighbours are joined in lanes: bytes to pairs below 2**13, pairs to fours below 2**23.
+    """
+    pairs = (word & _BYTE_LANES) * np.uint64(31) + ((word >> np.uint64(8)) & _BYTE_LANES)
+    fours = (pairs & _PAIR_LANES) * np.uint64(961) + ((pairs >> np.uint64(16)) & _PAIR_LANES)
+    low, high = _U32(fours & np.uint64(0xFFFFFFFF)), _U32(fours >> np.uint64(32))
+    return _U32(low * _POWER_OF_FOUR + high)
+
+
+@kernel
+def hash_ascii(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32:
+    """Continue a String.hashCode over bytes below 0x80, eight at a time.
+
+    Args:
+        state: the hash so far, as unsigned 32 bits; 0 to begin.
+        data: bytes that hold the text, and seven readable ones behind it.
+        at: its first byte.
+        length: its bytes.
+    """
+    end = at + length
+    while at + _WORD <= end:
+        state = _U32(state * _POWER_OF_WORD + _hash_word(load_u64_le(data, at)))
+        at += _WORD
+    left = end - at
+    if left > 0:
+        word = load_u64_le(data, at) << np.uint64(8 * (_WORD - left))
+        state = _U32(state * _POWERS[left] + _hash_word(word))
     return state

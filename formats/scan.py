@@ -20,7 +20,7 @@ from formats.commitlog import (
 )
 from formats.compiled import kernel
 from formats.frames import check
-from formats.java_kernels import hash_utf8
+from formats.java_kernels import hash_ascii, hash_utf8
 from formats.memory import load_i32, load_i64, match64, trailing_zeros
 from formats.property_kernels import MASK_WIDTH, find
 from formats.routes import SCHEDULE, SPECIAL, lookup
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
 PADDING = MASK_WIDTH + 16
 _SPACE = 32
 _ONE = np.uint64(1)
-_HASH = np.uint32(ord("#"))
-_THIRTY_ONE = np.uint32(31)
-_P2 = np.uint32(31**2)
-_P3 = np.uint32(31**3)
-_P4 = np.uint32(31**4)
 
 _RECORD = int(Verdict.RECORD)
 _BAD_DELAY = int(Verdict.BAD_DELAY)
@@ -126,21 +121,7 @@ def describe(record: Record, delays: Sequence[int], *, tag_entries: bool) -> Row
 def _hash(state: np.uint32, data: Bytes, at: int, length: int, ascii_only: int) -> np.uint32:
     if ascii_only == 0:
         return hash_utf8(state, data, at, length)
-    end = at + length
-    # Four bytes a step: one multiplication of the state hides behind three of the bytes.
-    while at + 4 <= end:
-        tail = (
-            np.uint32(data[at]) * _P3
-            + np.uint32(data[at + 1]) * _P2
-            + np.uint32(data[at + 2]) * _THIRTY_ONE
-            + np.uint32(data[at + 3])
-        )
-        state = np.uint32(state * _P4 + np.uint32(tail))
-        at += 4
-    while at < end:
-        state = np.uint32(state * _THIRTY_ONE + np.uint32(data[at]))
-        at += 1
-    return state
+    return hash_ascii(state, data, at, length)
 
 
 @kernel

@@ -86,6 +86,19 @@ class TestHash:
         """
         assert hashed(raw) == java.hash_code(java.decode(raw))
 
+    @given(st.text(st.characters(max_codepoint=0x7F), max_size=40), st.integers(0, 2**32 - 1))
+    @examples(600)
+    @example("\x7f" * 39, 2**32 - 1)
+    def test_eight_bytes_at_a_time_make_the_same_hash(self, text, state):
+        """
+        What stands around the text does not count.
+        """
+        raw = text.encode()
+        value = int(java_kernels.hash_ascii(np.uint32(state), padded(raw, 3, 8, 0xFF), 3, len(raw)))
+        begun = state * pow(31, len(raw), 1 << 32)
+
+        assert value == (begun + java.hash_code(text)) & 0xFFFFFFFF
+
     @given(st.text(max_size=20), st.text(max_size=20))
     @examples(200)
     def test_a_hash_goes_on_where_another_ended(self, head, tail):
