@@ -14,7 +14,7 @@ from stores import disk
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LARGEST_STEP = 1 << 20
+_LARGEST_STEP = 256 << 10
 
 
 class FileQueue:
@@ -79,8 +79,8 @@ class FileQueue:
     def room(self, at: int, length: int) -> int:
         """Prepare the last file for `length` bytes at `at`, and some more; return how far it is.
 
-        As much again as was written here: a page for a quiet queue, for there may be thousands, and
-        a megabyte for a busy one.
+        As much again as was written here: a page for a quiet queue, for there may be thousands; a
+        busy one gets a quarter of a megabyte, and the next one meanwhile.
         """
         file = self.last()
         end = at + length
@@ -91,6 +91,8 @@ class FileQueue:
         if end > file.prepared:
             step = min(max(at - self._began, 0), _LARGEST_STEP)
             file.prepare(min(end + step, self.file_size))
+            if step == _LARGEST_STEP:
+                file.prepare_ahead(min(file.prepared + step, self.file_size))
         return file.prepared
 
     def flush(self, start: int, end: int) -> None:

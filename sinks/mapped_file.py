@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from formats.memory import Bytes
+
+
+@functools.lru_cache(maxsize=1)
+def _preparer(_process: int) -> ThreadPoolExecutor:
+    """Return the thread that prepares, for a process; one that is forked off has it no more.
+
+    It mostly waits for the kernel, and several would only wait for each other.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix="prepare")
 
 
 class MappedFile:
@@ -45,6 +56,9 @@ class MappedFile:
         self.size = size
         # What is on disk already has its blocks; a hole is prepared like new.
         self.prepared = 0
+        # What is being prepared, and how far.
+        self._coming: Future[None] | None = None
+        self._coming_end = 0
         found = path.stat().st_size
         if found != size:
             raise OSError(errno.EINVAL, f"has {found} bytes, expected {size}", str(path))
@@ -95,12 +109,36 @@ class MappedFile:
         Raises:
             OSError: no space is left, a quota is reached, the device fails.
         """
+        if end > self.prepared:
+            self._take_coming()
+        start, stop = self._pages_to(end)
+        if stop > start:
+            disk.populate(self.path, self.address, start, stop - start, self.size)
+            self.prepared = min(stop, self.size)
+
+    def prepare_ahead(self, end: int) -> None:
+        """Have all bytes before `end` prepared by another thread meanwhile.
+
+        Making pages costs more than writing them. What fails there is tried again by `prepare`,
+        which says so, if it ever comes to that.
+        """
+        start, stop = self._pages_to(end)
+        if self._coming is None and stop > start:
+            self._coming = _preparer(os.getpid()).submit(
+                disk.populate, self.path, self.address, start, stop - start, self.size
+            )
+            self._coming_end = min(stop, self.size)
+
+    def _pages_to(self, end: int) -> tuple[int, int]:
+        """Return where the pages that are not prepared begin, and where those before `end` end."""
         start = self.prepared // PAGE * PAGE
-        stop = min(-(-end // PAGE) * PAGE, -(-self.size // PAGE) * PAGE)
-        if stop <= start:
-            return
-        disk.populate(self.path, self.address, start, stop - start, self.size)
-        self.prepared = min(stop, self.size)
+        return start, min(-(-end // PAGE) * PAGE, -(-self.size // PAGE) * PAGE)
+
+    def _take_coming(self) -> None:
+        """Wait for what `prepare_ahead` has begun."""
+        coming, self._coming = self._coming, None
+        if coming is not None and coming.exception() is None:
+            self.prepared = max(self.prepared, self._coming_end)
 
     def prepare_again(self, start: int, end: int) -> None:
         """Take the write faults that a flush has left on bytes prepared before."""
@@ -129,6 +167,8 @@ class MappedFile:
     def close(self) -> None:
         """Give the memory back; written bytes stay in the page cache."""
         if self.address:
+            # Whatever takes the addresses next must not be touched.
+            self._take_coming()
             self.data = np.zeros(0, np.uint8)
             disk.unmap(self.address, self.size)
             self.address = 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from sinks.mapped_file import MappedFile
+from stores import disk
 from stores.disk import sync_directory
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -179,3 +181,92 @@ class TestFullDisk:
         file.write((512 << 10) - 4, b"last")
         file.close()
         assert (small_disk / "a").read_bytes().endswith(b"\0last")
+
+
+class TestPrepareAhead:
+    def test_what_comes_is_waited_for_where_it_is_needed(self, root, staging):
+        file = MappedFile.create(root / "a", 8 * PAGE, staging)
+        file.prepare(PAGE)
+        file.prepare_ahead(5 * PAGE)
+        file.prepare(3 * PAGE)
+
+        assert file.prepared == 5 * PAGE
+        assert blocks(root / "a") * 512 >= 5 * PAGE
+        file.close()
+
+    def test_it_never_reaches_beyond_the_file(self, root, staging):
+        file = MappedFile.create(root / "a", 3 * PAGE - 100, staging)
+        file.prepare_ahead(1 << 30)
+        file.prepare(file.size)
+
+        assert file.prepared == file.size
+        file.close()
+
+    def test_one_piece_comes_at_a_time(self, root, staging, monkeypatch):
+        gate, asked = threading.Event(), []
+        populate = disk.populate
+
+        def slow(path, address, start, length, size):
+            asked.append((start, length))
+            gate.wait(60)
+            populate(path, address, start, length, size)
+
+        monkeypatch.setattr(disk, "populate", slow)
+        file = MappedFile.create(root / "a", 8 * PAGE, staging)
+        file.prepare_ahead(2 * PAGE)
+        file.prepare_ahead(4 * PAGE)
+        gate.set()
+        file.close()
+
+        assert asked == [(0, 2 * PAGE)]
+
+    def test_a_full_disk_is_said_where_the_bytes_are_needed(self, root, staging, monkeypatch):
+        populate = disk.populate
+
+        def full(path, address, start, length, size):
+            if start + length > 2 * PAGE:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            populate(path, address, start, length, size)
+
+        monkeypatch.setattr(disk, "populate", full)
+        file = MappedFile.create(root / "a", 8 * PAGE, staging)
+        file.prepare_ahead(4 * PAGE)
+        file.prepare(2 * PAGE)
+
+        assert file.prepared == 2 * PAGE
+        with pytest.raises(OSError, match="No space left") as raised:
+            file.prepare(3 * PAGE)
+        assert raised.value.filename == str(root / "a")
+        file.close()
+
+    def test_a_map_is_not_given_back_while_it_is_prepared(self, root, staging, monkeypatch):
+        gate, done = threading.Event(), []
+        populate, unmap = disk.populate, disk.unmap
+
+        def slow(*args):
+            gate.wait(60)
+            populate(*args)
+            done.append("populate")
+
+        monkeypatch.setattr(disk, "populate", slow)
+        monkeypatch.setattr(disk, "unmap", lambda *args: (done.append("unmap"), unmap(*args)))
+        file = MappedFile.create(root / "a", 8 * PAGE, staging)
+        file.prepare_ahead(4 * PAGE)
+        threading.Timer(0.05, gate.set).start()
+        file.close()
+
+        assert done == ["populate", "unmap"]
+
+    def test_a_forked_process_has_a_thread_of_its_own(self, root, staging):
+        file = MappedFile.create(root / "a", 8 * PAGE, staging)
+        file.prepare_ahead(2 * PAGE)
+        file.prepare(2 * PAGE)
+        child = os.fork()
+        if child == 0:
+            file.prepare_ahead(4 * PAGE)
+            file.prepare(3 * PAGE)
+            os._exit(0 if file.prepared == 4 * PAGE else 1)
+        _, status = os.waitpid(child, 0)
+
+        assert status == 0
+        file.close()
