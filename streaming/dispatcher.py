@@ -234,7 +234,12 @@ class StoreDispatcher:
         if self.index is not None:
             self.index.close()
 
-    def dispatch(self, end: int, observe: Callable[[Block], None] | None = None) -> Batch:
+    def dispatch(
+        self,
+        end: int,
+        observe: Callable[[Block], None] | None = None,
+        is_over: Callable[[], bool] | None = None,
+    ) -> Batch:
         """Dispatch the records that start before `end` and are not dispatched yet.
 
         Spark repeats its last batch after a restart; part or all of it may be done: what counts
@@ -243,6 +248,7 @@ class StoreDispatcher:
         Args:
             end: physical offset.
             observe: called with each block that is written.
+            is_over: asked behind each block whether to end there.
 
         Raises:
             ReputError: a corrupt record, data loss, a queue that cannot have a directory.
@@ -267,12 +273,12 @@ class StoreDispatcher:
         index_before = self.index.inserted if self.index is not None else (0, 0)
         failure = None
         while batch.end < end:
-            failure = self._write_range(batch, end, observe)
+            failure = self._write_range(batch, end, observe, is_over)
             if isinstance(failure, LogChangedError):
                 # Once more with what is there now: the rest of it, or another log.
                 self._look_at_log(events)
                 batch.end = self.progress.end
-                failure = self._write_range(batch, end, observe)
+                failure = self._write_range(batch, end, observe, is_over)
             if failure is None or not self._skip_corrupt(batch, failure):
                 break
             failure = None
@@ -350,7 +356,11 @@ class StoreDispatcher:
         events.extend(recovery.reasons)
 
     def _write_range(
-        self, batch: Batch, end: int, observe: Callable[[Block], None] | None
+        self,
+        batch: Batch,
+        end: int,
+        observe: Callable[[Block], None] | None,
+        is_over: Callable[[], bool] | None,
     ) -> ReputError | None:
         """Write the records of a range; return the error that ended it early."""
         self._consistent = False
@@ -379,6 +389,8 @@ class StoreDispatcher:
                     break
                 if observe is not None:
                     observe(block)
+                if is_over is not None and is_over():
+                    break
         finally:
             blocks.close()
         self.progress = replace(self.progress, trail=self._trail())

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 
-# Behind a backlog, so much a batch: Spark's cost of a batch is then a few per cent of it.
-MAX_BATCH_BYTES = 1 << 30
+# Behind a backlog, so much a batch: Spark's cost of a batch, a third of a second, is then a few per
+# cent of it. Blocks are read one by one, so it costs no memory.
+MAX_BATCH_BYTES = 4 << 30
 _POLL_SECONDS = 0.2
 
 
@@ -238,7 +239,7 @@ class Job:
                 metrics.state(store, state)
 
     def stop(self) -> None:
-        """Ask it to end behind the batch that is running; returns at once."""
+        """Ask it to end behind the block that is being dispatched; returns at once."""
         self._stopping.set()
 
     def _open_writers(self, spark: SparkSession) -> None:
@@ -346,7 +347,12 @@ class Job:
     def _dispatch(self, store: str, end: int, batch_id: int) -> None:
         dispatcher = self.dispatchers[store]
         try:
-            batch = dispatcher.dispatch(end, observe=lambda block: self._observe(store, block))
+            batch = dispatcher.dispatch(
+                end,
+                observe=lambda block: self._observe(store, block),
+                # Where that is in a batch does not matter: the next start begins at our progress.
+                is_over=self._stopping.is_set,
+            )
         except BaseException as error:
             if self.metrics is not None:
                 self.metrics.error(store, error)

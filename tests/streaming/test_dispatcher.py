@@ -159,6 +159,23 @@ class TestBytes:
         assert batch.store_timestamp == log.places[-1].message.store_timestamp
         assert batch.seconds > 0
 
+    def test_a_batch_ends_behind_a_block_if_it_is_asked_to(self, made):
+        """
+        Who stops a job does not wait for gigabytes.
+        """
+        log = fill(Log(), 6, 50)
+        config = made(log)
+        dispatcher = small_blocks(StoreDispatcher(config))
+        asked = iter([False, True])
+        first = dispatcher.dispatch(log.end, is_over=lambda: next(asked))
+        second = dispatcher.dispatch(log.end)
+        dispatcher.close()
+
+        assert first.end < log.end // 2
+        assert second.start == first.end
+        assert first.messages + second.messages == 50
+        assert differences(files_of(config.output), expected(log, config.settings)) == []
+
     def test_progress_stands_behind_a_blank(self, made):
         """
         No record starts in what is left of the file.
