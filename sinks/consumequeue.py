@@ -294,6 +294,8 @@ class ConsumeQueueSink:
 
     def _flush(self, due: NDArray[np.int64]) -> None:
         numbers = due.tolist()
+        for number in numbers:
+            self._files[number].begin_flush(*self._unflushed(number))
         if len(numbers) > _FLUSHERS:
             with ThreadPoolExecutor(_FLUSHERS, thread_name_prefix="flush") as pool:
                 # Raises what any of them has raised, once all have ended.
@@ -303,12 +305,15 @@ class ConsumeQueueSink:
                 self._flush_queue(number)
 
     def _flush_queue(self, number: int) -> None:
-        files = self._files[number]
-        base = self.base_of(files)
-        start = max(int(self._flushed_entry[number]) * ENTRY_SIZE - base, 0)
-        files.flush(start, int(self._next_entry[number]) * ENTRY_SIZE - base)
+        self._files[number].flush(*self._unflushed(number))
         self._flushed_entry[number] = self._next_entry[number]
         self._rolled.discard(number)
+
+    def _unflushed(self, number: int) -> tuple[int, int]:
+        """Return which bytes of a queue's last file are new since it was flushed."""
+        base = self.base_of(self._files[number])
+        start = max(int(self._flushed_entry[number]) * ENTRY_SIZE - base, 0)
+        return start, int(self._next_entry[number]) * ENTRY_SIZE - base
 
     def _unmap_idle(self) -> None:
         """Give back the maps of the quarter of the queues whose last records are the oldest."""

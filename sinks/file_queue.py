@@ -95,6 +95,17 @@ class FileQueue:
                 file.prepare_ahead(min(file.prepared + step, self.file_size))
         return file.prepared
 
+    def begin_flush(self, start: int, end: int) -> None:
+        """Have the device begin with what `flush` waits for; the same arguments.
+
+        Raises:
+            OSError: a file cannot be opened.
+        """
+        for full in self._unflushed:
+            full.begin_flush()
+        if end > start:
+            self.last().begin_flush(start, end)
+
     def flush(self, start: int, end: int) -> None:
         """Have all on disk that was written, [start, end) being what is new in the last file."""
         for full in self._unflushed:

@@ -192,6 +192,7 @@ class IndexSink:
         if self._file is not None:
             previous = self.header
             self._publish()
+            self._file.begin_flush_meanwhile()
             self._full.append(self._file)
         name = self._new_name()
         self._unsynced.update(disk.make_directories(self.directory), [self.directory])

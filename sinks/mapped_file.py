@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from formats.memory import Bytes
 
 
-@functools.lru_cache(maxsize=1)
-def _preparer(_process: int) -> ThreadPoolExecutor:
-    """Return the thread that prepares, for a process; one that is forked off has it no more.
+# Of less there is nothing to be gained by beginning early.
+_WORTH_BEGINNING = 64 << 10
 
-    It mostly waits for the kernel, and several would only wait for each other.
+
+@functools.lru_cache(maxsize=1)
+def _helpers(_process: int) -> ThreadPoolExecutor:
+    """Return the threads that work ahead, for a process; one that is forked off has them no more.
+
+    One prepares, which mostly is the kernel's work, while another may wait for the device.
     """
-    return ThreadPoolExecutor(1, thread_name_prefix="prepare")
+    return ThreadPoolExecutor(2, thread_name_prefix="ahead")
 
 
 class MappedFile:
@@ -124,7 +128,7 @@ class MappedFile:
         """
         start, stop = self._pages_to(end)
         if self._coming is None and stop > start:
-            self._coming = _preparer(os.getpid()).submit(
+            self._coming = _helpers(os.getpid()).submit(
                 disk.populate, self.path, self.address, start, stop - start, self.size
             )
             self._coming_end = min(stop, self.size)
@@ -163,6 +167,21 @@ class MappedFile:
         length = (self.size if end is None else min(end, self.size)) - first
         if length > 0:
             disk.sync_memory(self.path, self.address, first, length)
+
+    def begin_flush(self, start: int = 0, end: int | None = None) -> None:
+        """Have the device begin with the bytes of [start, end); `flush` waits for it.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        length = (self.size if end is None else min(end, self.size)) - start
+        if length >= _WORTH_BEGINNING:
+            disk.begin_sync(self.path, start, length)
+
+    def begin_flush_meanwhile(self) -> None:
+        """Have another thread begin to flush all of it; what fails there, `flush` says."""
+        if self.size >= _WORTH_BEGINNING:
+            _helpers(os.getpid()).submit(disk.begin_sync, self.path, 0, self.size)
 
     def close(self) -> None:
         """Give the memory back; written bytes stay in the page cache."""

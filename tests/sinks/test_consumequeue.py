@@ -361,6 +361,36 @@ class TestManyQueues:
         assert calls == ["sync_memory", "unmap"]
         made.sink.close()
 
+    def test_the_device_begins_with_all_busy_queues_before_one_is_waited_for(
+        self, root, monkeypatch
+    ):
+        """
+        Waited for one by one, or by several threads, they take twice as long and more.
+        """
+        entries = (64 << 10) // 20 + 1
+        made = Sink(root, replace(SETTINGS, consumequeue_file_size=entries * 20))
+        calls = []
+
+        def note(name, inner):
+            def noted(path, *rest):
+                calls.append((name, path.parent.name))
+                inner(path, *rest)
+
+            monkeypatch.setattr(disk, name, noted)
+
+        for name in ("begin_sync", "sync_memory"):
+            note(name, getattr(disk, name))
+        for queue in range(3):
+            number = made.queues.number("busy", queue)
+            at = queue * entries * 100
+            rows = [(number, i, at + i * 100, 100, 0) for i in range(entries if queue else 1)]
+            made.sink.write(columns_of(rows), len(rows), not_special, not_special)
+        made.sink.flush()
+        made.sink.close()
+
+        assert calls[:2] == [("begin_sync", "1"), ("begin_sync", "2")]
+        assert calls[2:] == [("sync_memory", str(queue)) for queue in range(3)]
+
     def test_one_failed_flush_of_many_is_raised_and_done_again(self, root, monkeypatch):
         made = Sink(root)
         numbers = [made.queues.number("many", i) for i in range(50)]

@@ -270,3 +270,43 @@ class TestPrepareAhead:
 
         assert status == 0
         file.close()
+
+
+class TestBeginFlush:
+    @pytest.fixture
+    def begun(self, monkeypatch):
+        calls, begin = [], disk.begin_sync
+
+        def counted(path, start, length):
+            calls.append((path.name, start, length))
+            begin(path, start, length)
+
+        monkeypatch.setattr(disk, "begin_sync", counted)
+        return calls
+
+    def test_the_device_begins_with_what_is_worth_it(self, root, staging, begun):
+        file = MappedFile.create(root / "a", 1 << 20, staging)
+        file.begin_flush(100, 5000)
+        file.begin_flush(100, 200_000)
+        file.begin_flush(1 << 19)
+        file.close()
+
+        assert begun == [("a", 100, 199_900), ("a", 1 << 19, 1 << 19)]
+
+    def test_nothing_is_lost_or_done_twice_by_it(self, root, staging, begun):
+        file = MappedFile.create(root / "a", 1 << 20, staging)
+        file.prepare(1 << 20)
+        file.data[:] = 7
+        file.begin_flush_meanwhile()
+        file.flush()
+        file.close()
+
+        assert (root / "a").read_bytes() == b"\x07" * (1 << 20)
+
+    def test_a_file_that_is_gone_is_named(self, root, staging):
+        file = MappedFile.create(root / "a", 1 << 20, staging)
+        (root / "a").unlink()
+        with pytest.raises(FileNotFoundError) as raised:
+            file.begin_flush()
+        assert raised.value.filename == str(root / "a")
+        file.close()
