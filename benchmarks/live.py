@@ -221,7 +221,7 @@ def main() -> None:
                 print(kind, seconds[-1], file=sys.stderr, flush=True)
                 shutil.rmtree(work)
     print(f"load average {os.getloadavg()[0]:.2f}, {arguments.runs} runs, medians")
-    for place, rate in enumerate(rates):
+    for place, rate in enumerate(rates if runs else ()):
         rows = [run[place] for run in runs]
         figures = ", ".join(
             f"{name} {statistics.median(row[name] for row in rows):,.0f} ms "
