@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_PERIOD_SECONDS = 0.05
+_PERIOD_SECONDS = 0.2
 MIB = 1 << 20
 
 
@@ -24,7 +24,7 @@ class Measured(NamedTuple):
     Attributes:
         output: its standard output.
         seconds: from command to exit.
-        cpu_seconds: of all its processes, as last seen: what one of them did in its last twentieth
+        cpu_seconds: of all its processes, as last seen: what one of them did in its last fifth
             of a second is missing.
         anonymous_mib: memory that is no page cache, of all of them together, at its highest.
         first, last: a quarter of the way and at the end, the highest around there: memory that
