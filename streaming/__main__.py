@@ -315,7 +315,7 @@ def run(
     trigger_seconds: Annotated[
         float, typer.Option("--trigger-seconds", min=0.0, help="Least time between batches.")
     ] = 0.0,
-    max_batch_bytes: BatchBytes = "4g",
+    max_batch_bytes: BatchBytes = "8g",
     threads: Threads = 2,
     flush: Flush = FlushMode.ASYNC,
     flush_seconds: FlushSeconds = None,
@@ -462,7 +462,7 @@ def rebuild(
     broker_conf: Conf = None,
     config: Config = None,
     in_place: InPlace = False,
-    max_batch_bytes: BatchBytes = "4g",
+    max_batch_bytes: BatchBytes = "8g",
     threads: Threads = 2,
     flush: Flush = FlushMode.ASYNC,
     flush_seconds: FlushSeconds = None,

@@ -66,6 +66,7 @@ class Batch:
         end: where it ended; the next record's.
         messages: records dispatched.
         seconds: wall time.
+        dispatch_seconds: of that, until the last entry was written, and not yet flushed.
         store_timestamp: of the last record, ms.
         events: what an operator should know of, in words.
         entries: put into consume queues, those of further queues not counted.
@@ -87,6 +88,7 @@ class Batch:
     end: int
     messages: int = 0
     seconds: float = 0.0
+    dispatch_seconds: float = 0.0
     store_timestamp: int = 0
     events: list[str] = field(default_factory=list)
     entries: int = 0
@@ -287,6 +289,7 @@ class StoreDispatcher:
             batch.index_files = self.index.inserted[1] - index_before[1]
         batch.truncations = self.recovery.truncations - before[0]
         batch.lost = self._lost_bytes - before[1]
+        batch.dispatch_seconds = time.monotonic() - began
         self.flush_if_due()
         batch.phases = self.take_phases()
         batch.seconds = time.monotonic() - began

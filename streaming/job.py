@@ -46,7 +46,7 @@ LOG = logging.getLogger("reput")
 
 # Behind a backlog, so much a batch: Spark's cost of a batch, a third of a second, is then a few per
 # cent of it. Blocks are read one by one, so it costs no memory.
-MAX_BATCH_BYTES = 4 << 30
+MAX_BATCH_BYTES = 8 << 30
 _POLL_SECONDS = 0.2
 
 
@@ -106,11 +106,13 @@ class Summary:
     Attributes:
         stores: each of them.
         seconds: from the first batch to everything being on disk.
+        dispatch_seconds: from the first batch to the last entry; what a broker's rate is about.
         writer_cpu_seconds: processor time of the writers on executors, None without them.
     """
 
     stores: list[StoreSummary]
     seconds: float = 0.0
+    dispatch_seconds: float = 0.0
     writer_cpu_seconds: float | None = None
 
     def as_dict(self) -> dict[str, object]:
@@ -121,6 +123,7 @@ class Summary:
             "bytes": sum(store.bytes for store in self.stores),
             "seconds": round(self.seconds, 3),
             "messages_per_second": round(messages / self.seconds) if self.seconds else 0,
+            "dispatch_seconds": round(self.dispatch_seconds, 3),
             "files": sum(len(store.files) for store in self.stores),
         }
         if self.writer_cpu_seconds is not None:
@@ -403,6 +406,9 @@ class Job:
         summary.batches += 1
         summary.end = batch.end
         summary.events += batch.events
+        if batch.messages and self._began is not None:
+            since = batch.seconds - batch.dispatch_seconds
+            self.summary.dispatch_seconds = time.monotonic() - since - self._began
         for event in batch.events:
             kind = kind_of_event(event)
             LOG.warning("%s: %s", store, event, extra={"store": store, "event": kind})

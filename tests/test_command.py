@@ -75,6 +75,7 @@ def test_one_job_rebuilds_all_scenarios_of_a_version(golden, tmp_path, version):
     assert [s["name"] for s in summary["stores"]] == scenarios
     assert summary["messages"] == sum(s["messages"] for s in summary["stores"]) > 0
     assert {"messages", "bytes", "seconds", "messages_per_second", "files"} <= set(summary)
+    assert 0 < summary["dispatch_seconds"] <= summary["seconds"]
     for scenario in set(scenarios) - {"unclean-dirty", "unclean-recovered"}:
         for kind in ("consumequeue", "consumequeue_ext", "index"):
             theirs = files_below(golden(version, scenario).path, kind)
