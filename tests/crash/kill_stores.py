@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ORACLE_VERSION = "5.5.0"
 # What two outputs of one log have in common, however they came about.
-_SAME_PROGRESS = (
+SAME_PROGRESS = (
     "end",
     "messages",
     "first",
@@ -129,7 +129,7 @@ class Case:
         mine, theirs = progress.load(self.output), progress.load(anew)
         assert mine is not None
         assert theirs is not None
-        for name in _SAME_PROGRESS:
+        for name in SAME_PROGRESS:
             values = getattr(mine, name), getattr(theirs, name)
             if values[0] != values[1]:
                 raise HarnessError(f"progress has {name} = {values[0]}, expected {values[1]}")

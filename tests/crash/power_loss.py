@@ -39,6 +39,7 @@ from stores.tail import find_tail
 from streaming import resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
 from streaming.dispatcher import StoreDispatcher
+from tests.crash.kill_stores import SAME_PROGRESS
 from tests.crash.model import Boundary, Image, Killed, Machine, Rules
 from tests.oracle import compare
 from tests.streaming.stores_for_tests import SMALL, Log, Messages, files_of, name_batch_topics
@@ -59,19 +60,7 @@ LARGER = {
     "maxHashSlotNum": "301",
     "maxIndexNum": "500",
 }
-_SAME_PROGRESS = (
-    "end",
-    "messages",
-    "first",
-    "queues",
-    "index_header",
-    "checkpoint",
-    "logics_timestamp",
-    "logics_offset",
-    "repeated",
-    "store_timestamp",
-    "skipped",
-)
+_SAME_PROGRESS = (*SAME_PROGRESS, "skipped")
 _LEFT_OVER = {"abort", "abort.new", "new", "progress.json.new", "checkpoint.new"}
 _MOST_CUTS = 3
 _PROCESSES = itertools.count(100_000)

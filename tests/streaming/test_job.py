@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import threading
 import time
@@ -16,6 +15,7 @@ from streaming.dispatcher import StoreDispatcher
 from streaming.job import Job, JobOptions
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
+from tests.streaming.jobs_for_tests import running, wait_for
 from tests.streaming.stores_for_tests import LOG_FILE, config_of, files_of, name_batch_topics
 from tests.streaming.test_following import Broker, held
 
@@ -32,46 +32,13 @@ def made(tmp_path):
     return broker, config_of(broker.store, tmp_path / "out")
 
 
-@contextlib.contextmanager
-def running(spark, config, options=LIVE):
-    """Run the job on a thread of its own; end it in order."""
-    job = Job([config], options)
-    errors = []
-
-    def run() -> None:
-        try:
-            job.run(spark)
-        except BaseException as error:  # noqa: BLE001 - raised by the test
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield job
-    finally:
-        job.stop()
-        thread.join(60)
-    assert not thread.is_alive()
-    if errors:
-        raise errors[0]
-
-
-def wait_for(job: Job, end: int) -> None:
-    deadline = time.monotonic() + 60
-    summary = job.summary.stores[0]
-    while summary.end != end:
-        assert job.error is None, job.error
-        assert time.monotonic() < deadline, f"at {summary.end}, expected {end}"
-        time.sleep(0.02)
-
-
 def test_a_log_that_is_cut_and_written_anew_is_followed(spark, made):
     """
     Shorter than before, longer, and cut in a file that goes.
     """
     broker, config = made
     end = broker.append(60)
-    with running(spark, config) as job:
+    with running(spark, [config], LIVE) as job:
         wait_for(job, end)
         for kept, more in ((50, 2), (45, 60), (30, 3), (25, 200)):
             broker.recover(broker.log.places[kept].position)
@@ -95,7 +62,7 @@ def test_what_was_waited_with_is_dispatched_when_the_broker_stops(spark, made, h
     let_go = held(broker.store)
     broker.append(10)
     middle = broker.log.end
-    with running(spark, config) as job:
+    with running(spark, [config], LIVE) as job:
         wait_for(job, middle)
         end = broker.append(1, now=broker.messages.now - 900_000)
         time.sleep(1.5)
@@ -131,7 +98,7 @@ def test_a_batch_that_comes_while_the_query_is_ended_does_not_wait_for_that(made
 def test_everything_is_flushed_while_nothing_comes(spark, made):
     broker, config = made
     end = broker.append(10)
-    with running(spark, config, JobOptions(flush_seconds=0.5)) as job:
+    with running(spark, [config], JobOptions(flush_seconds=0.5)) as job:
         wait_for(job, end)
         deadline = time.monotonic() + 10
         while progress.load(config.output).end != end:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import resource
@@ -27,6 +26,7 @@ from streaming.placement_mode import Placement, default_placement
 from streaming.verify import verify
 from streaming.writer_protocol import CLOSE, DISPATCH, TEND, Order, error_of, failure_of
 from tests.sinks.slow_twins import differences
+from tests.streaming.jobs_for_tests import running, wait_for
 from tests.streaming.stores_for_tests import LOG_FILE, config_of, files_of, name_batch_topics
 from tests.streaming.test_following import Broker, held
 
@@ -277,39 +277,6 @@ def damage(broker, place) -> Path:
     return path
 
 
-@contextlib.contextmanager
-def running(spark, configs, options=LIVE):
-    """Run the job on a thread of its own; end it in order."""
-    job = Job(configs, options)
-    errors = []
-
-    def run() -> None:
-        try:
-            job.run(spark)
-        except BaseException as error:  # noqa: BLE001 - raised by the test
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield job
-    finally:
-        job.stop()
-        thread.join(60)
-    assert not thread.is_alive()
-    if errors:
-        raise errors[0]
-
-
-def wait_for(job: Job, end: int, store: int = 0) -> None:
-    deadline = time.monotonic() + 60
-    summary = job.summary.stores[store]
-    while summary.end != end:
-        assert job.error is None, job.error
-        assert time.monotonic() < deadline, f"at {summary.end}, expected {end}"
-        time.sleep(0.02)
-
-
 @spark_test
 class TestJob:
     """The whole job, in local mode: its one executor is the driver's JVM."""
@@ -383,7 +350,7 @@ class TestJob:
 
     def test_a_second_job_is_refused_whatever_way_it_writes(self, spark, made):
         broker, config = made
-        with running(spark, [config]) as job:
+        with running(spark, [config], LIVE) as job:
             wait_for(job, broker.append(10))
             with pytest.raises(ReputError, match="is writing to this output"):
                 Job([config], NOW).run(spark)
@@ -396,7 +363,7 @@ class TestJob:
         let_go = held(broker.store)
         broker.append(10)
         middle = broker.log.end
-        with running(spark, [config]) as job:
+        with running(spark, [config], LIVE) as job:
             wait_for(job, middle)
             end = broker.append(1, now=broker.messages.now - 900_000)
             time.sleep(1.5)
