@@ -212,8 +212,11 @@ def _worker_python() -> str:
     """
     import pyspark  # noqa: PLC0415
 
-    home = Path(pyspark.__file__).parent
-    if Path(os.environ.get("SPARK_HOME", home)) != home or not os.access(_WORKER, os.X_OK):
+    # Without links, as Spark itself names it.
+    home = Path(pyspark.__file__).resolve().parent
+    if Path(os.environ.get("SPARK_HOME", home)).resolve() != home or not os.access(
+        _WORKER, os.X_OK
+    ):
         return sys.executable
     os.environ["REPUT_PYTHON"] = sys.executable
     os.environ["REPUT_SPARK"] = str(home)
@@ -258,7 +261,7 @@ def archive_path(java: Path) -> Path:
 
     release = java.parent.parent / "release"
     identity = f"{java} {release.stat().st_mtime_ns if release.exists() else 0} "
-    identity += f"{pyspark.__file__} {pyspark.__version__}"
+    identity += f"{Path(pyspark.__file__).resolve()} {pyspark.__version__}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     # A container's user may have no home: then this is a place that is not there.
     directory = Path(os.path.expanduser(ARCHIVE_DIRECTORY))  # noqa: PTH111 - which would raise

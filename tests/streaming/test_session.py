@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
+import pyspark
 import pytest
 
 from formats.errors import UsageError
@@ -53,6 +56,24 @@ def test_archive_belongs_to_one_java(monkeypatch, tmp_path):
 
     assert one.parent == tmp_path
     assert one != other
+
+
+def test_an_environment_may_be_reached_by_a_link(monkeypatch, tmp_path):
+    """
+    Spark names itself by where it really is; workers compare that with what they are told.
+    """
+    home = Path(pyspark.__file__).resolve().parent
+    java = tmp_path / "bin" / "java"
+    archive = session.archive_path(java)
+    (tmp_path / "link").symlink_to(home.parent)
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "link" / "pyspark" / "__init__.py"))
+    monkeypatch.setenv("REPUT_SPARK", "")
+    monkeypatch.setenv("REPUT_PYTHON", "")
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+    assert Path(session._worker_python()).name == "worker-python"
+    assert os.environ["REPUT_SPARK"] == str(home)
+    assert session.archive_path(java) == archive
 
 
 @pytest.mark.spark

@@ -1,0 +1,76 @@
+"""The benchmarks, short: that they run and agree on what was dispatched, not how fast."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# GiB: some ten thousand messages.
+SMALL = "0.005"
+
+
+def run(name: str, *arguments: object) -> str:
+    """Run a benchmark as the page on speed says; return what it printed."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_each_stage_has_a_figure(tmp_path: Path) -> None:
+    run("stages", "--gib", SMALL, "--runs", 1, "--directory", tmp_path, "--json", tmp_path / "json")
+    found = json.loads((tmp_path / "json").read_text())
+
+    assert set(found) == {
+        "read the log", "parse", "check bodies", "index", "queues", "new pages", "to disk",
+    }  # fmt: skip
+    assert all(found[stage]["ns"] > 0 for stage in ("read the log", "index", "queues", "to disk"))
+
+
+@pytest.mark.spark
+def test_growth_takes_each_size_and_each_number_of_queues(tmp_path: Path) -> None:
+    printed = run(
+        "growth", "--gib", SMALL, "--queues", "", "--runs", 1,
+        "--directory", tmp_path, "--json", tmp_path / "json",
+    )  # fmt: skip
+    (runs,) = json.loads((tmp_path / "json").read_text()).values()
+
+    assert runs[0]["messages"] > 10_000
+    assert runs[0]["rate"] > 0
+    assert f"{SMALL} GiB, 128 queues" in printed
+
+
+@pytest.mark.spark
+@pytest.mark.oracle
+def test_the_broker_and_ours_dispatch_the_same_messages(tmp_path: Path) -> None:
+    printed = run(
+        "rebuild", "--gib", SMALL, "--runs", 1, "--directory", tmp_path, "--json", tmp_path / "json"
+    )
+    document = json.loads((tmp_path / "json").read_text())
+    ours = document["runs"].pop("reput")
+    (theirs,) = document["runs"].values()
+
+    assert ours[0]["messages"] == theirs[0]["messages"] > 10_000
+    assert ours[0]["rate"] >= ours[0]["rate_on_disk"] > 0
+    assert document["ratios"]["rate"] == ours[0]["rate"] / theirs[0]["rate"]
+    assert "times the broker's" in printed
+
+
+@pytest.mark.spark
+def test_each_record_of_a_live_log_has_a_latency(tmp_path: Path) -> None:
+    run(
+        "live", "--rates", 200, "--seconds", 2, "--idle", 1, "--runs", 1, "--starts", 1,
+        "--directory", tmp_path, "--json", tmp_path / "json",
+    )  # fmt: skip
+    document = json.loads((tmp_path / "json").read_text())
+    ((rate, *_),) = document["latency"]
+
+    assert 0 < rate["p50_ms"] <= rate["p99_ms"] <= rate["max_ms"]
+    assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in document["starts"].values())
