@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash import kill_core, kill_job
+from tests.crash import kill_core, kill_job, kill_large
 from tests.crash.kill_points import BREAKS, PHASES
 
 if TYPE_CHECKING:
@@ -45,6 +45,16 @@ def test_a_recovery_that_does_not_work_is_found(tmp_path: Path, broken: str) -> 
     result = kill_core.run(300, 3, tmp_path, broken=broken, cuts=False)
 
     assert result.failure != ""
+
+
+def test_threads_that_work_ahead_leave_nothing_behind(tmp_path: Path) -> None:
+    """
+    Among files of a broker's default size, which are prepared and flushed ahead.
+    """
+    result = kill_large.run(10, 4, tmp_path, mib=64)
+
+    assert result.differences == []
+    assert result.kills >= 10
 
 
 @pytest.mark.spark
