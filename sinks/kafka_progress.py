@@ -190,7 +190,8 @@ def read(
                 if time.monotonic() > deadline:
                     raise AwayError(
                         f"{settings.progress_topic}, partition {partition.partition}: a "
-                        "transaction in it stays open, and what is behind it cannot be read"
+                        "transaction in it stays open, and what is behind it cannot be read. If it "
+                        "stays so, Kafka has lost its end: docs/kafka.md says how to give it one"
                     )
             if found is not None:
                 where = f"{settings.progress_topic}-{partition.partition}@{found.offset}"

@@ -242,8 +242,12 @@ public final class Load {
         configure(admin);
         admin.start();
         Map<String, Map<String, Long>> found = new TreeMap<>();
-        Queues.of(admin).forEach((topic, queues) -> queues.forEach(
-            (queue, offsets) -> found.computeIfAbsent(topic, t -> new TreeMap<>()).put(queue.toString(), offsets[1])));
+        // A broker that was killed may not be back yet.
+        retry(() -> {
+            found.clear();
+            Queues.of(admin).forEach((topic, queues) -> queues.forEach(
+                (queue, offsets) -> found.computeIfAbsent(topic, t -> new TreeMap<>()).put(queue.toString(), offsets[1])));
+        });
         admin.shutdown();
         return found;
     }
