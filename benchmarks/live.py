@@ -38,7 +38,8 @@ from formats.encode import Message, encode  # noqa: E402
 
 FILE_SIZE = 1 << 30
 ENTRY_SIZE = 20
-CONF = "mappedFileSizeConsumeQueue=6000000\n"
+# One file of the queue has to do: two million entries.
+CONF = "mappedFileSizeConsumeQueue=40000000\n"
 _STORE_TIMESTAMP_AT = BORN_HOST + HOST_V4
 _LOOK_SECONDS = 0.0005
 _PROPERTIES = {
@@ -141,7 +142,7 @@ def measure_latency(directory: Path, rates: list[int], seconds: float, idle: flo
         wait_for_entry(store.queue_file, process)
         seen: list[float] = []
         ended = threading.Event()
-        watcher = threading.Thread(target=look, args=(store.queue_file, seen, ended))
+        watcher = threading.Thread(target=look, args=(store.queue_file, seen, ended), daemon=True)
         watcher.start()
         # Spark's first batches are slow: its classes are loaded, its code is compiled.
         store.append_at(rates[0], 15)
