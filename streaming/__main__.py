@@ -124,8 +124,11 @@ Config = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 BatchBytes = Annotated[
-    str,
-    typer.Option("--max-batch-bytes", help="Soft cap of a batch behind a backlog, such as 256m."),
+    str | None,
+    typer.Option(
+        "--max-batch-bytes",
+        help="Soft cap of a batch behind a backlog, such as 256m. [default: 8g; 1g on executors]",
+    ),
 ]
 Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads that parse, per store.")]
 FlushSeconds = Annotated[
@@ -315,7 +318,7 @@ def run(
     trigger_seconds: Annotated[
         float, typer.Option("--trigger-seconds", min=0.0, help="Least time between batches.")
     ] = 0.0,
-    max_batch_bytes: BatchBytes = "8g",
+    max_batch_bytes: BatchBytes = None,
     threads: Threads = 2,
     flush: Flush = FlushMode.ASYNC,
     flush_seconds: FlushSeconds = None,
@@ -337,7 +340,7 @@ def run(
     log_format: LogFormat = LogMode.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Dispatch a live store until stopped: SIGTERM or Ctrl-C end it behind the running batch.
+    """Dispatch a live store until stopped: SIGTERM or Ctrl-C end it behind the block at hand.
 
     Example: `reput run --store /data/rocketmq/store --output /data/reput --broker-version 5.3`
     """
@@ -462,7 +465,7 @@ def rebuild(
     broker_conf: Conf = None,
     config: Config = None,
     in_place: InPlace = False,
-    max_batch_bytes: BatchBytes = "8g",
+    max_batch_bytes: BatchBytes = None,
     threads: Threads = 2,
     flush: Flush = FlushMode.ASYNC,
     flush_seconds: FlushSeconds = None,
@@ -507,11 +510,12 @@ def rebuild(
     run_job(configs, options, as_json=as_json, shows_progress=not as_json)
 
 
-def job_options(max_batch_bytes: str, **values: Any) -> JobOptions:
+def job_options(max_batch_bytes: str | None, **values: Any) -> JobOptions:
     """Return the options of a job, its byte cap read from text."""
     from streaming.job import JobOptions  # noqa: PLC0415 - Spark is slow to import
 
-    return JobOptions(max_batch_bytes=console.parse_bytes(max_batch_bytes), **values)
+    cap = console.parse_bytes(max_batch_bytes) if max_batch_bytes is not None else None
+    return JobOptions(max_batch_bytes=cap, **values)
 
 
 def run_job(
@@ -550,11 +554,11 @@ def run_job(
 
 
 def stop_on_signals(job: Job) -> None:
-    """End the job behind its batch on SIGTERM and Ctrl-C; a second one ends it at once."""
+    """End the job in order on SIGTERM and Ctrl-C, see `Job.stop`; a second one ends it at once."""
 
     def stop(number: int, _frame: object) -> None:
         name = signal.Signals(number).name
-        LOG.info("%s: ending behind the batch", name, extra={"event": "ending", "signal": name})
+        LOG.info("%s: ending in order", name, extra={"event": "ending", "signal": name})
         for again in _INTERRUPTED:
             signal.signal(again, signal.SIG_DFL)
         job.stop()

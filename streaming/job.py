@@ -47,6 +47,8 @@ LOG = logging.getLogger("reput")
 # Behind a backlog, so much a batch: Spark's cost of a batch, a third of a second, is then a few per
 # cent of it. Blocks are read one by one, so it costs no memory.
 MAX_BATCH_BYTES = 8 << 30
+# A batch on executors is not ended within, so whoever stops the job waits for all of it.
+MAX_BATCH_BYTES_ON_EXECUTORS = 1 << 30
 _POLL_SECONDS = 0.2
 
 
@@ -57,7 +59,7 @@ class JobOptions:
     Attributes:
         available_now: dispatch what is there and end; else go on until stopped.
         trigger_seconds: wait so long between batches at least; 0 for not at all.
-        max_batch_bytes: soft cap of a batch, over all stores.
+        max_batch_bytes: soft cap of a batch, over all stores; None: see `batch_bytes`.
         threads: that parse, per store.
         flush_seconds: everything is on disk and recorded so often; None: as the broker's
             settings say.
@@ -73,7 +75,7 @@ class JobOptions:
 
     available_now: bool = False
     trigger_seconds: float = 0.0
-    max_batch_bytes: int = MAX_BATCH_BYTES
+    max_batch_bytes: int | None = None
     threads: int = 2
     flush_seconds: float | None = None
     sync_flush: bool = False
@@ -83,6 +85,14 @@ class JobOptions:
     removes_expired: bool = False
     placement: Placement = Placement.DRIVER
     checkpoint: Path | None = None
+
+    @property
+    def batch_bytes(self) -> int:
+        """Return the cap of a batch."""
+        if self.max_batch_bytes is not None:
+            return self.max_batch_bytes
+        on_executors = self.placement == Placement.EXECUTORS
+        return MAX_BATCH_BYTES_ON_EXECUTORS if on_executors else MAX_BATCH_BYTES
 
 
 @dataclass
@@ -242,7 +252,7 @@ class Job:
                 metrics.state(store, state)
 
     def stop(self) -> None:
-        """Ask it to end behind the block that is being dispatched; returns at once."""
+        """Ask it to end behind its block, on executors behind its batch; returns at once."""
         self._stopping.set()
 
     def _open_writers(self, spark: SparkSession) -> None:
@@ -260,7 +270,7 @@ class Job:
             .option("stores", json.dumps(self._stores()))
             .option("rows", "ranges")
             .option("startingOffsets", json.dumps(self._starting_offsets()))
-            .option("maxBytesPerTrigger", str(options.max_batch_bytes))
+            .option("maxBytesPerTrigger", str(options.batch_bytes))
             .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
             .option("onCorrupt", SKIP if options.skips_corrupt else STOP)
             .option("tail", FLUSHED if options.only_flushed else VISIBLE)

@@ -13,6 +13,7 @@ from formats import names
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.job import Job, JobOptions
+from streaming.placement_mode import Placement
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
 from tests.streaming.jobs_for_tests import running, wait_for
@@ -23,6 +24,19 @@ pytestmark = pytest.mark.spark
 __all__ = ["held"]
 LIVE = JobOptions(sync_flush=True)
 NOW = JobOptions(available_now=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "cap"),
+    [
+        (JobOptions(), 8 << 30),
+        # Nothing ends a batch there but its end.
+        (JobOptions(placement=Placement.EXECUTORS), 1 << 30),
+        (JobOptions(max_batch_bytes=5, placement=Placement.EXECUTORS), 5),
+    ],
+)
+def test_a_batch_is_as_large_as_suits_where_stores_are_written(options, cap):
+    assert options.batch_bytes == cap
 
 
 @pytest.fixture
