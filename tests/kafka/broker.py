@@ -177,6 +177,34 @@ class Broker:
         finally:
             admin.close()
 
+    def lost_ends(self, topic: str) -> list[str]:
+        """Return the partitions with an open transaction whose coordinator has none open there.
+
+        Nobody but an operator can end such a one: Kafka has lost its marker.
+        """
+        consumer = KafkaConsumer(bootstrap_servers=self.address, group_id=None)
+        partitions = [TopicPartition(topic, n) for n in consumer.partitions_for_topic(topic) or ()]
+        consumer.close()
+        admin = self.admin()
+        try:
+            producers = admin.describe_producers(partitions)
+            names = [
+                e.transactional_id for found in admin.list_transactions().values() for e in found
+            ]
+            known = admin.describe_transactions(names).values()
+        finally:
+            admin.close()
+        return [
+            f"{partition.topic}-{partition.partition}"
+            for partition, state in producers.items()
+            for each in state.active_producers
+            if each.current_transaction_start_offset >= 0
+            and not any(
+                each.producer_id == one.producer_id and partition in one.topic_partitions
+                for one in known
+            )
+        ]
+
     def read(self, *topics: str, level: str = "read_committed") -> Iterator[Any]:
         """Yield all records of topics that a reader sees, partition by partition, in order."""
         consumer = KafkaConsumer(

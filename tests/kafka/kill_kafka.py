@@ -148,6 +148,7 @@ class Result:
         uncommitted: records that any reader has seen: those of transactions that were killed too.
         seconds: wall time.
         failure: what was wrong, "" for nothing.
+        lost_ends: partitions that Kafka itself keeps shut for ever, see `Broker.lost_ends`.
     """
 
     core_kills: int = 0
@@ -159,6 +160,7 @@ class Result:
     uncommitted: int = 0
     seconds: float = 0.0
     failure: str = ""
+    lost_ends: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
 
@@ -202,6 +204,8 @@ class Loop:
             self._compare()
         except KillError as error:
             self.result.failure = str(error)
+            if "stays open" in self.result.failure:
+                self.result.lost_ends = self._broker.lost_ends("reput-progress")
         finally:
             self._end_process()
             self._broker.stop()
