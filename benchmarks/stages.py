@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.logs import write_log  # noqa: E402
 from formats import consumequeue_kernels, indexfile, indexfile_kernels  # noqa: E402
+from formats.commitlog import CHECK_BODY_CRC  # noqa: E402
 from formats.compiled import kernel  # noqa: E402
 from formats.consumequeue import ENTRY_SIZE  # noqa: E402
-from formats.frames import CHECK_BODY_CRC  # noqa: E402
 from formats.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE  # noqa: E402
 from formats.indexfile_kernels import State  # noqa: E402
 from formats.scan import Columns  # noqa: E402

@@ -145,6 +145,12 @@ _EXPLANATIONS = {
 }
 
 
+CHECK_BODY_CRC = 1
+CHECK_PROPERTY_CRC = 2
+ACCEPT_V2 = 4
+REQUIRE_PROPERTY_CRC = 8
+
+
 class ReadRules(NamedTuple):
     """What the broker's version and settings change in reading a record."""
 
@@ -152,6 +158,16 @@ class ReadRules(NamedTuple):
     checks_body_crc: bool = True
     checks_property_crc: bool = False
     requires_property_crc: bool = False
+
+    @property
+    def bits(self) -> int:
+        """Return them as kernels take them: a bit each."""
+        return (
+            CHECK_BODY_CRC * self.checks_body_crc
+            | CHECK_PROPERTY_CRC * self.checks_property_crc
+            | REQUIRE_PROPERTY_CRC * self.requires_property_crc
+            | ACCEPT_V2 * self.accepts_v2
+        )
 
 
 DEFAULT_RULES = ReadRules()

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats.commitlog import (
+    ACCEPT_V2,
     BLANK_SIZE,
     BODY_CRC_AT,
     BORN_HOST,
     BORN_HOST_V6,
+    CHECK_BODY_CRC,
+    CHECK_PROPERTY_CRC,
     HOST_V4,
     HOST_V6,
     MAGIC_AT,
@@ -24,6 +27,7 @@ from formats.commitlog import (
     PHYSICAL_OFFSET_AT,
     PROPERTY_CRC,
     PROPERTY_CRC_PREFIX,
+    REQUIRE_PROPERTY_CRC,
     STORE_HOST_V6,
     SYS_FLAG_AT,
     Verdict,
@@ -34,11 +38,6 @@ from formats.memory import load_i16, load_i32, load_i64
 
 if TYPE_CHECKING:
     from formats.memory import Bytes
-
-CHECK_BODY_CRC = 1
-CHECK_PROPERTY_CRC = 2
-ACCEPT_V2 = 4
-REQUIRE_PROPERTY_CRC = 8
 
 _RECORD = int(Verdict.RECORD)
 _ROLL = int(Verdict.ROLL)

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formats import frames
-from formats.commitlog import MIN_SIZE, Verdict
+from formats.commitlog import ACCEPT_V2, MIN_SIZE, Verdict
 from formats.errors import FormatError
+from stores.lazy import lazy_module
 from stores.log_files import LogChangedError, LogFiles, commitlog_directories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from formats import frames
     from formats.broker import BrokerSettings
     from formats.memory import Bytes
+else:
+    # It brings the compiler, which who only looks whether something is new does without.
+    frames = lazy_module("formats.frames")
 
 __all__ = ["PAD", "CommitLog", "LogChangedError", "commitlog_directories"]
 
@@ -32,13 +36,7 @@ class CommitLog(LogFiles):
     def __init__(self, directories: Sequence[Path], settings: BrokerSettings) -> None:
         """Look at the files; see `LogFiles`."""
         super().__init__(directories, settings)
-        rules = settings.read_rules
-        self.rules = (
-            (frames.CHECK_BODY_CRC if rules.checks_body_crc else 0)
-            | (frames.CHECK_PROPERTY_CRC if rules.checks_property_crc else 0)
-            | (frames.REQUIRE_PROPERTY_CRC if rules.requires_property_crc else 0)
-            | (frames.ACCEPT_V2 if rules.accepts_v2 else 0)
-        )
+        self.rules = settings.read_rules.bits
 
     def read(self, position: int, length: int) -> Bytes:
         """Return bytes of one file from `position` on, with padding for kernels around them.
@@ -96,7 +94,7 @@ class CommitLog(LogFiles):
         if start is None:
             return 0
         raw = self.read(start, position - start)
-        rules = self.rules & frames.ACCEPT_V2
+        rules = self.rules & ACCEPT_V2
         file_end = self.base_of(start) + self.file_size
         verdict, _, at, *_ = frames.check(raw, PAD, len(raw) - PAD, start, file_end, rules)
         if verdict != Verdict.RECORD:
@@ -114,7 +112,7 @@ class CommitLog(LogFiles):
         seeming = []
         at = PAD
         stop = PAD + position - begin
-        rules = self.rules & frames.ACCEPT_V2
+        rules = self.rules & ACCEPT_V2
         while at < stop:
             at = int(frames.find_record(data, at, limit, begin + at - PAD, file_end, rules, stop))
             if at == frames.NO_POSITION:
@@ -132,7 +130,7 @@ class CommitLog(LogFiles):
         Raises:
             FormatError: something that is no record stands in the way.
         """
-        verdict, position = self.hop(start, stop, self.rules & frames.ACCEPT_V2)
+        verdict, position = self.hop(start, stop, self.rules & ACCEPT_V2)
         if verdict == Verdict.ROLL:
             return self.base_of(position) + self.file_size
         if verdict not in {Verdict.RECORD, Verdict.END}:

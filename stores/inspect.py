@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats import commitlog, frames, indexfile, storecheckpoint
-from formats.commitlog import BLANK_SIZE, Record, Verdict
+from formats.commitlog import ACCEPT_V2, BLANK_SIZE, Record, Verdict
 from formats.errors import FormatError
 from formats.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM, SLOT_SIZE, Header
 from formats.storecheckpoint import StoreCheckpoint
@@ -104,9 +104,7 @@ def _hop(path: Path, base: int, size: int, first: int) -> int:
         data = np.fromfile(
             path, np.uint8, min(_STEP, base + size - position), offset=position - base
         )
-        hopped = frames.hop(
-            data, 0, len(data), position, base + size, frames.ACCEPT_V2, stop, 1 << 62
-        )
+        hopped = frames.hop(data, 0, len(data), position, base + size, ACCEPT_V2, stop, 1 << 62)
         verdict, reached = hopped[:2]
         if verdict != Verdict.SHORT or reached == position:
             return int(reached)

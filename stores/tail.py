@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from formats import frames
 from formats.commitlog import BLANK_SIZE, MIN_SIZE, Verdict
 from formats.errors import FormatError
 from stores.commitlog import PAD, LogChangedError
+from stores.lazy import lazy_module
 from stores.trail import Fingerprint, fingerprint, is_there
 
 if TYPE_CHECKING:
+    from formats import frames
     from stores.commitlog import CommitLog
+else:
+    frames = lazy_module("formats.frames")
 
 # A record is copied in microseconds; its writer may be interrupted in between.
 _SETTLE_SECONDS = 0.002
@@ -42,6 +45,29 @@ class Tail(NamedTuple):
 
     end: int
     reason: Verdict
+
+
+class KnownEnd(NamedTuple):
+    """Where a log ended, with nothing behind, and its last record: what to know it again by."""
+
+    end: int
+    last: Fingerprint
+
+
+def known_end(
+    log: CommitLog, known: int | None = None, *, skips_corrupt: bool = False
+) -> KnownEnd | None:
+    """Return where the log ends; None if that cannot be told again without reading records.
+
+    The arguments and errors are those of `find_tail`.
+    """
+    tail, last = _look(log, known, skips_corrupt=skips_corrupt)
+    if last is None:
+        last = log.record_before(tail.end)
+    if tail.reason != Verdict.END or last is None:
+        return None
+    record = fingerprint(log, last, tail.end - last)
+    return KnownEnd(tail.end, record) if record is not None else None
 
 
 def find_tail(log: CommitLog, known: int | None = None, *, skips_corrupt: bool = False) -> Tail:
@@ -144,13 +170,25 @@ class TailWatch:
     the end is found anew.
     """
 
-    def __init__(self, log: CommitLog, *, skips_corrupt: bool = False) -> None:
-        """Remember nothing yet."""
+    def __init__(
+        self, log: CommitLog, *, skips_corrupt: bool = False, known: KnownEnd | None = None
+    ) -> None:
+        """Look at nothing yet but whether the known end can still be one.
+
+        Args:
+            log: the files.
+            skips_corrupt: look behind what is corrupt.
+            known: the end as another process has seen it a moment ago.
+        """
         self._log = log
         self._skips_corrupt = skips_corrupt
         self._last: Tail | None = None
         self._seen: deque[Fingerprint] = deque(maxlen=_SEEN)
         self._looked_at = 0.0
+        if known is not None and is_there(log, known.last):
+            self._last = Tail(known.end, Verdict.END)
+            self._seen.append(known.last)
+            self._looked_at = time.monotonic()
 
     def look(self) -> Tail:
         """Return the end of the whole records.

@@ -18,10 +18,10 @@ import typer
 
 from formats import broker
 from formats.errors import ReputError, UsageError
+from stores.lazy import lazy_module
 from stores.log_files import commitlog_directories
 from streaming import export_commands, inspect_commands, query_commands, topic_commands
 from streaming.config import StoreConfig, read_config, store_config
-from streaming.lazy import lazy_module
 from streaming.placement_mode import Placement, default_placement, submitted_master
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formats import broker
+from stores.lazy import lazy_module
 from streaming.config import read_broker_conf
-from streaming.lazy import lazy_module
 
 if TYPE_CHECKING:
     from streaming import console

@@ -12,16 +12,24 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from formats import frames, names
-from formats.commitlog import Verdict
+from formats import names
+from formats.commitlog import ACCEPT_V2, Verdict
 from formats.errors import FormatError, ReputError, StoreError
 from stores.commitlog import PAD, CommitLog, commitlog_directories
-from stores.flushed import FlushedEnd, first_since
-from stores.tail import TailWatch, corruption
+from stores.lazy import lazy_module
+from stores.tail import KnownEnd, TailWatch, corruption
+from stores.trail import Fingerprint
 from streaming.options import EARLIEST, LATEST
 
 if TYPE_CHECKING:
+    from formats import frames
+    from stores import flushed
     from streaming.options import Bound, Store
+
+else:
+    # They bring the compiler: a log that stands still is planned without.
+    frames = lazy_module("formats.frames")
+    flushed = lazy_module("stores.flushed")
 
 LOG = logging.getLogger("reput")
 # The offset of a store that has no log file yet: its beginning, wherever that will be.
@@ -49,13 +57,14 @@ class StoreOffsets:
             StoreError: it is not there, or is none.
         """
         self.name = store.name
+        self._store = store
         self.path = store.path
         self._settings = store.settings
         self._directories = commitlog_directories(store.path, store.settings)
         self._log: CommitLog | None = None
         self._skips_corrupt = skips_corrupt
         self._watch: TailWatch | None = None
-        self._flushed = FlushedEnd(store.path) if only_flushed else None
+        self._flushed = flushed.FlushedEnd(store.path) if only_flushed else None
         self._frozen: int | None = None
         # Where records are known to begin: looking for one takes a look at the 4 MiB before.
         self._records: deque[int] = deque(maxlen=_REMEMBERED)
@@ -95,7 +104,7 @@ class StoreOffsets:
             return NOTHING
         self.error = None
         if self._watch is None:
-            self._watch = TailWatch(log, skips_corrupt=self._skips_corrupt)
+            self._watch = TailWatch(log, skips_corrupt=self._skips_corrupt, known=self._known())
         try:
             end = self._watch.look().end
         except FormatError as error:
@@ -108,6 +117,10 @@ class StoreOffsets:
             end = self._flushed.before(log, end)
         self._records.append(end)
         return end
+
+    def _known(self) -> KnownEnd | None:
+        known = self._store.known_end
+        return known and KnownEnd(known.end, Fingerprint(*known[1:]))
 
     def is_record(self, position: int) -> bool:
         """Tell whether a record is known to begin at `position`, now or later."""
@@ -127,7 +140,7 @@ class StoreOffsets:
             return log.min_offset
         end = self.end()
         if bound.kind == "timestamp":
-            return first_since(log, bound.value, end)
+            return flushed.first_since(log, bound.value, end)
         if bound.value > end:
             raise ReputError(
                 f"store {self.name}: offset {bound.value} is behind the end of the commitlog, {end}"
@@ -200,7 +213,7 @@ class StoreOffsets:
         file_end = log.base_of(position) + log.file_size
         data = log.read(position, min(step, file_end - position))
         code, reached, passed, *_ = frames.hop(
-            data, PAD, len(data) - PAD, position, file_end, log.rules & frames.ACCEPT_V2, end, count
+            data, PAD, len(data) - PAD, position, file_end, log.rules & ACCEPT_V2, end, count
         )
         verdict = Verdict(code)
         if verdict == Verdict.SHORT and position + step >= file_end:

@@ -12,7 +12,7 @@ import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats import broker
 from formats.errors import UsageError
@@ -49,6 +49,7 @@ NAMES = (
     "pushdown",
     "ascendingStoreTime",
     "explain",
+    "knownEnds",
 )
 STOP, SKIP = "stop", "skip"
 VISIBLE, FLUSHED = "visible", "flushed"
@@ -104,6 +105,16 @@ class Store:
     starting: Bound
     ending: Bound
     output: Path | None = None
+    known_end: KnownEnd | None = None
+
+
+class KnownEnd(NamedTuple):
+    """Where a log ended a moment ago, and its last record; see `stores.tail.KnownEnd`."""
+
+    end: int
+    physical_offset: int
+    size: int
+    crc: int
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     stores = _Stores(values).read()
     starting = _bounds(values, "starting", [s[0] for s in stores], Bound(EARLIEST))
     ending = _bounds(values, "ending", [s[0] for s in stores], Bound(LATEST))
+    known = _known_ends(values, [s[0] for s in stores])
     rows = values.get("rows", MESSAGES).strip().lower()
     if rows not in {MESSAGES, RANGES}:
         raise UsageError(f"rows={rows!r}: it is {MESSAGES} or {RANGES}")
@@ -148,7 +160,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         )
     return SourceOptions(
         stores=tuple(
-            Store(name, path, settings, starting[name], ending[name], output)
+            Store(name, path, settings, starting[name], ending[name], output, known.get(name))
             for name, path, settings, output in stores
         ),
         rows=rows,
@@ -254,6 +266,24 @@ class _Stores:
         own = {key: str(value) for key, value in (table.get("broker") or {}).items()}
         properties |= self._settings | own
         return broker.settings_of(str(table.get("brokerVersion", self._version)), properties)
+
+
+def _known_ends(values: Mapping[str, str], stores: list[str]) -> dict[str, KnownEnd]:
+    """Return where logs ended when somebody last looked."""
+    table = option_values.parse_json("knownEnds", values.get("knownends", "{}"))
+    wanted = len(KnownEnd._fields)
+    if not isinstance(table, dict) or not all(
+        name in stores
+        and isinstance(row, list)
+        and len(row) == wanted
+        and all(type(number) is int for number in row)
+        for name, row in table.items()
+    ):
+        raise UsageError(
+            'knownEnds must be JSON such as {"name": [end, offset of the last record, its size, '
+            "CRC of its first bytes]}, with names of the query's stores"
+        )
+    return {name: KnownEnd(*row) for name, row in table.items()}
 
 
 def _bounds(

@@ -216,18 +216,9 @@ class TestVerdicts:
         assert all(verdict.explanation for verdict in Verdict)
 
 
-def flags_of(rules: ReadRules) -> int:
-    return (
-        frames.CHECK_BODY_CRC * rules.checks_body_crc
-        | frames.CHECK_PROPERTY_CRC * rules.checks_property_crc
-        | frames.REQUIRE_PROPERTY_CRC * rules.requires_property_crc
-        | frames.ACCEPT_V2 * rules.accepts_v2
-    )
-
-
 def kernel_verdict(raw: bytes, position: int, file_end: int, rules: ReadRules):
     data = padded(raw, 16, 128, 0xDA)
-    return frames.check(data, 16, 16 + len(raw), position, file_end, flags_of(rules))
+    return frames.check(data, 16, 16 + len(raw), position, file_end, rules.bits)
 
 
 def same(raw: bytes, position: int, file_end: int, rules: ReadRules) -> Verdict:
@@ -327,7 +318,7 @@ class TestCheck:
             same(raw, 1000, 4096, ReadRules(accepts_v2=False))
 
 
-PLAIN = flags_of(commitlog.DEFAULT_RULES)
+PLAIN = commitlog.DEFAULT_RULES.bits
 
 
 def chain(count: int, position: int = 1000) -> tuple[bytes, list[int]]:

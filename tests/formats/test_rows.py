@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats import commitlog, frames, java, properties, rows
-from formats.commitlog import Record, Verdict
+from formats import commitlog, java, properties, rows
+from formats.commitlog import ACCEPT_V2, CHECK_BODY_CRC, Record, Verdict
 from formats.rows import RowColumns
 from tests.builders import FILE_SIZE, log_file, place, record
 from tests.formats.hypotheses import examples, padded
@@ -53,7 +53,7 @@ def read_rows(raw, count=64, room=4096):
         PAD + len(raw),
         -PAD,
         FILE_SIZE,
-        frames.CHECK_BODY_CRC | frames.ACCEPT_V2,
+        CHECK_BODY_CRC | ACCEPT_V2,
         columns,
     )
     return data, columns, Verdict(verdict), at - PAD, found

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats import commitlog, frames, java_kernels, scan
-from formats.commitlog import Record, Verdict
+from formats.commitlog import ACCEPT_V2, CHECK_BODY_CRC, Record, Verdict
 from formats.consumequeue import SCHEDULE_TOPIC
 from formats.encode import Message, encode
 from formats.routes import SCHEDULE, SPECIAL, RouteTable
 from formats.scan import PADDING, Columns
 from tests.formats.hypotheses import examples
 
-RULES = frames.CHECK_BODY_CRC | frames.ACCEPT_V2
+RULES = CHECK_BODY_CRC | ACCEPT_V2
 ORIGIN = 4096
 FILE_END = ORIGIN + (1 << 20)
 DELAYS = (1000, 5000, 10_000)

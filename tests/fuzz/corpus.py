@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from formats import commitlog, frames, names
-from formats.commitlog import BORN_HOST_V6, STORE_HOST_V6, Record, Verdict
+from formats.commitlog import ACCEPT_V2, BORN_HOST_V6, STORE_HOST_V6, Record, Verdict
 from formats.encode import Message, encode
 from tests import golden_stores
 from tests.fuzz.mutate import Parts
@@ -40,7 +40,7 @@ def parts_of(raw: bytes) -> Parts:
     stored = 20 if sys_flag & STORE_HOST_V6 else 8
     data = np.frombuffer(raw, np.uint8).copy()
     verdict_number, _, timestamp_at, _, _, topic_at, topic_length, properties_at = frames.check(
-        data, 0, len(raw), position, position + len(raw), frames.ACCEPT_V2
+        data, 0, len(raw), position, position + len(raw), ACCEPT_V2
     )
     assert verdict_number == Verdict.RECORD
     return Parts(

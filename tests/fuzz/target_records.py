@@ -22,7 +22,17 @@ from formats import (
     scan,
     texts,
 )
-from formats.commitlog import MAGIC_BLANK, MIN_SIZE, ReadRules, Record, Verdict
+from formats.commitlog import (
+    ACCEPT_V2,
+    CHECK_BODY_CRC,
+    CHECK_PROPERTY_CRC,
+    MAGIC_BLANK,
+    MIN_SIZE,
+    REQUIRE_PROPERTY_CRC,
+    ReadRules,
+    Record,
+    Verdict,
+)
 from formats.property_kernels import MASK_WIDTH
 from formats.routes import SCHEDULE, RouteTable
 from tests.fuzz import corpus, guard, mutate
@@ -40,10 +50,10 @@ _POSITIONS = (0, 0, 4096, 1 << 30, (1 << 31) - 50, 1 << 40, (1 << 62) - 4096)
 
 def _rules(number: int) -> ReadRules:
     return ReadRules(
-        accepts_v2=bool(number & frames.ACCEPT_V2),
-        checks_body_crc=bool(number & frames.CHECK_BODY_CRC),
-        checks_property_crc=bool(number & frames.CHECK_PROPERTY_CRC),
-        requires_property_crc=bool(number & frames.REQUIRE_PROPERTY_CRC),
+        accepts_v2=bool(number & ACCEPT_V2),
+        checks_body_crc=bool(number & CHECK_BODY_CRC),
+        checks_property_crc=bool(number & CHECK_PROPERTY_CRC),
+        requires_property_crc=bool(number & REQUIRE_PROPERTY_CRC),
     )
 
 

@@ -7,16 +7,20 @@ import json
 import os
 import random
 import signal
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from dataclasses import astuple
+from pathlib import Path
 
 import pytest
 
 from checkpoints import marks, progress, quarantine
 from formats import names
+from formats.commitlog import Verdict
 from formats.encode import Message
 from formats.errors import FormatError, StoreError
 from stores.commitlog import CommitLog, commitlog_directories
-from stores.tail import TailWatch, find_tail, next_record
+from stores.tail import KnownEnd, TailWatch, find_tail, known_end, next_record
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.verify import verify
@@ -29,9 +33,6 @@ from tests.streaming.stores_for_tests import (
     files_of,
     name_batch_topics,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXT = {"enableConsumeQueueExt": "true"}
 SYNC = FlushPolicy(is_sync=True)
@@ -375,6 +376,104 @@ class TestTailWatch:
         broker.append(100)
 
         assert watch.look().end == broker.log.end
+
+
+class TestKnownEnd:
+    """What another process has seen a moment ago is taken as long as it can be true."""
+
+    def known(self, config) -> KnownEnd:
+        log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+        known = known_end(log)
+        assert known is not None
+        return known
+
+    def watch(self, config, known) -> TailWatch:
+        log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+        return TailWatch(log, known=known)
+
+    @pytest.mark.parametrize("count", [1, 30, 200])
+    def test_no_record_is_read_where_nothing_is_new(self, made, monkeypatch, count):
+        broker, config = made()
+        end = broker.append(count)
+        known = self.known(config)
+        watch = self.watch(config, known)
+
+        def hop(*_):
+            raise AssertionError("records were read")
+
+        monkeypatch.setattr(CommitLog, "hop", hop)
+        assert known.end == end
+        assert watch.look() == (end, Verdict.END)
+
+    def test_what_is_written_behind_it_is_found(self, made):
+        broker, config = made()
+        broker.append(30)
+        watch = self.watch(config, self.known(config))
+        for count in (1, 200):
+            end = broker.append(count)
+            assert watch.look().end == end
+
+    @pytest.mark.parametrize("cut", [5, 29])
+    def test_of_a_log_that_was_cut_it_counts_no_more(self, made, cut):
+        broker, config = made()
+        broker.append(30)
+        known = self.known(config)
+        broker.recover(broker.log.places[cut].position)
+        end = broker.append(1, now=broker.messages.now + 100)
+
+        assert self.watch(config, known).look().end == end
+
+    def test_it_may_have_been_looked_for_from_the_end_on(self, made):
+        broker, config = made()
+        end = broker.append(30)
+        log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+
+        assert known_end(log, end) == self.known(config)
+
+    def test_there_is_none_before_a_torn_record(self, made):
+        broker, config = made()
+        broker.append(30)
+        last = broker.log.places[-1]
+        path = (
+            broker.store / names.COMMITLOG / names.offset_file(last.position // LOG_FILE * LOG_FILE)
+        )
+        with path.open("r+b") as file:
+            file.seek(last.position % LOG_FILE + last.size // 2)
+            file.write(bytes(last.size - last.size // 2))
+        log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+
+        assert known_end(log) is None
+        assert find_tail(log).end == last.position
+
+    def test_a_planner_that_knows_it_does_without_the_compiler(self, made):
+        broker, config = made()
+        end = broker.append(30)
+        known = self.known(config)
+        options = {
+            "path": str(config.path),
+            "rows": "ranges",
+            "maxBytesPerTrigger": "8g",
+            "knownEnds": json.dumps({config.path.name: [known.end, *astuple(known.last)]}),
+            "broker.mappedFileSizeCommitLog": str(LOG_FILE),
+        }
+        script = (
+            "import json, sys\n"
+            "from streaming.options import parse\n"
+            "from streaming.source import RangeReader\n"
+            "reader = RangeReader(parse(json.loads(sys.argv[1])))\n"
+            "reader.prepareForTriggerAvailableNow()\n"
+            "rows, end = reader.read(reader.initialOffset())\n"
+            "print(json.dumps([list(rows), end, 'numba' in sys.modules]))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script, json.dumps(options)],
+            check=True,
+            capture_output=True,
+            cwd=Path(__file__).parents[2],
+        )
+        name = config.path.name
+
+        assert json.loads(done.stdout) == [[[name, 0, end]], {name: end}, False]
 
 
 class TestSkip:

@@ -104,3 +104,21 @@ def test_mistakes_are_named(given, message):
     with pytest.raises(UsageError) as raised:
         parse(given)
     assert message in str(raised.value)
+
+
+def test_known_ends_are_of_stores_by_name(tmp_path):
+    parsed = parse(
+        {"stores": '{"a": "/a", "b": "/b"}', "rows": "ranges", "knownEnds": '{"b": [9, 4, 5, 77]}'}
+    )
+
+    a, b = parsed.stores
+    assert a.known_end is None
+    assert b.known_end == options.KnownEnd(end=9, physical_offset=4, size=5, crc=77)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", '{"c": [9, 4, 5, 77]}', '{"a": [9, 4, 5]}', '{"a": 9}', '{"a": [9, 4, 5, "7"]}']
+)
+def test_known_ends_that_are_none_are_refused(text):
+    with pytest.raises(UsageError, match=r"knownEnds must be JSON such as"):
+        parse({"stores": '{"a": "/a"}', "knownEnds": text})
