@@ -127,7 +127,8 @@ def cpu_seconds(process: int) -> float:
 
 def run_job(master: str, placement: str, stores: str, output: str, batch_bytes: int) -> None:
     """Be the driver of one run, and print its figures."""
-    from streaming.job import Job, JobOptions  # noqa: PLC0415
+    from streaming.job import Job  # noqa: PLC0415
+    from streaming.job_options import JobOptions  # noqa: PLC0415
     from streaming.session import build_session  # noqa: PLC0415
     from streaming.source import register  # noqa: PLC0415
     from streaming.warm import warm_up  # noqa: PLC0415

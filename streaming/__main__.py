@@ -22,13 +22,14 @@ from stores.lazy import lazy_module
 from stores.log_files import commitlog_directories
 from streaming import export_commands, inspect_commands, query_commands, topic_commands
 from streaming.config import StoreConfig, read_config, store_config
+from streaming.job_options import JobOptions
 from streaming.placement_mode import Placement, default_placement, submitted_master
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from streaming import console
-    from streaming.job import Job, JobOptions
+    from streaming.job import Job
     from streaming.metrics import Metrics
 else:
     console = lazy_module("streaming.console")
@@ -512,8 +513,6 @@ def rebuild(
 
 def job_options(max_batch_bytes: str | None, **values: Any) -> JobOptions:
     """Return the options of a job, its byte cap read from text."""
-    from streaming.job import JobOptions  # noqa: PLC0415 - Spark is slow to import
-
     cap = console.parse_bytes(max_batch_bytes) if max_batch_bytes is not None else None
     return JobOptions(max_batch_bytes=cap, **values)
 
@@ -528,28 +527,34 @@ def run_job(
     conf: Mapping[str, str] | None = None,
 ) -> None:
     """Run the job and print its summary."""
-    from streaming.job import Job  # noqa: PLC0415 - Spark is slow to import
-    from streaming.session import QUICK_START, build_session, naming_its_end  # noqa: PLC0415
+    from streaming.session import (  # noqa: PLC0415 - Spark is slow to import
+        QUICK_START,
+        begin_session,
+        end_session,
+        naming_its_end,
+    )
+
+    # Its JVM takes a second to start; what follows is slow to import as well.
+    starting = begin_session("reput", **QUICK_START, **(conf or {}))
+    from streaming.job import Job  # noqa: PLC0415
     from streaming.source import register  # noqa: PLC0415
-    from streaming.warm import warm_up  # noqa: PLC0415
 
     job = Job(configs, options)
     if metrics is not None:
         job.report_to(metrics)
     console.report_openings(job)
     stop_on_signals(job)
-    warming = warm_up()
+    job.prepare()
     with naming_its_end():
-        spark = build_session("reput", **QUICK_START, **(conf or {}))
+        spark = starting.session()
         # What stops the job is said once, by us; Spark's account of it is a page of Scala.
         spark.sparkContext.setLogLevel("OFF")
         try:
             register(spark)
-            warming.join()
             with console.progress(job) if shows_progress else console.quiet():
                 summary = job.run(spark)
         finally:
-            spark.stop()
+            end_session(spark)
     console.print_summary(summary, as_json=as_json)
 
 

@@ -166,8 +166,6 @@ def progress(job: Job) -> Iterator[None]:
     if not ERR.is_terminal:
         yield
         return
-    from stores.tail import find_tail  # noqa: PLC0415 - numba is slow to import
-
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -182,8 +180,8 @@ def progress(job: Job) -> Iterator[None]:
         began = time.monotonic()
         for name, dispatcher in job.dispatchers.items():
             done = max(dispatcher.progress.end, dispatcher.log.min_offset)
-            total = find_tail(dispatcher.log).end
-            tasks[name] = bars.add_task(name, total=max(total - done, 0), rate="")
+            total = max(job.end_of_log(name) - done, 0)
+            tasks[name] = bars.add_task(name, total=total, rate="")
             messages[name] = 0
 
         def advance(name: str, block: Block) -> None:

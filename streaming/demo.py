@@ -22,7 +22,8 @@ from stores.message_store import MessageStore
 from stores.tail import find_tail
 from streaming import console
 from streaming.config import StoreConfig, store_config
-from streaming.job import Job, JobOptions
+from streaming.job import Job
+from streaming.job_options import JobOptions
 from streaming.session import QUICK_START, build_session
 from streaming.source import register
 from streaming.verify import Report, verify

@@ -17,9 +17,12 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pyspark.errors import StreamingQueryException
+
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import FormatError, ReputError
+from stores.tail import find_tail, known_end
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
@@ -27,6 +30,7 @@ from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
 from streaming.placement import ExecutorWriters
 from streaming.placement_mode import Placement
+from streaming.warm import load_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,8 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from stores.tail import KnownEnd
     from streaming.config import StoreConfig
     from streaming.dispatcher import Batch
+    from streaming.job_options import JobOptions
     from streaming.kafka_feed import KafkaState
     from streaming.metrics import Metrics
     from streaming.pipeline import Block
@@ -44,55 +50,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 
-# Behind a backlog, so much a batch: Spark's cost of a batch, a third of a second, is then a few per
-# cent of it. Blocks are read one by one, so it costs no memory.
-MAX_BATCH_BYTES = 8 << 30
-# A batch on executors is not ended within, so whoever stops the job waits for all of it.
-MAX_BATCH_BYTES_ON_EXECUTORS = 1 << 30
 _POLL_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class JobOptions:
-    """How the job runs.
-
-    Attributes:
-        available_now: dispatch what is there and end; else go on until stopped.
-        trigger_seconds: wait so long between batches at least; 0 for not at all.
-        max_batch_bytes: soft cap of a batch, over all stores; None: see `batch_bytes`.
-        threads: that parse, per store.
-        flush_seconds: everything is on disk and recorded so often; None: as the broker's
-            settings say.
-        sync_flush: behind every batch instead.
-        fail_on_data_loss: stop where records have expired before they were dispatched.
-        skips_corrupt: pass over what is no record, and keep a copy; else stop there.
-        only_flushed: dispatch no record that the broker may not have on disk yet.
-        removes_expired: remove files of the output whose records have all expired.
-        placement: where stores are written.
-        checkpoint: where Spark keeps its own record of the query, made anew at each start; by
-            default in the first store's output.
-    """
-
-    available_now: bool = False
-    trigger_seconds: float = 0.0
-    max_batch_bytes: int | None = None
-    threads: int = 2
-    flush_seconds: float | None = None
-    sync_flush: bool = False
-    fail_on_data_loss: bool = True
-    skips_corrupt: bool = False
-    only_flushed: bool = False
-    removes_expired: bool = False
-    placement: Placement = Placement.DRIVER
-    checkpoint: Path | None = None
-
-    @property
-    def batch_bytes(self) -> int:
-        """Return the cap of a batch."""
-        if self.max_batch_bytes is not None:
-            return self.max_batch_bytes
-        on_executors = self.placement == Placement.EXECUTORS
-        return MAX_BATCH_BYTES_ON_EXECUTORS if on_executors else MAX_BATCH_BYTES
 
 
 @dataclass
@@ -189,6 +147,11 @@ class Job:
         self._writers: ExecutorWriters | None = None
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()
+        self._ends: dict[str, KnownEnd] = {}
+        # Both are over unless `prepare` begins them.
+        self._has_looked, self._is_warm = threading.Event(), threading.Event()
+        self._has_looked.set()
+        self._is_warm.set()
         self._began: float | None = None
         if options.placement == Placement.EXECUTORS:
             # Once there are executors: `run`.
@@ -217,6 +180,43 @@ class Job:
             thorough_seconds=policy.thorough_seconds if seconds is None else seconds,
             is_sync=self.options.sync_flush,
         )
+
+    def prepare(self) -> None:
+        """Begin with what the first batch needs, while Spark starts: ends of logs, kernels."""
+        self._has_looked.clear()
+        self._is_warm.clear()
+        threading.Thread(target=self._prepare, name="prepare", daemon=True).start()
+
+    def _prepare(self) -> None:
+        try:
+            for name, dispatcher in self.dispatchers.items():
+                start = dispatcher.progress.end
+                # What is wrong with a log is said by who plans, behind all that is right before.
+                with contextlib.suppress(ReputError, OSError):
+                    end = known_end(
+                        dispatcher.log,
+                        start if start >= 0 else None,
+                        skips_corrupt=self.options.skips_corrupt,
+                    )
+                    if end is not None:
+                        self._ends[name] = end
+        finally:
+            self._has_looked.set()
+        try:
+            if self.dispatchers:
+                load_kernels()
+        finally:
+            self._is_warm.set()
+
+    def end_of_log(self, store: str) -> int:
+        """Return where a store's log ends, or has ended when `prepare` looked.
+
+        Raises:
+            FormatError: a corrupt record, with good ones behind it.
+        """
+        self._has_looked.wait()
+        known = self._ends.get(store)
+        return known.end if known is not None else find_tail(self.dispatchers[store].log).end
 
     def run(self, spark: SparkSession) -> Summary:
         """Dispatch until there is no more, or until `stop`.
@@ -274,6 +274,7 @@ class Job:
             .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
             .option("onCorrupt", SKIP if options.skips_corrupt else STOP)
             .option("tail", FLUSHED if options.only_flushed else VISIBLE)
+            .option("knownEnds", json.dumps(self._known_ends()))
             .load()
         )
         writer = frame.writeStream.queryName("reput").foreachBatch(self._dispatch_batch)
@@ -307,6 +308,14 @@ class Job:
             for config in self.configs
         }
 
+    def _known_ends(self) -> dict[str, tuple[int, ...]]:
+        """Return where logs end as far as that was looked for: Spark's planner need not then."""
+        self._has_looked.wait()
+        return {
+            name: (known.end, known.last.physical_offset, known.last.size, known.last.crc)
+            for name, known in self._ends.items()
+        }
+
     def _starting_offsets(self) -> dict[str, object]:
         """Return where Spark begins if it has no checkpoint: where the outputs stand."""
         ends = {name: dispatcher.progress.end for name, dispatcher in self.dispatchers.items()}
@@ -322,6 +331,7 @@ class Job:
                 return
             try:
                 planned = ranges.collect()
+                self._is_warm.wait()
                 # The first rows bring up Spark's Python workers: start-up, not dispatch.
                 self._began = self._began or time.monotonic()
                 if self._writers is not None:
@@ -468,7 +478,10 @@ class Job:
             elif self._writers is not None and self.metrics is not None:
                 # A batch on executors says nothing until it ends; Spark watches its tasks.
                 self.metrics.alive()
-            if self._stopping.wait(_POLL_SECONDS):
+            # What it ended with is asked for below.
+            with contextlib.suppress(StreamingQueryException):
+                query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type] # in fact any number
+            if self._stopping.is_set():
                 # Between batches only: a query that is stopped while Python runs for it may die
                 # with an error of Spark's own.
                 with self._batch_lock:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from streaming.config import FlushPolicy, StoreConfig
     from streaming.dispatcher import Batch
-    from streaming.job import JobOptions
+    from streaming.job_options import JobOptions
 
 # A writer is spoken to this often while its store has nothing new.
 TEND_SECONDS = SILENCE_SECONDS / 6

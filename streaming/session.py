@@ -28,6 +28,7 @@ from formats.errors import ReputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from py4j.java_gateway import JavaGateway
     from pyspark import SparkConf
     from pyspark.sql import DataFrame, SparkSession
 
@@ -57,6 +58,9 @@ QUICK_START = {
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "5",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
+    # A row a batch is not worth having Java compiled for it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 # For the program that only puts Spark's command line together.
 _LAUNCHER_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
@@ -125,13 +129,24 @@ def build_session(app_name: str, master: str | None = None, **conf: str) -> Spar
     Raises:
         UsageError: no JDK, or too old a one.
     """
+    return begin_session(app_name, master, **conf).session()
+
+
+def begin_session(app_name: str, master: str | None = None, **conf: str) -> SessionStart:
+    """Begin to start Spark's JVM, for who has other things to do in that second.
+
+    The arguments are those of `build_session`. If this process ends without the session, so does
+    the JVM: its standard input ends.
+
+    Raises:
+        UsageError: no JDK, or too old a one.
+    """
     java = require_java()
     # Only who starts Spark pays for its import.
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
 
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - the public way starts one
-        return SparkSession.builder.config(map=dict(conf)).getOrCreate()
+        return SessionStart(SparkConf(loadDefaults=False).setAll(list(conf.items())))
     submitted = _submitted()
     chosen = master or submitted.get("spark.master", "local[*]")
     local = chosen.startswith("local")
@@ -143,8 +158,75 @@ def build_session(app_name: str, master: str | None = None, **conf: str) -> Spar
     options = f"{DEFAULTS[_JAVA_OPTIONS]} {archive} {own}"
     spark_conf = SparkConf().setAll(list({**defaults, **conf, _JAVA_OPTIONS: options}.items()))
     spark_conf.setMaster(chosen).setAppName(app_name)
-    _start(spark_conf)
-    return SparkSession.builder.getOrCreate()
+    start = SessionStart(spark_conf)
+    start.launch()
+    return start
+
+
+class SessionStart:
+    """A session that is being started."""
+
+    def __init__(self, conf: SparkConf) -> None:
+        self._conf = conf
+        self._gateway: JavaGateway | None = None
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._output: _StartupOutput | None = None
+        self._writer = -1
+
+    def launch(self) -> None:
+        """Have the JVM started by a thread, unless there is one: spark-submit's, or an older."""
+        from pyspark import SparkContext  # noqa: PLC0415
+
+        if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:  # noqa: SLF001
+            return
+        reader, self._writer = os.pipe()
+        # What it says while it starts counts only if it fails.
+        self._output = _StartupOutput(reader)
+        self._thread = threading.Thread(target=self._launch, name="spark-launch", daemon=True)
+        self._thread.start()
+
+    def _launch(self) -> None:
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        try:
+            self._gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                self._conf, {"stderr": self._writer}
+            )
+        except BaseException as error:  # noqa: BLE001 - raised where the session is wanted
+            self._error = error
+
+    def session(self) -> SparkSession:
+        """Return the session once it is there."""
+        from pyspark import SparkContext  # noqa: PLC0415
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        if SparkContext._active_spark_context is not None:  # noqa: SLF001 - as above
+            return SparkSession.builder.config(map=dict(self._conf.getAll())).getOrCreate()
+        if self._thread is None or self._output is None:
+            SparkContext(conf=self._conf)
+            return SparkSession.builder.getOrCreate()
+        try:
+            self._thread.join()
+            if self._error is not None:
+                raise self._error
+            SparkContext(conf=self._conf, gateway=self._gateway)
+        except BaseException:
+            os.close(self._writer)
+            self._output.show()
+            raise
+        os.close(self._writer)
+        self._output.started = True
+        return SparkSession.builder.getOrCreate()
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark in a process that ends as well.
+
+    PySpark's own `stop` makes ready for a next session too: for up to a second it waits for a
+    thread of its own, which looks twice a second whether it is to end.
+    """
+    spark.sparkContext._jsc.stop()  # noqa: SLF001
 
 
 @contextlib.contextmanager
@@ -231,28 +313,6 @@ def _submitted() -> dict[str, str]:
         return {}
     SparkContext._ensure_initialized()  # noqa: SLF001 - without it SparkConf knows nothing
     return dict(SparkConf().getAll())
-
-
-def _start(conf: SparkConf) -> None:
-    """Start the JVM and the context; what it says until then counts only if it fails."""
-    from pyspark import SparkContext  # noqa: PLC0415
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:  # noqa: SLF001
-        # A JVM is there: spark-submit's, or that of a session which was stopped.
-        SparkContext(conf=conf)
-        return
-    reader, writer = os.pipe()
-    output = _StartupOutput(reader)
-    try:
-        gateway = launch_gateway(conf, {"stderr": writer})  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
-    except BaseException:
-        os.close(writer)
-        output.show()
-        raise
-    os.close(writer)
-    output.started = True
 
 
 def archive_path(java: Path) -> Path:

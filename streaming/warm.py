@@ -29,9 +29,16 @@ _CONF = {
 
 def warm_up() -> threading.Thread:
     """Begin, and return the thread to join before the first batch."""
-    thread = threading.Thread(target=_dispatch_tiny_log, name="warm-up", daemon=True)
+    thread = threading.Thread(target=load_kernels, name="warm-up", daemon=True)
     thread.start()
     return thread
+
+
+def load_kernels() -> None:
+    """Dispatch a tiny log."""
+    with _tiny_store() as store:
+        directory = store.parent
+        rebuild(store, Path(directory) / "output", broker_version="5.5", broker_conf=_CONF)
 
 
 def compile_kafka_kernels() -> None:
@@ -51,9 +58,3 @@ def _tiny_store() -> Iterator[Path]:
         log.mkdir(parents=True)
         (log / names.offset_file(0)).write_bytes(encode(message, 0).ljust(_FILE_SIZE, b"\0"))
         yield store
-
-
-def _dispatch_tiny_log() -> None:
-    with _tiny_store() as store:
-        directory = store.parent
-        rebuild(store, Path(directory) / "output", broker_version="5.5", broker_conf=_CONF)

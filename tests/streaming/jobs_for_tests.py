@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming.config import StoreConfig
-    from streaming.job import JobOptions
+    from streaming.job_options import JobOptions
 
 
 @contextlib.contextmanager

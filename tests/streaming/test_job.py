@@ -12,7 +12,8 @@ from checkpoints import progress, quarantine
 from formats import names
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
-from streaming.job import Job, JobOptions
+from streaming.job import Job
+from streaming.job_options import JobOptions
 from streaming.placement_mode import Placement
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences

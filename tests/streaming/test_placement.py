@@ -20,7 +20,8 @@ from formats.errors import FormatError, ReputError, UsageError
 from streaming import writer_process, writer_protocol, writer_task
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
-from streaming.job import Job, JobOptions
+from streaming.job import Job
+from streaming.job_options import JobOptions
 from streaming.placement import _spec
 from streaming.placement_mode import Placement, default_placement
 from streaming.verify import verify

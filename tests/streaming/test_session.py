@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyspark
@@ -85,3 +88,69 @@ def test_workers_do_not_read_spark_from_zips(spark):
 
     assert paths
     assert [path for path in paths if path.endswith("pyspark.zip")] == []
+
+
+def processes_of(session_id: int) -> list[int]:
+    """Return the processes that are of a session of the system."""
+    found = []
+    for place in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session_id and fields[0] != "Z":
+                found.append(int(place.name))
+    return found
+
+
+def test_a_jvm_whose_session_is_not_wanted_ends_with_the_process():
+    """
+    As where an output turns out to be in use while Spark is starting already.
+    """
+    script = (
+        "from streaming.session import begin_session\n"
+        "import os, time\n"
+        "begin_session('test')\n"
+        "time.sleep(0.5)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(session.__file__).parents[1],
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+    ) as process:
+        seen = 0
+        while process.poll() is None:
+            seen = max(seen, len(processes_of(process.pid)))
+            time.sleep(0.02)
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    deadline = time.monotonic() + 60
+    while (left := processes_of(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert seen > 1
+    assert process.returncode == 0
+    assert left == []
+
+
+def test_ending_a_session_ends_the_jvm_with_the_process():
+    script = (
+        "from streaming.session import begin_session, end_session\n"
+        "start = begin_session('test', 'local[1]')\n"
+        "spark = start.session()\n"
+        "print(spark.range(3).count())\n"
+        "end_session(spark)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(session.__file__).parents[1],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        said, errors = process.communicate(timeout=120)
+    deadline = time.monotonic() + 60
+    while (left := processes_of(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert (said, errors) == (b"3\n", b"")
+    assert left == []
