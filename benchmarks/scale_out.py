@@ -1,13 +1,13 @@
 """N stores in one job on a real Spark cluster: written beside executors, and by the driver.
 
-    python benchmarks/scale_out.py --stores 1,2,4,8 --runs 3 [--messages 2000000] [--json]
+    python benchmarks/scale_out.py --stores 1,2,4,8 --runs 3 [--gib 2] [--json]
 
 A standalone master and one worker of --cores cores run on the loopback. The messages, ~285 bytes
-with three index entries each, are shared out among N stores, so that each N has the same work; a
-run is a job of its own, from its first batch to everything being on disk, and its rate is the sum
-over its stores. Runs of all N and both placements take turns. Driver ms are processor time of the
-driver, its JVM included, for a batch; a store's part of a batch is one row, so they must not grow
-with the messages. Everything that was started is ended by its process id.
+with three index entries each, are shared out among N stores, so that each N has about the same
+work; a run is a job of its own, from its first batch to everything being on disk, and its rate is
+the sum over its stores. Runs of all N and both placements take turns. Driver ms are processor time
+of the driver, its JVM included, for a batch; a store's part of a batch is one row, so they must not
+grow with the messages. Everything that was started is ended by its process id.
 """
 
 from __future__ import annotations
@@ -24,49 +24,17 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.logs import write_log  # noqa: E402
 from formats import names  # noqa: E402
-from formats.encode import Message, encode  # noqa: E402
 from streaming.config import store_config  # noqa: E402
 from streaming.placement_mode import Placement  # noqa: E402
 
-FILE_SIZE = 1 << 30
-QUEUES = 8
-_DIGITS = 10
+QUEUES = 32
 _HERE = "127.0.0.1"
 _START_SECONDS = 120
-
-
-def build_store(directory: Path, messages: int, seed: int) -> int:
-    """Write a commitlog of so many records of one size; return its bytes."""
-    records = []
-    for queue in range(QUEUES):
-        number = "7" * _DIGITS
-        properties = {"TAGS": "created", "KEYS": f"a{number} b{number}", "UNIQ_KEY": f"U{number}"}
-        raw = encode(Message("orders", b"x" * 64, properties, queue_id=queue), 0)
-        records.append(np.frombuffer(raw, np.uint8))
-    size = len(records[0])
-    assert messages * size < FILE_SIZE, "more than one commitlog file"
-    rows = np.stack(records)[np.arange(messages) % QUEUES]
-    rows[:, 20:28] = (np.arange(messages) // QUEUES).astype(">i8").view(np.uint8).reshape(-1, 8)
-    rows[:, 28:36] = (np.arange(messages) * size).astype(">i8").view(np.uint8).reshape(-1, 8)
-    numbers = np.arange(messages) + seed * messages
-    digits = (numbers[:, None] // 10 ** np.arange(_DIGITS - 1, -1, -1)) % 10 + ord("0")
-    raw = records[0].tobytes()
-    at = raw.find(b"7" * _DIGITS)
-    while at >= 0:
-        rows[:, at : at + _DIGITS] = digits
-        at = raw.find(b"7" * _DIGITS, at + _DIGITS)
-    log = directory / names.COMMITLOG
-    log.mkdir(parents=True)
-    with (log / names.offset_file(0)).open("wb") as file:
-        rows.tofile(file)
-        file.truncate(FILE_SIZE)
-    return messages * size
 
 
 def free_port() -> int:
@@ -203,8 +171,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stores", default="1,2,4,8")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--messages", type=int, default=2_000_000, help="of all stores together")
-    parser.add_argument("--batch-megabytes", type=int, default=128)
+    parser.add_argument("--gib", type=float, default=2, help="of all stores' logs together")
+    parser.add_argument("--body", type=int, default=90, help="bytes of a message's, on average")
+    parser.add_argument("--batch-megabytes", type=int, default=1024)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--placements", default="executors,driver")
     parser.add_argument("--directory", type=Path, help="for stores and outputs; a temporary one")
@@ -217,7 +186,8 @@ def main() -> None:
         for count in counts:
             for number in range(count):
                 store = work / f"stores-{count}" / f"store-{number:03d}"
-                build_store(store, arguments.messages // count, number)
+                size = int(arguments.gib * (1 << 30) / count)
+                write_log(store / names.COMMITLOG, size, arguments.body, QUEUES, number + 1)
         with cluster(work, arguments.cores) as master:
             for _ in range(arguments.runs):
                 for count in counts:
