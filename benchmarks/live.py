@@ -6,7 +6,8 @@ A record is appended with one write, as a broker does it, and its time is kept; 
 at the mapped consume queue file each half millisecond. A latency is the time from before the write
 to the look that found the entry. Idle CPU is that of all processes of the job while nothing comes.
 A start is the time from the command to the first entry of a small store, warm: after `reput
-prepare`; and fresh: with neither compiled kernels nor archived classes.
+prepare`; and fresh: with neither compiled kernels nor archived classes. What a batch is made of is
+what Spark says of its steps, of another job at the first rate.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ ENTRY_SIZE = 20
 # One file of the queue has to do: two million entries.
 CONF = "mappedFileSizeConsumeQueue=40000000\n"
 _STORE_TIMESTAMP_AT = BORN_HOST + HOST_V4
+WARM_SECONDS = 15
 _LOOK_SECONDS = 0.0005
 _PROPERTIES = {
     "KEYS": "order-0123456789abcdef",
@@ -145,7 +147,7 @@ def measure_latency(directory: Path, rates: list[int], seconds: float, idle: flo
         watcher = threading.Thread(target=look, args=(store.queue_file, seen, ended), daemon=True)
         watcher.start()
         # Spark's first batches are slow: its classes are loaded, its code is compiled.
-        store.append_at(rates[0], 15)
+        store.append_at(rates[0], WARM_SECONDS)
         for rate in rates:
             first = len(store.times)
             store.append_at(rate, seconds)
@@ -167,6 +169,59 @@ def measure_latency(directory: Path, rates: list[int], seconds: float, idle: flo
         if process.poll() is None:
             stop(process)
     return found
+
+
+def run_job(store: str, output: str, conf: str) -> None:
+    """Be a job like the command's until standard input ends; print how long its steps took."""
+    from streaming.config import store_config  # noqa: PLC0415 - numba
+    from streaming.job import Job  # noqa: PLC0415
+    from streaming.job_options import JobOptions  # noqa: PLC0415
+    from streaming.session import QUICK_START, build_session, end_session  # noqa: PLC0415
+    from streaming.source import register  # noqa: PLC0415
+
+    kept = {**QUICK_START, "spark.sql.streaming.numRecentProgressUpdates": "1000"}
+    spark = build_session("steps", "local[2]", **kept)
+    register(spark)
+    config = store_config(Path(store), Path(output), broker_conf=Path(conf))
+    job = Job([config], JobOptions())
+    running = threading.Thread(target=job.run, args=(spark,))
+    running.start()
+    sys.stdin.read()
+    (query,) = spark.streams.active
+    steps = [dict(p.durationMs) for p in query.recentProgress if "addBatch" in p.durationMs]
+    job.stop()
+    running.join()
+    end_session(spark)
+    print(json.dumps(steps))
+
+
+def measure_steps(directory: Path, rate: int, seconds: float) -> dict[str, float]:
+    """Return the median ms of each of Spark's steps of a batch, and how many batches there were."""
+    store = LiveStore(directory)
+    store.append()
+    command = [
+        sys.executable,
+        __file__,
+        "--job",
+        *map(str, (store.store, store.output, store.conf)),
+    ]
+    with subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        wait_for_entry(store.queue_file, process)
+        store.append_at(rate, WARM_SECONDS + seconds)
+        said, _ = process.communicate()
+    steps = json.loads(said)
+    # The first ones are slow: Java compiles what they run.
+    steps = steps[len(steps) // 2 :]
+    names = sorted({name for step in steps for name in step})
+    medians = {name: statistics.median(step.get(name, 0) for step in steps) for name in names}
+    return {"batches": len(steps), **medians}
 
 
 def measure_start(directory: Path, *, fresh: bool) -> float:
@@ -195,6 +250,9 @@ def measure_start(directory: Path, *, fresh: bool) -> float:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--job"]:
+        run_job(*sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", default="1000,20000", help="messages a second")
     parser.add_argument("--seconds", type=float, default=30, help="of each rate")
@@ -214,6 +272,9 @@ def main() -> None:
             runs.append(measure_latency(work, rates, arguments.seconds, arguments.idle))
             print(runs[-1], file=sys.stderr, flush=True)
             shutil.rmtree(work)
+        work = Path(name, "steps")
+        work.mkdir()
+        steps = measure_steps(work, rates[0], arguments.seconds)
         for number in range(arguments.starts):
             for kind, seconds in starts.items():
                 work = Path(name, f"{kind}-{number}")
@@ -230,6 +291,10 @@ def main() -> None:
             for name in ("p50_ms", "p99_ms", "max_ms")
         )
         print(f"{rate:,} messages/s: {figures}")
+    print(
+        f"a batch, median ms of {steps['batches']}: "
+        + ", ".join(f"{name} {ms:g}" for name, ms in steps.items() if name != "batches")
+    )
     if runs:
         idle = [run[-1]["idle_cpu_percent"] for run in runs]
         print(
@@ -240,7 +305,7 @@ def main() -> None:
             print(f"{kind} start to first entry: {statistics.median(seconds):.1f} s "
                   f"({min(seconds):.1f} to {max(seconds):.1f})")  # fmt: skip
     if arguments.json:
-        arguments.json.write_text(json.dumps({"latency": runs, "starts": starts}))
+        arguments.json.write_text(json.dumps({"latency": runs, "steps": steps, "starts": starts}))
 
 
 if __name__ == "__main__":

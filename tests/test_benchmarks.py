@@ -73,4 +73,6 @@ def test_each_record_of_a_live_log_has_a_latency(tmp_path: Path) -> None:
     ((rate, *_),) = document["latency"]
 
     assert 0 < rate["p50_ms"] <= rate["p99_ms"] <= rate["max_ms"]
+    assert document["steps"]["batches"] > 0
+    assert 0 < document["steps"]["walCommit"] < document["steps"]["triggerExecution"]
     assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in document["starts"].values())
