@@ -62,11 +62,11 @@ def known_end(
     The arguments and errors are those of `find_tail`.
     """
     tail, last = _look(log, known, skips_corrupt=skips_corrupt)
-    if last is None:
-        last = log.record_before(tail.end)
-    if tail.reason != Verdict.END or last is None:
+    if tail.reason != Verdict.END:
         return None
-    record = fingerprint(log, last, tail.end - last)
+    if last is None and tail.end < log.end_of_files:
+        last = _last_before(log, tail.end)
+    record = fingerprint(log, *last) if last is not None else None
     return KnownEnd(tail.end, record) if record is not None else None
 
 
@@ -84,8 +84,10 @@ def find_tail(log: CommitLog, known: int | None = None, *, skips_corrupt: bool =
     return _look(log, known, skips_corrupt=skips_corrupt)[0]
 
 
-def _look(log: CommitLog, known: int | None, *, skips_corrupt: bool) -> tuple[Tail, int | None]:
-    """Return the end, and where the last record before it begins if that had to be found."""
+def _look(
+    log: CommitLog, known: int | None, *, skips_corrupt: bool
+) -> tuple[Tail, tuple[int, int] | None]:
+    """Return the end, and begin and size of the last record before it if that had to be found."""
     log.refresh()
     active = active_file(log)
     position = active if known is None else max(known, active)
@@ -94,7 +96,8 @@ def _look(log: CommitLog, known: int | None, *, skips_corrupt: bool) -> tuple[Ta
         if verdict == Verdict.ROLL:
             position = log.base_of(reached) + log.file_size
             if position >= log.end_of_files:
-                return Tail(position, Verdict.END), None
+                # No file is there yet that would have the next record.
+                return Tail(position, Verdict.END), _last_before(log, reached)
             continue
         if verdict not in {Verdict.END, Verdict.RECORD} and _goes_on(log, reached):
             file_end = log.base_of(reached) + log.file_size
@@ -108,10 +111,16 @@ def _look(log: CommitLog, known: int | None, *, skips_corrupt: bool) -> tuple[Ta
             if position >= log.end_of_files:
                 return Tail(position, Verdict.END), None
             continue
-        last = log.record_before(reached) if reached > position else None
-        if last is not None and _is_torn(log, last, reached):
-            return Tail(last, Verdict.SHORT), None
+        last = _last_before(log, reached) if reached > position else None
+        if last is not None and _is_torn(log, last[0], reached):
+            return Tail(last[0], Verdict.SHORT), None
         return Tail(reached, Verdict.END if verdict == Verdict.RECORD else verdict), last
+
+
+def _last_before(log: CommitLog, position: int) -> tuple[int, int] | None:
+    """Return begin and size of the record that ends at `position`, None if none does."""
+    start = log.record_before(position)
+    return (start, position - start) if start is not None else None
 
 
 def chain_end(log: CommitLog, position: int) -> int:
@@ -215,17 +224,20 @@ class TailWatch:
             last = None
             self._seen.clear()
         known = None if last is None else last.end
-        tail, start = _look(log, known, skips_corrupt=self._skips_corrupt)
+        tail, found = _look(log, known, skips_corrupt=self._skips_corrupt)
         self._last = tail
-        if start is not None and (record := fingerprint(log, start, tail.end - start)) is not None:
+        if found is not None and (record := fingerprint(log, *found)) is not None:
             self._seen.append(record)
         return tail
 
     def _is_idle(self, last: Tail) -> bool:
         """Tell whether still nothing is written where nothing was."""
         log = self._log
-        if last.reason != Verdict.END or not log.min_offset <= last.end < log.end_of_files:
+        if last.reason != Verdict.END or last.end < log.min_offset:
             return False
+        if last.end >= log.end_of_files:
+            log.refresh()
+            return last.end == log.end_of_files
         try:
             return not log.read(last.end, BLANK_SIZE)[PAD : PAD + BLANK_SIZE].any()
         except LogChangedError:

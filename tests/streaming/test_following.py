@@ -423,6 +423,23 @@ class TestKnownEnd:
 
         assert self.watch(config, known).look().end == end
 
+    def test_it_may_be_where_the_next_file_will_begin(self, made, monkeypatch):
+        broker, config = made()
+        broker.append(3)
+        broker.log.blank()
+        broker.log.write(broker.store)
+        known = self.known(config)
+        watch = self.watch(config, known)
+        hop = CommitLog.hop
+        hops = []
+        monkeypatch.setattr(CommitLog, "hop", lambda *args: hops.append(args) or hop(*args))
+
+        assert known.end == LOG_FILE == watch.look().end
+        assert hops == []
+        end = broker.append(2)
+        assert watch.look().end == end > LOG_FILE
+        assert hops
+
     def test_it_may_have_been_looked_for_from_the_end_on(self, made):
         broker, config = made()
         end = broker.append(30)
