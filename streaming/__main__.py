@@ -128,7 +128,8 @@ BatchBytes = Annotated[
     str | None,
     typer.Option(
         "--max-batch-bytes",
-        help="Soft cap of a batch behind a backlog, such as 256m. [default: 8g; 1g on executors]",
+        help="Soft cap of a batch behind a backlog, such as 256m. [default: 8g; on executors 512m "
+        "for each core, and 1g for each store]",
     ),
 ]
 Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads that parse, per store.")]

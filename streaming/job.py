@@ -264,20 +264,22 @@ class Job:
 
     def _start(self, spark: SparkSession) -> StreamingQuery:
         options = self.options
+        cores = spark.sparkContext.defaultParallelism
         checkpoint = self._fresh_checkpoint()
         frame = (
             spark.readStream.format("rocketmq")
             .option("stores", json.dumps(self._stores()))
             .option("rows", "ranges")
             .option("startingOffsets", json.dumps(self._starting_offsets()))
-            .option("maxBytesPerTrigger", str(options.batch_bytes))
+            .option("maxBytesPerTrigger", str(options.batch_bytes(cores)))
             .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
             .option("onCorrupt", SKIP if options.skips_corrupt else STOP)
             .option("tail", FLUSHED if options.only_flushed else VISIBLE)
             .option("knownEnds", json.dumps(self._known_ends()))
-            .load()
         )
-        writer = frame.writeStream.queryName("reput").foreachBatch(self._dispatch_batch)
+        if options.store_bytes is not None:
+            frame = frame.option("maxBytesPerStore", str(options.store_bytes))
+        writer = frame.load().writeStream.queryName("reput").foreachBatch(self._dispatch_batch)
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
         if options.available_now:
             writer = writer.trigger(availableNow=True)

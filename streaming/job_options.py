@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 # Behind a backlog, so much a batch: Spark's cost of a batch, a third of a second, is then a few per
 # cent of it. Blocks are read one by one, so it costs no memory.
 MAX_BATCH_BYTES = 8 << 30
-# A batch on executors is not ended within, so whoever stops the job waits for all of it.
-MAX_BATCH_BYTES_ON_EXECUTORS = 1 << 30
+# A batch on executors is not ended within, so whoever stops the job waits for all of it: some two
+# seconds of work for each core, and not much more where one store has all of it.
+MAX_BATCH_BYTES_A_CORE = 512 << 20
+MAX_BATCH_BYTES_A_STORE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class JobOptions:
     Attributes:
         available_now: dispatch what is there and end; else go on until stopped.
         trigger_seconds: wait so long between batches at least; 0 for not at all.
-        max_batch_bytes: soft cap of a batch, over all stores; None: see `batch_bytes`.
+        max_batch_bytes: soft cap of a batch, over all stores; None: see `batch_bytes` and
+            `store_bytes`.
         threads: that parse, per store.
         flush_seconds: everything is on disk and recorded so often; None: as the broker's
             settings say.
@@ -51,10 +54,19 @@ class JobOptions:
     placement: Placement = Placement.DRIVER
     checkpoint: Path | None = None
 
-    @property
-    def batch_bytes(self) -> int:
-        """Return the cap of a batch."""
+    def batch_bytes(self, cores: int) -> int:
+        """Return the cap of a batch over all stores.
+
+        Args:
+            cores: that Spark has.
+        """
         if self.max_batch_bytes is not None:
             return self.max_batch_bytes
         on_executors = self.placement == Placement.EXECUTORS
-        return MAX_BATCH_BYTES_ON_EXECUTORS if on_executors else MAX_BATCH_BYTES
+        return MAX_BATCH_BYTES_A_CORE * cores if on_executors else MAX_BATCH_BYTES
+
+    @property
+    def store_bytes(self) -> int | None:
+        """Return the cap of a store's part of a batch, None for that of the batch."""
+        is_own = self.max_batch_bytes is None and self.placement == Placement.EXECUTORS
+        return MAX_BATCH_BYTES_A_STORE if is_own else None

@@ -38,6 +38,7 @@ NAMES = (
     "endingOffsets",
     "endingTimestamp",
     "maxBytesPerTrigger",
+    "maxBytesPerStore",
     "maxRecordsPerTrigger",
     "minPartitions",
     "failOnDataLoss",
@@ -124,6 +125,7 @@ class SourceOptions:
     stores: tuple[Store, ...]
     rows: str = MESSAGES
     max_bytes: int | None = None
+    max_store_bytes: int | None = None
     max_records: int | None = None
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
@@ -165,6 +167,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         ),
         rows=rows,
         max_bytes=option_values.size(values, "maxBytesPerTrigger"),
+        max_store_bytes=option_values.size(values, "maxBytesPerStore"),
         max_records=option_values.count(values, "maxRecordsPerTrigger"),
         min_partitions=option_values.count(values, "minPartitions"),
         fail_on_data_loss=option_values.switch(values, "failOnDataLoss", default=True),

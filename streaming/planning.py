@@ -72,6 +72,19 @@ def cap_bytes(
     return capped
 
 
+def cap_store_bytes(
+    stores: Mapping[str, StoreOffsets],
+    start: Mapping[str, int],
+    ends: Mapping[str, int],
+    budget: int,
+) -> dict[str, int]:
+    """Return ends of a batch of about `budget` bytes of each store, a record of each at least."""
+    return {
+        name: stores[name].after_bytes(start[name], budget, end) if start[name] < end else end
+        for name, end in ends.items()
+    }
+
+
 def cap_records(
     stores: Mapping[str, StoreOffsets],
     start: Mapping[str, int],

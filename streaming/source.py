@@ -17,6 +17,7 @@ endingOffsets         latest     batch only; the same without earliest; exclusiv
 endingTimestamp                  batch only; exclusive
 maxBytesPerTrigger               stream only; about so much log a batch (64m, 1g), one record at
                                  least, all stores together
+maxBytesPerStore                 stream only; so much of each store at most
 maxRecordsPerTrigger             stream only; so many records a batch at most
 minPartitions                    so many tasks at least
 failOnDataLoss        true       false: go on behind records that expired before they were read
@@ -66,7 +67,13 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from formats.errors import ReputError, UsageError
 from streaming.options import RANGES, SourceOptions, parse
-from streaming.planning import LogRange, cap_bytes, cap_records, partitions_of
+from streaming.planning import (
+    LogRange,
+    cap_bytes,
+    cap_records,
+    cap_store_bytes,
+    partitions_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -253,6 +260,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._require_same_stores(start)
         self._latest = {name: offsets.end() for name, offsets in self._stores.items()}
         ends = {name: self._end_of(name, start[name]) for name in self._stores}
+        if self._options.max_store_bytes is not None:
+            ends = cap_store_bytes(self._stores, start, ends, self._options.max_store_bytes)
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         if isinstance(limit, ReadMaxRows):
             # Spark's limits do not add up, so the smaller one is found here.

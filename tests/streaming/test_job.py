@@ -28,16 +28,17 @@ NOW = JobOptions(available_now=True)
 
 
 @pytest.mark.parametrize(
-    ("options", "cap"),
+    ("options", "cap", "of_store"),
     [
-        (JobOptions(), 8 << 30),
+        (JobOptions(), 8 << 30, None),
         # Nothing ends a batch there but its end.
-        (JobOptions(placement=Placement.EXECUTORS), 1 << 30),
-        (JobOptions(max_batch_bytes=5, placement=Placement.EXECUTORS), 5),
+        (JobOptions(placement=Placement.EXECUTORS), 16 << 30, 1 << 30),
+        (JobOptions(max_batch_bytes=5, placement=Placement.EXECUTORS), 5, None),
     ],
 )
-def test_a_batch_is_as_large_as_suits_where_stores_are_written(options, cap):
-    assert options.batch_bytes == cap
+def test_a_batch_is_as_large_as_suits_where_stores_are_written(options, cap, of_store):
+    assert options.batch_bytes(cores=32) == cap
+    assert options.store_bytes == of_store
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from formats.errors import FormatError, ReputError, StoreError
 from streaming import planning
 from streaming.offsets import NOTHING, StoreOffsets
 from streaming.options import Bound, parse
+from streaming.source import StreamReader
 from tests.builders import FILE_SIZE, STORED_AT, overwrite, write_store
 from tests.formats.hypotheses import examples
 
@@ -59,6 +62,54 @@ class TestLimits:
         assert offsets.after_records(0, 50, placed[-1].end) == (placed[5].position, 5)
         with pytest.raises(FormatError, match=f"at byte {placed[5].position}"):
             offsets.after_records(placed[5].position, 50, placed[-1].end)
+
+
+class TestShares:
+    @pytest.fixture
+    def two(self, tmp_path):
+        placed = {}
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            placed[name] = write_store(tmp_path / name, RECORDS)
+        return tmp_path, placed
+
+    def ends(self, path, start, **options):
+        stores = json.dumps({name: str(path / name) for name in ("a", "b")})
+        named = {"stores": stores, "broker.mappedFileSizeCommitLog": str(FILE_SIZE), **options}
+        reader = StreamReader(parse(named))
+        return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+    @examples(30)
+    @given(cap=st.integers(1, 3 * FILE_SIZE), first=st.integers(0, 59), other=st.integers(0, 59))
+    def test_a_store_has_so_much_of_a_batch_and_a_record_at_least(self, store, cap, first, other):
+        path, placed = store
+        start = {"a": placed[first].position, "b": placed[other].position}
+        stores = json.dumps({"a": str(path), "b": str(path)})
+        named = {"stores": stores, "broker.mappedFileSizeCommitLog": str(FILE_SIZE)}
+        reader = StreamReader(parse({**named, "maxBytesPerStore": str(cap)}))
+        ends = reader.latestOffset(start, reader.getDefaultReadLimit())
+
+        for name, number in (("a", first), ("b", other)):
+            alone = offsets_of(path).after_bytes(start[name], cap, placed[-1].end)
+            assert placed[number].end <= ends[name] == alone
+
+    def test_what_a_store_leaves_of_its_cap_another_one_does_not_get(self, two):
+        path, placed = two
+        start = {"a": 0, "b": placed["b"][-1].position}
+        whole = self.ends(path, start)
+        capped = self.ends(path, start, maxBytesPerStore="900", maxBytesPerTrigger="9000")
+
+        assert whole == {name: placed[name][-1].end for name in placed}
+        assert capped["b"] == whole["b"]
+        assert placed["a"][0].end <= capped["a"] < whole["a"]
+        assert capped["a"] == self.ends(path, start, maxBytesPerStore="900")["a"]
+
+    def test_the_cap_of_all_stores_holds_beside_it(self, two):
+        path, _ = two
+        start = {"a": 0, "b": 0}
+        small = self.ends(path, start, maxBytesPerStore="4000", maxBytesPerTrigger="600")
+
+        assert small == self.ends(path, start, maxBytesPerTrigger="600")
 
 
 class TestResolve:

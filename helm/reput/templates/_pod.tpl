@@ -27,7 +27,9 @@
 - --delete-expired
 {{- end }}
 - --trigger-seconds={{ .triggerSeconds }}
-- --max-batch-bytes={{ .maxBatchBytes }}
+{{- with .maxBatchBytes }}
+- --max-batch-bytes={{ . }}
+{{- end }}
 - --threads={{ .threads }}
 - --spark-checkpoint=/spark-checkpoint
 {{- range .extraArgs }}
