@@ -33,6 +33,7 @@ from formats.crc import crc32
 from formats.memory import load_i16, load_i32, load_i64
 
 if TYPE_CHECKING:
+    from formats.commitlog import ReadRules
     from formats.memory import Bytes
 
 CHECK_BODY_CRC = 1
@@ -59,6 +60,16 @@ _DIGITS = 10
 _DIGITS_AT = len(PROPERTY_CRC_PREFIX)
 
 NO_POSITION = -1
+
+
+def rule_bits(rules: ReadRules) -> int:
+    """Return rules as `check` takes them."""
+    return (
+        (CHECK_BODY_CRC if rules.checks_body_crc else 0)
+        | (CHECK_PROPERTY_CRC if rules.checks_property_crc else 0)
+        | (REQUIRE_PROPERTY_CRC if rules.requires_property_crc else 0)
+        | (ACCEPT_V2 if rules.accepts_v2 else 0)
+    )
 
 
 @kernel

@@ -32,13 +32,7 @@ class CommitLog(LogFiles):
     def __init__(self, directories: Sequence[Path], settings: BrokerSettings) -> None:
         """Look at the files; see `LogFiles`."""
         super().__init__(directories, settings)
-        rules = settings.read_rules
-        self.rules = (
-            (frames.CHECK_BODY_CRC if rules.checks_body_crc else 0)
-            | (frames.CHECK_PROPERTY_CRC if rules.checks_property_crc else 0)
-            | (frames.REQUIRE_PROPERTY_CRC if rules.requires_property_crc else 0)
-            | (frames.ACCEPT_V2 if rules.accepts_v2 else 0)
-        )
+        self.rules = frames.rule_bits(settings.read_rules)
 
     def read(self, position: int, length: int) -> Bytes:
         """Return bytes of one file from `position` on, with padding for kernels around them.
