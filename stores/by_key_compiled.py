@@ -73,7 +73,7 @@ class Matcher:
         if not text.isascii():
             return self.of_keys(topic, text[:start], [key], kind, [hits], is_raw=is_raw)[0]
         raw, topic_length = text.encode(), len(topic)
-        code = kernels.RAW if is_raw else kernels.ANY if kind is _ANY else _KINDS[kind]
+        code = kernels.RAW if is_raw else kernels.ANY if kind is _ANY else _KINDS[KeyKind(kind)]
         log, room = self._log, self._rooms[0]
         low, high, file_size = log.min_offset, log.end_of_files, log.file_size
         found = []
@@ -122,7 +122,7 @@ class Matcher:
         lengths = map(len, keys) if len(raw) == len(text) else map(len, map(str.encode, keys))
         start = len(prefix.encode())
         key_end = np.fromiter(lengths, np.int64, len(keys)).cumsum() + start
-        code = kernels.RAW if is_raw else _KINDS[kind]
+        code = kernels.RAW if is_raw else _KINDS[KeyKind(kind)]
         answers: list[Sequence[Record] | None] = []
         view, position = self._bytes, self._position
         while len(answers) < len(keys):
