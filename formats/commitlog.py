@@ -32,6 +32,7 @@ least 8 bytes of every closed file. Source: docs/formats/commitlog.md, RocketMQ
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 import struct
@@ -82,6 +83,15 @@ FIELDS = (
 )
 _HEADER = struct_of(FIELDS)
 BORN_HOST = _HEADER.size
+# From the born host to the body's length, by the flags that make hosts wide.
+_MIDDLE = {
+    born_v6 | store_v6: struct.Struct(
+        f">{HOST_V6 if born_v6 else HOST_V4}sq{HOST_V6 if store_v6 else HOST_V4}siqi"
+    )
+    for born_v6 in (0, BORN_HOST_V6)
+    for store_v6 in (0, STORE_HOST_V6)
+}
+_BYTE, _SHORT = struct.Struct(">b"), struct.Struct(">h")
 # Bytes of a V1 record with IPv4 hosts and nothing in it.
 MIN_SIZE = BORN_HOST + 2 * HOST_V4 + 8 + 4 + 8 + 4 + 1 + 2
 (
@@ -233,21 +243,24 @@ def _read_record(raw: bytes, position: int, rules: ReadRules) -> tuple[Verdict, 
     _, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born = header
     if physical != position:
         return Verdict.BAD_OFFSET, len(raw)
+    middle = _MIDDLE[sys_flag & (BORN_HOST_V6 | STORE_HOST_V6)]
+    topic_size = _SHORT if magic == MAGIC_V2 else _BYTE
     try:
-        fields = _Fields(raw, BORN_HOST)
-        born_host = fields.host(bool(sys_flag & BORN_HOST_V6))
-        (store_timestamp,) = fields.take(">q")
-        store_host = fields.host(bool(sys_flag & STORE_HOST_V6))
-        reconsume_times, prepared, body_length = fields.take(">iqi")
-        body = fields.bytes(body_length)
-        (topic_length,) = fields.take(">h" if magic == MAGIC_V2 else ">b")
-        topic = fields.bytes(topic_length)
-        (properties_length,) = fields.take(">h")
-        raw_properties = fields.bytes(properties_length)
+        born_host, store_timestamp, store_host, reconsume_times, prepared, body_length = (
+            middle.unpack_from(raw, BORN_HOST)
+        )
+        body_at = BORN_HOST + middle.size
+        body_end = _end(raw, body_at, body_length)
+        (topic_length,) = topic_size.unpack_from(raw, body_end)
+        topic_at = body_end + topic_size.size
+        topic_end = _end(raw, topic_at, topic_length)
+        (properties_length,) = _SHORT.unpack_from(raw, topic_end)
+        properties_at = topic_end + _SHORT.size
     except (struct.error, ValueError):
         return Verdict.BAD_LENGTH, len(raw)
-    if fields.at != len(raw):
+    if properties_at + properties_length != len(raw):
         return Verdict.BAD_LENGTH, len(raw)
+    body = raw[body_at:body_end]
     if store_timestamp <= 0:
         return Verdict.BAD_TIMESTAMP, len(raw)
     if rules.checks_body_crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc:
@@ -257,49 +270,44 @@ def _read_record(raw: bytes, position: int, rules: ReadRules) -> tuple[Verdict, 
     if crc_matches is False or (crc_matches is None and rules.requires_property_crc):
         return Verdict.BAD_PROPERTY_CRC, len(raw)
     record = Record(
-        physical_offset=physical,
-        size=len(raw),
-        queue_id=queue_id,
-        flag=flag,
-        queue_offset=queue_offset,
-        sys_flag=sys_flag,
-        born_timestamp=born,
-        born_host=born_host,
-        store_timestamp=store_timestamp,
-        store_host=store_host,
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared,
-        body=body,
-        topic=java.decode(topic),
-        properties=properties.parse(raw_properties),
+        physical,
+        len(raw),
+        queue_id,
+        flag,
+        queue_offset,
+        sys_flag,
+        born,
+        _host(born_host),
+        store_timestamp,
+        _host(store_host),
+        reconsume_times,
+        prepared,
+        body,
+        java.decode(raw[topic_at:topic_end]),
+        properties.parse(raw[properties_at:]),
     )
     return Verdict.RECORD, record
 
 
-class _Fields:
-    """Takes the variable part of a record apart, from left to right."""
+def _end(raw: bytes, at: int, length: int) -> int:
+    """Return where a part of a record ends.
 
-    def __init__(self, raw: bytes, at: int) -> None:
-        self.raw = raw
-        self.at = at
+    Raises:
+        ValueError: beyond the record, or before the part begins.
+    """
+    end = at + length
+    if not at <= end <= len(raw):
+        raise ValueError(length)
+    return end
 
-    def take(self, layout: str) -> tuple[int, ...]:
-        values: tuple[int, ...] = struct.unpack_from(layout, self.raw, self.at)
-        self.at += struct.calcsize(layout)
-        return values
 
-    def bytes(self, length: int) -> bytes:
-        if length < 0 or self.at + length > len(self.raw):
-            raise ValueError(length)
-        self.at += length
-        return self.raw[self.at - length : self.at]
-
-    def host(self, is_v6: bool) -> str:
-        raw = self.bytes(16 if is_v6 else 4)
-        (port,) = self.take(">i")
-        if is_v6:
-            return f"[{ipaddress.IPv6Address(raw)}]:{port}"
-        return f"{socket.inet_ntoa(raw)}:{port}"
+@functools.lru_cache(maxsize=4096)
+def _host(raw: bytes) -> str:
+    """Return an address and a port as text; a store has few of them, many times."""
+    address, port = raw[:-4], int.from_bytes(raw[-4:], "big", signed=True)
+    if len(raw) == HOST_V6:
+        return f"[{ipaddress.IPv6Address(address)}]:{port}"
+    return f"{socket.inet_ntoa(address)}:{port}"
 
 
 PROPERTY_CRC = struct.Struct(">9s10sc")

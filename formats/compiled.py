@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numba import njit
+from numba import njit, typeof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,27 @@ def inlined_kernel(function: Kernel) -> Kernel:
 def making_kernel(function: Kernel) -> Kernel:
     """Compile a function that makes arrays."""
     return _compiled(function)
+
+
+def called_with(compiled: Kernel, *arguments: Any) -> Kernel:
+    """Return a kernel as a function of arguments that have the types of these, and no others.
+
+    At each call numba looks at what types the arguments have, to find what it has compiled for
+    them; that takes longer than a look into an index does. What comes back looks no further than
+    to refuse what it cannot read.
+
+    Args:
+        compiled: the kernel; with the compiler off it comes back as it is.
+        arguments: one of each parameter's type.
+    """
+    dispatcher: Any = compiled
+    type_of: Any = typeof
+    if not hasattr(dispatcher, "overloads"):
+        return compiled
+    types = tuple(type_of(argument) for argument in arguments)
+    dispatcher.compile(types)
+    entry: Kernel = dispatcher.overloads[types].entry_point
+    return entry
 
 
 def _compiled(function: Kernel, **options: Any) -> Kernel:

@@ -74,12 +74,12 @@ def store_i64_at(address: int, value: int) -> None:
 
 def load_i32_at(address: int) -> int:
     """Return the signed big-endian 32-bit integer at a memory address."""
-    return int.from_bytes(ctypes.string_at(address, 4), "big", signed=True)
+    return int.from_bytes(ctypes.string_at(int(address), 4), "big", signed=True)
 
 
 def load_i64_at(address: int) -> int:
     """Return the signed big-endian 64-bit integer at a memory address."""
-    return int.from_bytes(ctypes.string_at(address, 8), "big", signed=True)
+    return int.from_bytes(ctypes.string_at(int(address), 8), "big", signed=True)
 
 
 def prefetch_at(address: int) -> None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import UsageError
 from stores.index_search import ALWAYS, Window
-from stores.records import read_record
+from stores.records import NO_MESSAGES, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from formats.commitlog import Record
+    from stores.by_key_compiled import Matcher
     from stores.index_search import IndexSearch
     from stores.log_files import LogFiles
 
@@ -40,6 +41,13 @@ class KeyStatus(StrEnum):
     FOUND = "found"
     NOT_FOUND = "not found"
     NO_INDEX = "no index"
+
+
+# Naming a member of an enumeration, or the fields of a tuple, takes longer than a look into the
+# index: where messages are looked up by the thousand, this is most of it.
+_ANY, _UNIQUE, _TAG = KeyKind.ANY, KeyKind.UNIQUE, KeyKind.TAG
+_FOUND = KeyStatus.FOUND
+_tuple_of = tuple.__new__
 
 
 class KeyAnswer(NamedTuple):
@@ -70,6 +78,7 @@ def find(
     window: Window = ALWAYS,
     limit: int | None = None,
     is_raw: bool = False,
+    matcher: Matcher | None = None,
 ) -> KeyAnswer:
     """Return the messages of a topic that have a key.
 
@@ -82,24 +91,91 @@ def find(
         window: store time; an index knows whole seconds from a file's first record.
         limit: hits of the index, newest first, before messages are looked at.
         is_raw: other keys' hits as well: those with the same hash.
+        matcher: what reads messages by a kernel; None: the readable way.
 
     Raises:
         UsageError: no topic, no key, a window that is none.
     """
-    check_request(topic, key, window, limit)
+    if not topic or not key or window is not ALWAYS or limit is not None:
+        check_request(topic, key, window, limit)
     if limit is None:
-        limit = MAX_UNIQUE_HITS if kind == KeyKind.UNIQUE else MAX_HITS
-    if not index.files():
-        return KeyAnswer(KeyStatus.NO_INDEX, (), ())
-    stored = f"{_TAG_PREFIX}{key}" if kind == KeyKind.TAG else key
-    hits = index.offsets_of(f"{topic}#{stored}", window, limit)
-    messages = []
-    for offset in sorted(hits.offsets):
-        record = read_record(log, offset)
-        if record is not None and (is_raw or has_key(record, topic, key, kind)):
-            messages.append(record)
-    status = KeyStatus.FOUND if messages else KeyStatus.NOT_FOUND
-    return KeyAnswer(status, messages, hits.offsets, hits.last_timestamp, hits.last_offset)
+        limit = MAX_HITS if kind is _ANY else _limit(kind)
+    text = f"{topic}#{key}" if kind is _ANY else _prefix(topic, kind) + key
+    hits, last_timestamp, last_offset = index.offsets_of(text, window, limit)
+    messages: Sequence[Record] | None = None
+    if matcher is not None and len(hits) <= matcher.MOST:
+        messages = matcher.of_key(topic, text, key, kind, hits, is_raw=is_raw)
+    if messages is None:
+        messages = matching(log, topic, key, kind, hits, is_raw=is_raw)
+    status = _FOUND
+    if messages is NO_MESSAGES:
+        status = KeyStatus.NOT_FOUND if hits or index.files() else KeyStatus.NO_INDEX
+    return _tuple_of(KeyAnswer, (status, messages, hits, last_timestamp, last_offset))
+
+
+def find_many(
+    index: IndexSearch,
+    log: LogFiles,
+    topic: str,
+    keys: Sequence[str],
+    *,
+    kind: KeyKind = KeyKind.ANY,
+    window: Window = ALWAYS,
+    limit: int | None = None,
+    is_raw: bool = False,
+    matcher: Matcher | None = None,
+) -> list[KeyAnswer]:
+    """Return the messages of a topic that have each of several keys; see `find`.
+
+    Args:
+        index: where to look.
+        log: the commitlog that it points into.
+        topic: the topic.
+        keys: keys; the answers are in their order.
+        kind: which of a message's names they are.
+        window: store time.
+        limit: hits of each key.
+        is_raw: other keys' hits as well.
+        matcher: what reads messages by a kernel.
+
+    Raises:
+        UsageError: as of `find`, for any of the keys.
+    """
+    check_request(topic, "" if "" in keys else "any", window, limit)
+    if limit is None:
+        limit = _limit(kind)
+    prefix = _prefix(topic, kind)
+    hits, last_timestamp, last_offset = index.offsets_of_many(prefix, keys, window, limit)
+    found: Sequence[Sequence[Record] | None] = [None] * len(keys)
+    if matcher is not None and limit <= matcher.MOST:
+        found = matcher.of_keys(topic, prefix, keys, kind, hits, is_raw=is_raw)
+    missing = KeyStatus.NOT_FOUND if index.files() else KeyStatus.NO_INDEX
+    answers = []
+    for key, offsets, messages in zip(keys, hits, found, strict=True):
+        if messages is None:
+            messages = matching(log, topic, key, kind, offsets, is_raw=is_raw)
+        status = missing if messages is NO_MESSAGES else _FOUND
+        answer = status, messages, offsets, last_timestamp, last_offset
+        answers.append(_tuple_of(KeyAnswer, answer))
+    return answers
+
+
+def matching(
+    log: LogFiles, topic: str, key: str, kind: KeyKind, hits: Sequence[int], *, is_raw: bool
+) -> Sequence[Record]:
+    """Return those of the records at physical offsets that have a key, in the order of the log."""
+    records = (read_record(log, offset) for offset in sorted(hits))
+    messages = [r for r in records if r is not None and (is_raw or has_key(r, topic, key, kind))]
+    return messages or NO_MESSAGES
+
+
+def _limit(kind: KeyKind) -> int:
+    return MAX_UNIQUE_HITS if kind == _UNIQUE else MAX_HITS
+
+
+def _prefix(topic: str, kind: KeyKind) -> str:
+    """Return what stands before a key in the text that an index has the hash of."""
+    return f"{topic}#{_TAG_PREFIX}" if kind == _TAG else f"{topic}#"
 
 
 def check_request(topic: str, key: str, window: Window, limit: int | None) -> None:

@@ -13,7 +13,6 @@ import contextlib
 import mmap
 import os
 import struct
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats import indexfile, names
@@ -21,17 +20,14 @@ from formats.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM_SIZE, NO_ITEM, SLOT_
 from stores.findings import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from formats.broker import BrokerSettings
     from stores.findings import Report
-    from stores.index_compiled import CompiledSearch
 
 _ITEM = indexfile.ITEM_STRUCT
 _SLOT = struct.Struct(">i")
-# Of a header: the end's timestamp and offset.
-_ENDS = struct.Struct(">8xq8xq")
-_LOOK_SECONDS = 0.01
 
 
 class Window(NamedTuple):
@@ -44,16 +40,22 @@ class Window(NamedTuple):
 ALWAYS = Window()
 
 
-class IndexHits(NamedTuple):
-    """What the index has for a hash.
+# What the index has for a hash: physical offsets, newest first, hits of other keys with the same
+# hash among them; store timestamp (ms) and physical offset of the newest item of all, 0 without
+# an index. A tuple as it is: one with names takes as long to make as a chain to walk.
+IndexHits = tuple[list[int], int, int]
+
+
+class ManyHits(NamedTuple):
+    """What the index has for several hashes.
 
     Attributes:
-        offsets: physical offsets, newest first, hits of other keys with the same hash among them.
+        offsets: by hash: physical offsets, newest first.
         last_timestamp: store timestamp of the newest item of all, ms; 0 without an index.
         last_offset: its physical offset.
     """
 
-    offsets: list[int]
+    offsets: list[list[int]]
     last_timestamp: int
     last_offset: int
 
@@ -147,37 +149,29 @@ def is_time_matched(header: Header, window: Window) -> bool:
 
 
 class IndexSearch:
-    """The index files of an output; looked at anew when files have come or gone."""
+    """The index files of an output; looked at anew when files have come or gone.
 
-    def __init__(
-        self,
-        directory: Path,
-        settings: BrokerSettings,
-        report: Report,
-        *,
-        is_compiled: bool = False,
-    ) -> None:
+    Attributes:
+        ADVICE: what the system is told of how the files are read. Who asks for a few keys wants the
+            few pages that those lie on, and not what a disk reads around each: megabytes.
+    """
+
+    ADVICE = mmap.MADV_RANDOM
+
+    def __init__(self, directory: Path, settings: BrokerSettings, report: Report) -> None:
         """Open nothing yet.
 
         Args:
             directory: where the index files are.
             settings: how large they are.
             report: gets what is no index file, and broken chains.
-            is_compiled: walk chains with a kernel; it takes half a second to import.
         """
         self.directory = directory
         self._place = str(directory)
-        self._compiled: CompiledSearch | None = None
-        if is_compiled:
-            from stores.index_compiled import CompiledSearch  # noqa: PLC0415 - numba
-
-            self._compiled = CompiledSearch(settings)
         self._settings = settings
         self._report = report
         self._files: dict[str, IndexFileMap] = {}
         self._changed = -1
-        self._newest: IndexFileMap | None = None
-        self._look_at = 0.0
 
     def files(self) -> list[IndexFileMap]:
         """Return the files, oldest first."""
@@ -212,26 +206,39 @@ class IndexSearch:
                 # It may go while we look.
                 with contextlib.suppress(FileNotFoundError):
                     mapped = IndexFileMap(entry.path, self._settings)
+                    mapped.data.madvise(self.ADVICE)
             if mapped is not None:
                 self._files[entry.name] = mapped
-        if self._compiled is not None:
-            self._compiled.take([file.data for file in self._files.values()])
+        self._take(list(self._files.values()))
         for gone in known.values():
             gone.close()
 
+    def _take(self, files: Sequence[IndexFileMap]) -> None:
+        """Learn what the files are from now on, oldest first, before others are closed."""
+
     def offsets_of(self, text: str, window: Window, limit: int) -> IndexHits:
         """Return where the records of "topic#key" are; see `offsets`."""
-        if self._compiled is not None:
-            now = time.monotonic()
-            if now >= self._look_at:
-                # Looking for new files takes as long as looking a key up.
-                self._newest = next(reversed(self.files()), None)
-                self._look_at = now + _LOOK_SECONDS
-            if self._newest is not None:
-                found = self._compiled.offsets(text, window, limit)
-                if found is not None:
-                    return IndexHits(found, *_ENDS.unpack_from(self._newest.data))
         return self.offsets(indexfile.key_hash(text), window, limit)
+
+    def offsets_of_many(
+        self, prefix: str, keys: Sequence[str], window: Window, limit: int
+    ) -> ManyHits:
+        """Return where the records of each of several keys are; see `offsets`.
+
+        Args:
+            prefix: what stands before each key: "topic#".
+            keys: the keys.
+            window: time.
+            limit: hits of each key.
+        """
+        hits = [self.offsets_of(prefix + key, window, limit)[0] for key in keys]
+        return ManyHits(hits, *self.last())
+
+    def last(self) -> tuple[int, int]:
+        """Return store timestamp (ms) and physical offset of the newest item of all, 0 without."""
+        files = self.files()
+        last = files[-1].header() if files else Header()
+        return last.end_timestamp, last.end_offset
 
     def offsets(self, hashed: int, window: Window, limit: int) -> IndexHits:
         """Return where the records of a hash are, `limit` at most (`IndexService#queryOffset`).
@@ -250,14 +257,12 @@ class IndexSearch:
                 file.select(hashed, window, limit, found, self._report)
             if header.begin_timestamp < window.begin or len(found) >= limit:
                 break
-        return IndexHits(found, last.end_timestamp, last.end_offset)
+        return found, last.end_timestamp, last.end_offset
 
     def close(self) -> None:
         """Close the files."""
-        if self._compiled is not None:
-            self._compiled.take([])
+        self._take(())
         for file in self._files.values():
             file.close()
         self._files = {}
         self._changed = -1
-        self._newest, self._look_at = None, 0.0

@@ -1,4 +1,9 @@
-"""Walks chains of index files, compiled; rules and readable twin are in `stores.index_search`."""
+"""Walks chains of index files, compiled; rules and readable twin are in `stores.index_search`.
+
+What the kernels know of the files is one array, `index`: slots and items of each file, how many
+files there are, and where each is mapped, newest first. One array costs a call less than five
+arguments do.
+"""
 
 from __future__ import annotations
 
@@ -17,64 +22,58 @@ if TYPE_CHECKING:
 
     from formats.memory import Bytes
 
-DAMAGED = -1
-_END_TIMESTAMP = 8
+# Fields of `index`; addresses from FIRST_FILE on.
+SLOTS, ITEMS, FILES, FIRST_FILE = range(4)
+# Fields of `found`; physical offsets from FIRST_HIT on.
+LAST_TIMESTAMP, LAST_OFFSET, FIRST_HIT = range(3)
+DAMAGED, NO_FILE = -1, -2
+# Chains that are brought in together, and items of each.
+LANES = 256
+_KEYS_TOGETHER = 32
+_STEPS_AHEAD = 8
+_END_TIMESTAMP, _END_OFFSET = 8, 24
 _COUNT = 36
 _OFFSET, _SECONDS, _PREVIOUS = 4, 12, 16
 _SECOND_MS = 1000
 
 
 @kernel
-def select(
-    text: Bytes,
-    addresses: NDArray[np.int64],
+def _key_hash(state: np.uint32) -> np.int64:
+    """Return what an item has of a String.hashCode (`IndexFile#indexKeyHashMethod`)."""
+    value = np.int64(np.int32(state))
+    hashed = -value if value < 0 else value
+    return np.int64(0) if hashed > INT_MAX else hashed
+
+
+@kernel
+def _is_matched(file: int, begin: int, end: int) -> bool:
+    begin_timestamp, end_timestamp = load_i64_at(file), load_i64_at(file + _END_TIMESTAMP)
+    return (
+        (begin < begin_timestamp and end > end_timestamp)
+        or (begin_timestamp <= begin <= end_timestamp)
+        or (begin_timestamp <= end <= end_timestamp)
+    )
+
+
+@kernel
+def _walk(
+    hashed: np.int64,
     begin: int,
     end: int,
     limit: int,
-    slots: int,
-    items: int,
+    index: NDArray[np.int64],
     found: NDArray[np.int64],
+    first: int,
 ) -> int:
-    """Find the physical offsets of a key, newest first.
-
-    Args:
-        text: "topic#key" in UTF-8.
-        addresses: where the files are mapped, newest first.
-        begin: store timestamp, ms.
-        end: store timestamp, ms; included, as `begin` is.
-        limit: offsets at most.
-        slots: slots of each file.
-        items: items of each file.
-        found: room for `limit` offsets; written.
-
-    Returns:
-        How many there are; `DAMAGED` where a chain is none, for the readable twin to say which.
-    """
-    value = np.int64(np.int32(hash_utf8(np.uint32(0), text, 0, len(text))))
-    hashed = -value if value < 0 else value
-    if hashed > INT_MAX:
-        hashed = np.int64(0)
+    """Find the physical offsets of a hash; see `select`. They are put from `found[first]` on."""
+    slots, items = index[SLOTS], index[ITEMS]
     slot_at = HEADER_SIZE + hashed % slots * SLOT_SIZE
     items_at = HEADER_SIZE + slots * SLOT_SIZE
-    # Files do not depend on each other: their cache lines can all be on the way at once.
-    for i in range(len(addresses)):
-        prefetch_at(addresses[i])
-        prefetch_at(addresses[i] + slot_at)
-    for i in range(len(addresses)):
-        head = load_i32_at(addresses[i] + slot_at)
-        if NO_ITEM < head < items:
-            prefetch_at(addresses[i] + items_at + head * ITEM_SIZE)
     total = 0
-    for i in range(len(addresses)):
-        file = addresses[i]
+    for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
+        file = index[i]
         begin_timestamp = load_i64_at(file)
-        end_timestamp = load_i64_at(file + _END_TIMESTAMP)
-        is_matched = (
-            (begin < begin_timestamp and end > end_timestamp)
-            or (begin_timestamp <= begin <= end_timestamp)
-            or (begin_timestamp <= end <= end_timestamp)
-        )
-        if is_matched:
+        if _is_matched(file, begin, end):
             count = max(load_i32_at(file + _COUNT), FIRST_ITEM)
             number = load_i32_at(file + slot_at)
             if NO_ITEM < number <= count and count > FIRST_ITEM:
@@ -89,7 +88,7 @@ def select(
                         break
                     stored = begin_timestamp + seconds * _SECOND_MS
                     if load_i32_at(at) == hashed and begin <= stored <= end:
-                        found[total] = load_i64_at(at + _OFFSET)
+                        found[first + total] = load_i64_at(at + _OFFSET)
                         total += 1
                     previous = load_i32_at(at + _PREVIOUS)
                     if previous <= NO_ITEM or previous > count or previous == number:
@@ -105,3 +104,140 @@ def select(
         if begin_timestamp < begin or total >= limit:
             break
     return total
+
+
+@kernel
+def select(
+    text: Bytes | bytes,
+    begin: int,
+    end: int,
+    limit: int,
+    index: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> int:
+    """Find the physical offsets of a key, newest first.
+
+    Args:
+        text: "topic#key" in UTF-8.
+        begin: store timestamp, ms.
+        end: store timestamp, ms; included, as `begin` is.
+        limit: offsets at most.
+        index: the files; see above.
+        found: room for `FIRST_HIT` and `limit` values; written: store timestamp and physical
+            offset of the newest file's last item, the offsets.
+
+    Returns:
+        How many there are; `DAMAGED` where a chain is none, for the readable twin to say which;
+        `NO_FILE` without any.
+    """
+    if index[FILES] == 0:
+        return NO_FILE
+    hashed = _key_hash(hash_utf8(np.uint32(0), text, 0, len(text)))
+    items = index[ITEMS]
+    slot_at = HEADER_SIZE + hashed % index[SLOTS] * SLOT_SIZE
+    items_at = HEADER_SIZE + index[SLOTS] * SLOT_SIZE
+    # Files do not depend on each other: their cache lines can all be on the way at once.
+    if index[FILES] > 1:
+        for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
+            prefetch_at(index[i])
+            prefetch_at(index[i] + slot_at)
+        for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
+            head = load_i32_at(index[i] + slot_at)
+            if NO_ITEM < head < items:
+                prefetch_at(index[i] + items_at + head * ITEM_SIZE)
+    newest = index[FIRST_FILE]
+    found[LAST_TIMESTAMP] = load_i64_at(newest + _END_TIMESTAMP)
+    found[LAST_OFFSET] = load_i64_at(newest + _END_OFFSET)
+    return _walk(hashed, begin, end, limit, index, found, FIRST_HIT)
+
+
+@kernel
+def _bring_in(
+    hashes: NDArray[np.int64],
+    first: int,
+    stop: int,
+    begin: int,
+    end: int,
+    index: NDArray[np.int64],
+    lanes: NDArray[np.int64],
+) -> None:
+    """Have the chains of several hashes brought in, one step of all of them at a time.
+
+    Each step of a chain waits for memory; those of different chains wait together. Nothing is
+    decided here: what is there is read again by `_walk`.
+    """
+    slots, items = index[SLOTS], index[ITEMS]
+    items_at = HEADER_SIZE + slots * SLOT_SIZE
+    for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
+        for key in range(first, stop):
+            prefetch_at(index[i] + HEADER_SIZE + hashes[key] % slots * SLOT_SIZE)
+    open_lanes = 0
+    for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
+        if not _is_matched(index[i], begin, end):
+            continue
+        for key in range(first, stop):
+            number = load_i32_at(index[i] + HEADER_SIZE + hashes[key] % slots * SLOT_SIZE)
+            if NO_ITEM < number < items and open_lanes < LANES:
+                at = index[i] + items_at + number * ITEM_SIZE
+                # An item may lie on two cache lines.
+                prefetch_at(at)
+                prefetch_at(at + _PREVIOUS)
+                lanes[open_lanes], lanes[LANES + open_lanes] = index[i] + items_at, at
+                open_lanes += 1
+    for _ in range(_STEPS_AHEAD):
+        left = 0
+        for lane in range(open_lanes):
+            number = load_i32_at(lanes[LANES + lane] + _PREVIOUS)
+            if NO_ITEM < number < items:
+                at = lanes[lane] + number * ITEM_SIZE
+                prefetch_at(at)
+                prefetch_at(at + _PREVIOUS)
+                lanes[left], lanes[LANES + left] = lanes[lane], at
+                left += 1
+        open_lanes = left
+
+
+@kernel
+def select_many(
+    text: Bytes | bytes,
+    key_end: NDArray[np.int64],
+    prefix: int,
+    begin: int,
+    end: int,
+    limit: int,
+    index: NDArray[np.int64],
+    hashes: NDArray[np.int64],
+    lanes: NDArray[np.int64],
+    count: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> None:
+    """Find the physical offsets of several keys of a topic, newest first; see `select`.
+
+    Args:
+        text: "topic#" in UTF-8 and the keys, one behind the other.
+        key_end: by key: index into `text` behind it.
+        prefix: bytes before the first key.
+        begin: store timestamp, ms.
+        end: store timestamp, ms.
+        limit: offsets of each key at most.
+        index: the files, one at least.
+        hashes: room for one a key; written.
+        lanes: room for two values a lane; written.
+        count: by key: its offsets, `DAMAGED` where a chain is none; written.
+        found: room as for `select`, and `limit` offsets a key; from `FIRST_HIT` on those of the
+            keys are written, one key's behind the other's.
+    """
+    keys = len(key_end)
+    topic = hash_utf8(np.uint32(0), text, 0, prefix)
+    at = prefix
+    for key in range(keys):
+        hashes[key] = _key_hash(hash_utf8(topic, text, at, key_end[key] - at))
+        at = key_end[key]
+    together = max(1, min(_KEYS_TOGETHER, LANES // index[FILES]))
+    hit = FIRST_HIT
+    for first in range(0, keys, together):
+        stop = min(first + together, keys)
+        _bring_in(hashes, first, stop, begin, end, index, lanes)
+        for key in range(first, stop):
+            count[key] = _walk(hashes[key], begin, end, limit, index, found, hit)
+            hit += max(count[key], 0)

@@ -30,13 +30,14 @@ from stores.queue_time import Boundary
 from stores.records import NoRecordError, look_at, read_record, record_at, stored_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from formats.bodies import Body
     from formats.commitlog import Record
     from formats.messageid import OffsetId, UniqueId
     from stores.batch_reader import BatchReader
+    from stores.by_key_compiled import Matcher
     from stores.message_filter import MessageFilter
     from stores.queue_reader import QueueEntry, QueueReader
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 # Queues that are kept open; a store may have tens of thousands.
 _OPEN_QUEUES = 64
+_TAG = KeyKind.TAG
 
 
 class IdAnswer(NamedTuple):
@@ -92,9 +94,15 @@ class MessageStore:
         self.settings = settings or BrokerSettings()
         self.report = Report()
         self.log = LogFiles(commitlog_directories(root, self.settings), self.settings)
-        self.index = IndexSearch(
-            self.output / names.INDEX, self.settings, self.report, is_compiled=is_compiled
-        )
+        search = IndexSearch
+        self._matcher: Matcher | None = None
+        if is_compiled:
+            from stores.by_key_compiled import Matcher  # noqa: PLC0415 - numba
+            from stores.index_compiled import CompiledSearch  # noqa: PLC0415
+
+            search = CompiledSearch
+            self._matcher = Matcher(self.log)
+        self.index = search(self.output / names.INDEX, self.settings, self.report)
         self._batch_topics = batch_topics_for(root, self.settings)
         self._queues: dict[tuple[str, int, bool], AnyQueue] = {}
 
@@ -136,6 +144,7 @@ class MessageStore:
 
     def refresh(self) -> None:
         """Look at the files anew: a live store has grown. The index looks by itself."""
+        self.log.refresh()
         for queue in self._queues.values():
             queue.close()
         self._queues = {}
@@ -155,14 +164,58 @@ class MessageStore:
         Raises:
             UsageError: no topic, no key, a window that is none; tags of a version without.
         """
-        if kind == KeyKind.TAG and not self.settings.version.indexes_tags:
+        if kind == _TAG:
+            self._check_tags()
+        return by_key.find(
+            self.index,
+            self.log,
+            topic,
+            key,
+            kind=kind,
+            window=window,
+            limit=limit,
+            is_raw=is_raw,
+            matcher=self._matcher,
+        )
+
+    def by_keys(
+        self,
+        topic: str,
+        keys: Sequence[str],
+        *,
+        kind: KeyKind = KeyKind.ANY,
+        window: Window = ALWAYS,
+        limit: int | None = None,
+        is_raw: bool = False,
+    ) -> list[KeyAnswer]:
+        """Return the messages of a topic with each of several keys, in their order.
+
+        The answers are those of `by_key`. With `is_compiled` all keys are looked up together,
+        which takes a fraction of the time of one call a key.
+
+        Raises:
+            UsageError: as of `by_key`, for any of the keys.
+        """
+        if kind == _TAG:
+            self._check_tags()
+        return by_key.find_many(
+            self.index,
+            self.log,
+            topic,
+            keys,
+            kind=kind,
+            window=window,
+            limit=limit,
+            is_raw=is_raw,
+            matcher=self._matcher,
+        )
+
+    def _check_tags(self) -> None:
+        if not self.settings.version.indexes_tags:
             raise UsageError(
                 f"brokers {self.settings.version.family} do not index tags, 5.4 and later do; "
                 "filter a queue by tag instead"
             )
-        return by_key.find(
-            self.index, self.log, topic, key, kind=kind, window=window, limit=limit, is_raw=is_raw
-        )
 
     def by_id(self, message_id: str, topic: str | None = None) -> IdAnswer:
         """Return the message with an id: first as a broker's, then as a producer's.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
 
 from formats import commitlog
 from formats.commitlog import (
@@ -24,11 +25,55 @@ from formats.commitlog import (
 from formats.errors import FormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from formats.commitlog import ReadRules
     from stores.log_files import LogFiles
 
 # Most records are shorter: one read then has all of it.
 _GUESS = 2048
 _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+
+
+class Messages(Sequence[Record]):
+    """Records that were read and found whole; each is taken apart when it is looked at."""
+
+    __slots__ = ("_found", "_rules")
+
+    def __init__(self, found: list[tuple[int, bytes]], rules: ReadRules) -> None:
+        """Keep them.
+
+        Args:
+            found: physical offset and bytes of each.
+            rules: by which they were read.
+        """
+        self._found = found
+        self._rules = rules
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Record]: ...
+    def __getitem__(self, at: int | slice) -> Record | list[Record]:
+        if isinstance(at, slice):
+            return [self._record(*found) for found in self._found[at]]
+        return self._record(*self._found[at])
+
+    def __iter__(self) -> Iterator[Record]:
+        return (self._record(*found) for found in self._found)
+
+    def _record(self, offset: int, raw: bytes) -> Record:
+        verdict, record = commitlog.read(raw, 0, offset, offset + len(raw), self._rules)
+        if not isinstance(record, Record):
+            raise TypeError(f"physical offset {offset}: {verdict.explanation}, found whole before")
+        return record
+
+
+# What is found where nothing is: it can be told from what is found without asking how long it is.
+NO_MESSAGES: Sequence[Record] = ()
 
 
 class NoRecordError(FormatError):

@@ -180,12 +180,12 @@ def _final(
     uniq_key = transaction.half.properties.get("UNIQ_KEY")
     if uniq_key and transaction.topic:
         hashed = indexfile.key_hash(f"{transaction.topic}#{uniq_key}")
-        hits = store.index.offsets(hashed, ALWAYS, _HITS)
-        for hit in hits.offsets:
+        hits, _, last_offset = store.index.offsets(hashed, ALWAYS, _HITS)
+        for hit in hits:
             record = read_record(store.log, hit)
             if record is not None and record.prepared_transaction_offset in prepared:
                 return committed, hit
-        if hits.last_offset >= op_offset and len(hits.offsets) < _HITS:
+        if last_offset >= op_offset and len(hits) < _HITS:
             return TransactionState.ROLLED_BACK, None
     queue = store.queue(transaction.topic, transaction.queue_id)
     if queue is None:

@@ -43,10 +43,18 @@ from streaming.query_options import (
 from streaming.query_output import BodyMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from formats.commitlog import Record
+    from stores.by_key import KeyAnswer
     from stores.message_store import MessageStore
+
+# The first of these that a key has is what the command ends with.
+_KEY_CODES = {
+    KeyStatus.NO_INDEX: NO_INDEX,
+    KeyStatus.NOT_FOUND: NOTHING,
+    KeyStatus.FOUND: OK,
+}
 
 app = typer.Typer(
     help="""
@@ -70,7 +78,12 @@ def _window(begin: str | None, end: str | None) -> Window:
 
 @app.command()
 def key(
-    key: Annotated[str, typer.Argument(help="One word of KEYS, a UNIQ_KEY, or with --tag a tag.")],
+    key: Annotated[
+        list[str],
+        typer.Argument(
+            help="One word of KEYS, a UNIQ_KEY, or with --tag a tag. Several are looked up in turn."
+        ),
+    ],
     store: Store,
     topic: Topic,
     output: Output = None,
@@ -98,6 +111,8 @@ def key(
 ) -> None:
     """Find messages by key, through the index, as a broker finds them.
 
+    Exit code 0 says that every key was found.
+
     Example: `reput query key order-17 --store /data/rocketmq/store --topic TopicTest`
     """
     if unique and tag:
@@ -105,25 +120,55 @@ def key(
     kind = KeyKind.UNIQUE if unique else KeyKind.TAG if tag else KeyKind.ANY
     with open_store(store, output, broker_version, broker_conf) as asked:
         window = _window(begin, end)
-        answer = asked.by_key(topic, key, kind=kind, window=window, limit=limit, is_raw=raw)
-        messages = [out.message_fields(m, body, body_bytes) for m in answer.messages]
+        answers = asked.by_keys(topic, key, kind=kind, window=window, limit=limit, is_raw=raw)
+        statuses = {answer.status for answer in answers}
+        worst = next(status for status in _KEY_CODES if status in statuses)
+        documents = [_key_document(answer, body, body_bytes) for answer in answers]
         if not as_json:
-            if answer.status == KeyStatus.NO_INDEX:
+            if worst == KeyStatus.NO_INDEX:
                 print(f"no index file is in {asked.index.directory}: nothing to look in")
+            elif len(key) > 1:
+                _print_keys(key, documents)
             else:
-                other = len(answer.offsets) - len(messages)
-                shared = f"; {other} hits are of other keys or gone" if other else ""
-                print(f"{len(messages)} messages{shared}")
-            out.print_messages(messages)
-        codes = {KeyStatus.FOUND: OK, KeyStatus.NOT_FOUND: NOTHING, KeyStatus.NO_INDEX: NO_INDEX}
-        document = {
-            "status": answer.status,
-            "messages": messages,
-            "index_offsets": list(answer.offsets),
-            "index_last_timestamp": answer.last_timestamp,
-            "index_last_offset": answer.last_offset,
-        }
-        finish(asked, document, codes[answer.status], as_json=as_json)
+                _print_key(documents[0])
+        document = documents[0]
+        if len(key) > 1:
+            named = zip(key, documents, strict=True)
+            document = {"keys": [{"key": each, **answer} for each, answer in named]}
+        finish(asked, document, _KEY_CODES[worst], as_json=as_json)
+
+
+def _key_document(answer: KeyAnswer, body: BodyMode, body_bytes: int) -> dict[str, Any]:
+    """Return what is shown of one key's answer."""
+    return {
+        "status": answer.status,
+        "messages": [out.message_fields(m, body, body_bytes) for m in answer.messages],
+        "index_offsets": list(answer.offsets),
+        "index_last_timestamp": answer.last_timestamp,
+        "index_last_offset": answer.last_offset,
+    }
+
+
+def _print_key(answer: dict[str, Any]) -> None:
+    messages = answer["messages"]
+    other = len(answer["index_offsets"]) - len(messages)
+    shared = f"; {other} hits are of other keys or gone" if other else ""
+    print(f"{len(messages)} messages{shared}")
+    out.print_messages(messages)
+
+
+def _print_keys(keys: Sequence[str], answers: Sequence[dict[str, Any]]) -> None:
+    """Print a row for each key, then the messages, each with its key."""
+    rows = []
+    for each, answer in zip(keys, answers, strict=True):
+        messages = len(answer["messages"])
+        other = len(answer["index_offsets"]) - messages
+        rows.append(
+            {"key": each, "status": answer["status"], "messages": messages, "other_hits": other}
+        )
+    out.print_table(rows)
+    for each, answer in zip(keys, answers, strict=True):
+        out.print_messages([{"key": each, **message} for message in answer["messages"]])
 
 
 @app.command(name="id")

@@ -62,6 +62,8 @@ def test_the_python_runs(source, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "0 0 b'\\x08<P\\x13\\xe1\\x0bS\\xe1\\xfaK}\\x12B/\\x13\\xfc\\x08\\xde'",
+        "found 1",
+        "not found 0",
         "FOUND 32",
         "[]",
     ]

@@ -3,8 +3,8 @@
 
     python tests/oracle/queries.py --version 5.5.0 --stores 200 --seed 1
 
-For each store: keys of its messages, and keys that it has not, in windows that begin and end at, before
-and behind times that are there; messages of each queue from every kind of offset, with and without tags;
+For each store: keys of its messages, and keys that it has not, one by one and several at once, with and
+without kernels, in windows that begin and end at, before and behind times that are there; messages of each queue from every kind of offset, with and without tags;
 each time that a queue has, a millisecond before and after it, with both boundaries; ids. The broker opens
 the store as it stands; order counts. With --goldens the stores are those of tests/goldens.
 """
@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import oracle  # noqa: E402
 
-from formats import broker, indexfile, messageid  # noqa: E402
+from formats import broker, messageid  # noqa: E402
 from stores.index_search import Window  # noqa: E402
 from stores.message_filter import MessageFilter, compile_filter  # noqa: E402
 from stores.message_store import MessageStore  # noqa: E402
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 FOREVER = (1 << 63) - 1
 TIMES_A_QUEUE = 40
 KEYS_A_STORE = 60
+# What a store answers in two ways.
+BY_KERNELS = {"OFFSETS", "TAGGED", "KEY"}
 
 
 @dataclass(frozen=True)
@@ -162,10 +164,9 @@ def answer(store: MessageStore, words: list[str]) -> object:
     kind = words[0]
     if kind in {"OFFSETS", "TAGGED"}:
         key = ("T#" if kind == "TAGGED" else "") + text(words[2])
-        hashed = indexfile.key_hash(f"{text(words[1])}#{key}")
         limit, begin, end = map(int, words[3:])
-        found = store.index.offsets(hashed, Window(begin, end), min(limit, 64))
-        return [list(found.offsets), found.last_timestamp, found.last_offset]
+        hashed = f"{text(words[1])}#{key}"
+        return list(store.index.offsets_of(hashed, Window(begin, end), min(limit, 64)))
     if kind == "KEY":
         limit, begin, end = map(int, words[3:])
         window = Window(begin, end)
@@ -217,8 +218,40 @@ def same_id(theirs: dict, words: list[str]) -> bool:
     return address == ipaddress.ip_address(offset_id.host) and int(port) == offset_id.port
 
 
-def open_store(path: Path, version: str, conf: dict[str, str]) -> MessageStore:
-    return MessageStore.open(path, None, broker.settings_of(version, conf))
+def together(
+    store: MessageStore, asked: list[tuple[list[str], object]]
+) -> Iterator[tuple[list[str], object, object]]:
+    """Ask for the keys that were asked of one topic and window at once.
+
+    Args:
+        store: whom to ask.
+        asked: requests and the broker's answers.
+
+    Yields:
+        Each request, the broker's answer, and ours.
+    """
+    groups: dict[tuple[str, ...], list[tuple[list[str], object]]] = {}
+    for words, theirs in asked:
+        if words[0] == "KEY" and int(words[4]) <= int(words[5]):
+            groups.setdefault((words[1], *words[3:]), []).append((words, theirs))
+    for (topic, limit, begin, end), group in groups.items():
+        keys = [text(words[2]) for words, _ in group]
+        answers = store.by_keys(
+            text(topic),
+            keys,
+            window=Window(int(begin), int(end)),
+            limit=min(int(limit), 64),
+            is_raw=True,
+        )
+        for (words, theirs), found in zip(group, answers, strict=True):
+            yield ["KEYS", *words[1:]], theirs, [m.physical_offset for m in found.messages]
+
+
+def open_store(
+    path: Path, version: str, conf: dict[str, str], *, is_compiled: bool = False
+) -> MessageStore:
+    settings = broker.settings_of(version, conf)
+    return MessageStore.open(path, None, settings, is_compiled=is_compiled)
 
 
 def compare(paths: list[Path], version: str, seed: int) -> tuple[Counter, list[str]]:
@@ -237,17 +270,31 @@ def compare(paths: list[Path], version: str, seed: int) -> tuple[Counter, list[s
         lines = path.with_suffix(path.suffix + ".requests").read_text().splitlines()
         answers = path.with_suffix(path.suffix + ".answers").read_text().splitlines()
         assert len(lines) == len(answers)
-        with open_store(path, version, conf) as store:
-            for line, raw in zip(lines, answers, strict=True):
-                words, theirs = line.split("\t"), json.loads(raw)
-                asked[words[0]] += 1
+        compared: list[tuple[list[str], object, object]] = []
+        with (
+            open_store(path, version, conf) as store,
+            open_store(path, version, conf, is_compiled=True) as fast,
+        ):
+            answered = [
+                (line.split("\t"), json.loads(raw))
+                for line, raw in zip(lines, answers, strict=True)
+            ]
+            for words, theirs in answered:
                 if words[0] == "ID":
                     ours = theirs if same_id(theirs, words) else "other parts"
-                else:
-                    ours = answer(store, words)
-                if ours != theirs:
-                    shown = " ".join([words[0], *(_shown(w) for w in words[1:])])
-                    different.append(f"{path}: {shown}\n   broker {theirs}\n   ours   {ours}")
+                    compared.append((words, theirs, ours))
+                    continue
+                compared.append((words, theirs, answer(store, words)))
+                if words[0] in BY_KERNELS:
+                    kernel = [f"{words[0]} BY KERNELS", *words[1:]]
+                    compared.append((kernel, theirs, answer(fast, words)))
+            for each in (store, fast):
+                compared += together(each, answered)
+        for words, theirs, ours in compared:
+            asked[words[0]] += 1
+            if ours != theirs:
+                shown = " ".join([words[0], *(_shown(w) for w in words[1:])])
+                different.append(f"{path}: {shown}\n   broker {theirs}\n   ours   {ours}")
     return asked, different
 
 

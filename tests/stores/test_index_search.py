@@ -13,6 +13,7 @@ import pytest
 from formats import broker, indexfile
 from formats.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, Header
 from stores.findings import Kind, Report
+from stores.index_compiled import CompiledSearch
 from stores.index_search import ALWAYS, IndexSearch, Window
 
 SLOTS, ITEMS = 7, 20
@@ -79,7 +80,7 @@ class TestChains:
         file = chain((100, 0, 0), (200, 1, 1), (300, 2, 2)).item(2, 200, 1, 1, HASH + SLOTS)
         found, report = search(f20260101000000000=file)
 
-        assert found.offsets(HASH, ALWAYS, 64).offsets == [300, 100]
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [300, 100]
         assert report.ok
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 4])
@@ -87,7 +88,7 @@ class TestChains:
         old, new = chain((100, 0, 0), (200, 1, 1)), chain((300, 0, 0), (400, 1, 1))
         found, _ = search(f20260101000000000=old, f20260102000000000=new)
 
-        assert found.offsets(HASH, ALWAYS, limit).offsets == [400, 300, 200, 100][:limit]
+        assert found.offsets(HASH, ALWAYS, limit)[0] == [400, 300, 200, 100][:limit]
 
     def test_an_older_item_than_the_window_ends_the_chain(self, search):
         """
@@ -98,26 +99,26 @@ class TestChains:
         found, _ = search(f20260101000000000=file)
         window = Window(BEGIN + 40_000, BEGIN + 70_000)
 
-        assert found.offsets(HASH, window, 64).offsets == [300]
+        assert found.offsets(HASH, window, 64)[0] == [300]
 
     def test_no_older_file_is_looked_at_behind_one_that_began_before_the_window(self, search):
         old = chain((100, 50, 0)).header(BEGIN, BEGIN + 90_000, 2)
         new = chain((200, 50, 0)).header(BEGIN + 1, BEGIN + 90_000, 2)
         found, _ = search(f20260101000000000=old, f20260102000000000=new)
 
-        assert found.offsets(HASH, Window(BEGIN + 2, BEGIN + 99_000), 64).offsets == [200]
+        assert found.offsets(HASH, Window(BEGIN + 2, BEGIN + 99_000), 64)[0] == [200]
 
     @pytest.mark.parametrize("slot", [0, -5, 3, 1 << 30])
     def test_a_slot_that_leads_nowhere_is_an_empty_one(self, search, slot):
         found, _ = search(f20260101000000000=chain((100, 0, 0)).slot(slot))
 
-        assert found.offsets(HASH, ALWAYS, 64).offsets == []
+        assert found.offsets(HASH, ALWAYS, 64)[0] == []
 
     @pytest.mark.parametrize("previous", [-1, 2, 9, 1 << 30])
     def test_a_pointer_that_leads_nowhere_is_the_chains_end(self, search, previous):
         found, report = search(f20260101000000000=chain((100, 0, 0), (200, 1, previous)))
 
-        assert found.offsets(HASH, ALWAYS, 64).offsets == [200]
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [200]
         assert report.ok
 
 
@@ -133,7 +134,7 @@ class TestDamage:
             file.item(number, 100, 1, items[number - 1][2], HASH + SLOTS)
         found, report = search(f20260101000000000=file)
 
-        assert found.offsets(HASH, ALWAYS, 64).offsets == []
+        assert found.offsets(HASH, ALWAYS, 64)[0] == []
         assert [f.kind for f in report.findings] == [Kind.BROKEN_CHAIN]
         assert "circle" in report.findings[0].detail
 
@@ -141,13 +142,13 @@ class TestDamage:
         file = chain((100, 0, 0)).header(index_count=1 << 30).slot(ITEMS + 5)
         found, report = search(f20260101000000000=file)
 
-        assert found.offsets(HASH, ALWAYS, 64).offsets == []
+        assert found.offsets(HASH, ALWAYS, 64)[0] == []
         assert [f.kind for f in report.findings] == [Kind.BROKEN_CHAIN]
 
     def test_an_item_before_its_files_time_ends_the_chain(self, search):
         found, _ = search(f20260101000000000=chain((100, 0, 0), (200, -1, 1)))
 
-        assert found.offsets(HASH, ALWAYS, 64).offsets == []
+        assert found.offsets(HASH, ALWAYS, 64)[0] == []
 
     @pytest.mark.parametrize("size", [0, 1, 39, 40, 1000, indexfile.file_size(SLOTS, ITEMS) + 1])
     def test_a_file_of_another_size_is_named_and_left_out(self, search, size):
@@ -155,7 +156,7 @@ class TestDamage:
             f20260101000000000=chain((100, 0, 0)), f20260102000000000=bytes(size)
         )
 
-        assert found.offsets(HASH, ALWAYS, 64).offsets == [100]
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
         assert [f.kind for f in report.findings] == [Kind.SIZE]
 
     def test_foreign_names_are_named_and_left_out(self, search, tmp_path):
@@ -163,7 +164,7 @@ class TestDamage:
         (tmp_path / "\x1b[2Jnotes.txt").write_bytes(b"x")
         found, report = search(f20260101000000000=chain((100, 0, 0)))
 
-        assert found.offsets(HASH, ALWAYS, 64).offsets == [100]
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
         assert [f.kind for f in report.findings] == [Kind.NAME, Kind.NAME]
 
     def test_any_bytes_end_in_an_answer(self, search):
@@ -181,7 +182,7 @@ class TestDamage:
                 )
             found, _ = search(f20260101000000000=file)
             for key_hash in range(10):
-                assert len(found.offsets(key_hash, ALWAYS, 64).offsets) <= 64
+                assert len(found.offsets(key_hash, ALWAYS, 64)[0]) <= 64
             found.close()
 
 
@@ -190,13 +191,13 @@ def test_a_live_index_is_looked_at_anew(search, tmp_path):
     New files and new items are found without opening anything again; removed files are forgotten.
     """
     found, _ = search(f20260101000000000=chain((100, 0, 0)))
-    assert found.offsets(HASH, ALWAYS, 64).offsets == [100]
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
 
     (tmp_path / "20260102000000000").write_bytes(chain((200, 0, 0)).data)
-    assert found.offsets(HASH, ALWAYS, 64).offsets == [200, 100]
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [200, 100]
 
     (tmp_path / "20260101000000000").unlink()
-    assert found.offsets(HASH, ALWAYS, 64).offsets == [200]
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [200]
 
 
 def test_the_kernel_and_its_twin_agree(search, tmp_path):
@@ -222,12 +223,19 @@ def test_the_kernel_and_its_twin_agree(search, tmp_path):
                 file.slot(pick.randint(0, ITEMS + 1), slot)
             (tmp_path / f"{20260101000000000 + number}").write_bytes(file.data)
         twin = IndexSearch(tmp_path, SETTINGS, Report())
-        kernel = IndexSearch(tmp_path, SETTINGS, Report(), is_compiled=True)
+        kernel = CompiledSearch(tmp_path, SETTINGS, Report())
         for key in keys:
             begin = BEGIN + pick.randint(-2000, 50_000)
             for window in (ALWAYS, Window(begin, begin + pick.randint(0, 20_000))):
                 for limit in (1, 3, 64, 100):
                     expected = twin.offsets(indexfile.key_hash(key), window, limit)
                     assert kernel.offsets_of(key, window, limit) == expected
+        for window in (ALWAYS, Window(BEGIN + 4000, BEGIN + 8000)):
+            for limit in (1, 64):
+                some = [key.removeprefix("t#") for key in pick.choices(keys, k=pick.randint(0, 40))]
+                one_by_one = [twin.offsets_of("t#" + key, window, limit) for key in some]
+                together = kernel.offsets_of_many("t#", some, window, limit)
+                assert together.offsets == [hits for hits, _, _ in one_by_one]
+                assert all(together[1:] == hits[1:] for hits in one_by_one)
         twin.close()
         kernel.close()

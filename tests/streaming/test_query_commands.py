@@ -76,11 +76,15 @@ class TestExitCodes:
         assert filled("query", "key", "k9", "--topic", "t")[0] == 1
         assert filled("query", "key", "", "--topic", "t")[0] == 2
         assert filled("query", "key", "k1", "--topic", "t", "--limit", "0")[0] == 2
+        assert filled("query", "key", "k1", "k9", "--topic", "t")[0] == 1
+        assert filled("query", "key", "k1", "k2", "--topic", "t")[0] == 0
+        assert filled("query", "key", "k1", "", "--topic", "t")[0] == 2
         for path in (filled.output / "index").iterdir():
             path.unlink()
         code, shown, _ = filled("query", "key", "k1", "--topic", "t")
         assert code == 4
         assert "no index file is in" in shown
+        assert filled("query", "key", "k1", "k2", "--topic", "t") == (code, shown, "")
 
     @pytest.mark.parametrize(
         "words",
@@ -132,6 +136,39 @@ class TestShown:
         assert [m["body"] for m in document["messages"]] == [f"body {i}" for i in range(4)]
         assert document["index_offsets"] == [p.position for p in reversed(filled.log.places)]
         assert document["messages"][2]["queue_offset"] == 2
+
+    def test_by_several_keys(self, filled):
+        code, shown, _ = filled("query", "key", "k2", "none", "all", "--topic", "t")
+        lines = shown.splitlines()
+
+        assert code == 1
+        assert [line.split() for line in lines[:4]] == [
+            ["key", "status", "messages", "other_hits"],
+            ["k2", "found", "1", "0"],
+            ["none", "not", "found", "0", "0"],
+            ["all", "found", "4", "0"],
+        ]
+        named = [line.split()[1] for line in lines if line.split()[:1] == ["key"]][1:]
+        assert named == ["k2", "all", "all", "all", "all"]
+        assert [line.split()[-1] for line in lines if " body  " in line] == [
+            "2",
+            "0",
+            "1",
+            "2",
+            "3",
+        ]
+
+    def test_several_keys_as_json_are_what_each_of_them_is(self, filled):
+        words = ("--topic", "t", "--json")
+        code, shown, _ = filled("query", "key", "k2", "all", *words)
+        document = json.loads(shown)
+
+        assert code == 0
+        assert document.pop("notes") == []
+        for key, answer in zip(("k2", "all"), document["keys"], strict=True):
+            alone = json.loads(filled("query", "key", key, *words)[1])
+            del alone["notes"]
+            assert answer == {"key": key, **alone}
 
     def test_by_id_with_its_parts(self, filled):
         place = filled.log.places[2].position

@@ -1,12 +1,14 @@
 package oracle;
 
 import java.lang.reflect.Method;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.store.QueryMessageResult;
 
 /**
@@ -14,7 +16,8 @@ import org.apache.rocketmq.store.QueryMessageResult;
  * "topic TAB key" lines: the first WARM=10 only warm the code up, again and again; the others come
  * once each, cold if their pages are, then PASSES=10 times more. One JSON object:
  * index_cold, index_warm (IndexService#queryOffset), message_warm (DefaultMessageStore#queryMessage),
- * each with p50, p99 and how many were found.
+ * decoded_warm (the same, and MessageDecoder#decode of what it gives), each with p50, p99 and how many
+ * were found.
  */
 public final class QueryBench {
     private static final int WARM = 10;
@@ -42,7 +45,16 @@ public final class QueryBench {
             r.release();
             return found;
         };
-        for (Lookup each : new Lookup[] {byIndex, byMessage}) {
+        Lookup decoded = (topic, key) -> {
+            QueryMessageResult r = kit.store.queryMessage(topic, key, 64, 0L, Long.MAX_VALUE);
+            int found = 0;
+            for (ByteBuffer each : r.getMessageBufferList()) {
+                found += MessageDecoder.decode(each, true, false) != null ? 1 : 0;
+            }
+            r.release();
+            return found;
+        };
+        for (Lookup each : new Lookup[] {byIndex, byMessage, decoded}) {
             for (int i = 0; i < 30_000; i++) {
                 each.of(keys[i % WARM][0], keys[i % WARM][1]);
             }
@@ -54,6 +66,8 @@ public final class QueryBench {
         out.put("index_warm", time(byIndex, fresh, PASSES));
         time(byMessage, fresh, 1);
         out.put("message_warm", time(byMessage, fresh, PASSES));
+        time(decoded, fresh, 1);
+        out.put("decoded_warm", time(decoded, fresh, PASSES));
         System.out.println(Json.of(out));
         System.out.flush();
         Runtime.getRuntime().halt(0);
