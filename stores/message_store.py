@@ -138,13 +138,16 @@ class MessageStore:
 
     def close(self) -> None:
         """Close the files."""
-        self.refresh()
+        self._close_queues()
         self.index.close()
         self.log.close()
 
     def refresh(self) -> None:
         """Look at the files anew: a live store has grown. The index looks by itself."""
         self.log.refresh()
+        self._close_queues()
+
+    def _close_queues(self) -> None:
         for queue in self._queues.values():
             queue.close()
         self._queues = {}

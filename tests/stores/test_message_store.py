@@ -283,6 +283,21 @@ class TestByTime:
         ]
 
 
+class TestRefresh:
+    def test_log_files_that_came_since_are_read(self, built):
+        log = numbered(6)
+        store = built(log)
+        log.blank()
+        place = log.append(Message("t", b"behind", store_timestamp=NOW + 9000))
+        log.write(store.root)
+
+        assert read_record(store.log, place.position) is None
+        store.refresh()
+        record = read_record(store.log, place.position)
+        assert record is not None
+        assert record.body == b"behind"
+
+
 class TestDamage:
     def test_a_truncated_log_file_is_named(self, built):
         store = built(numbered(60))

@@ -6,6 +6,7 @@ Everything random comes from a `random.Random`, so a store is made again from it
 from __future__ import annotations
 
 import json
+import os
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -124,7 +125,10 @@ class Log:
         for number in range(first, count):
             piece = bytes(self.data[number * self.file_size : (number + 1) * self.file_size])
             name = names.offset_file(self.origin + number * self.file_size)
-            (directory / name).write_bytes(piece.ljust(self.file_size, b"\0"))
+            # Not made empty first where it is there: whoever looks meanwhile sees whole files.
+            descriptor = os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o644)
+            os.write(descriptor, piece.ljust(self.file_size, b"\0"))
+            os.close(descriptor)
         return store
 
 
