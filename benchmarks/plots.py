@@ -30,18 +30,23 @@ def main() -> None:
         ("cpu_per_million", 1, "CPU seconds a million messages"),
         ("anonymous_mib", 1, "MiB of memory, without page cache"),
     )
+    pairs = [
+        (f"{document['title'].rsplit(', ', 1)[-1]}\n{peer}", sides)
+        for document in documents
+        for peer, sides in document["peers"].items()
+    ]
     _, axes = plt.subplots(1, len(figures), figsize=(13, 4.2), layout="constrained")
     for axis, (figure, unit, label) in zip(axes, figures, strict=True):
-        for place, document in enumerate(documents):
-            for number, (name, runs) in enumerate(document["runs"].items()):
-                values = [run[figure] / unit for run in runs]
+        for place, (_, sides) in enumerate(pairs):
+            for number, (name, colour) in enumerate((("rocketmq", _BROKER), ("reput", _OURS))):
+                values = [run[figure] / unit for run in sides[name]]
                 middle = statistics.median(values)
                 error = [[middle - min(values)], [max(values) - middle]]
-                colour = _OURS if name == "reput" else _BROKER
                 axis.bar(place + 0.38 * number, middle, 0.36, yerr=error, color=colour, capsize=3)
         axis.set_ylabel(label)
-        titles = [document["title"].rsplit(", ", 1)[-1] for document in documents]
-        axis.set_xticks([place + 0.19 for place in range(len(documents))], titles)
+        axis.set_xticks(
+            [place + 0.19 for place in range(len(pairs))], [title for title, _ in pairs]
+        )
     axes[0].set_title(
         "grey: the broker, blue: reput; median, lowest, highest", loc="left", fontsize=9
     )

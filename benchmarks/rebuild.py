@@ -2,13 +2,15 @@
 
     python -m benchmarks.rebuild --gib 8 --body 100 --runs 5 [--directory DIR] [--json]
 
-The log is benchmarks/logs.py's: records of many lengths, three index entries each. A run of the
-broker is the faster of RocketMQ 4.9.8 as it comes and 5.5.0's ReputMessageService with mapped
-consume queues, which is 5.5.0's fastest; one run of each decides. Its rate is from the first to the
-last dispatch, its total from load() to there, without the start of its JVM. A run of ours is the
-command, through Spark's local[2]; its rate is from the first batch to the last entry, which is the
-same, and once more to everything being on disk; its total is from command to exit. The log is read
-once before each run, so that no run pays for the disk; outputs are removed behind each.
+The log is benchmarks/logs.py's: records of many lengths with a key, a unique id and a tag. The
+brokers are RocketMQ 4.9.8 as it comes, which makes two index entries of each, and 5.5.0's
+ReputMessageService with mapped consume queues, which is 5.5.0's fastest and makes three. Behind
+each run of a broker comes one of ours that writes what that version writes, as many index entries.
+A broker's rate is from the first to the last dispatch, its total from load() to there, without the
+start of its JVM. A run of ours is the command, through Spark's local[2]; its rate is from the first
+batch to the last entry, which is the same, and once more to everything being on disk; its total is
+from command to exit. The log is read once before each run, so that no run pays for the disk;
+outputs are removed behind each.
 """
 
 from __future__ import annotations
@@ -20,17 +22,19 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.logs import write_log  # noqa: E402
 from benchmarks.processes import Measured, measure  # noqa: E402
+from formats import names  # noqa: E402
+from formats.indexfile import FIRST_ITEM, HEADER_SIZE, Header  # noqa: E402
 from tests.oracle import oracle  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PEERS = {
     "4.9.8": (),
@@ -88,25 +92,37 @@ def _figures(messages: int, rate: float, total: float, done: Measured) -> dict[s
     }
 
 
-def compare(store: Path, runs: int, *options: str) -> dict[str, list[dict[str, float]]]:
-    """Run the best broker and ours in turn."""
-
-    def broker(version: str) -> dict[str, float]:
-        with tempfile.TemporaryDirectory(dir=store.parent) as work:
-            return run_broker(store, Path(work) / "run", version)
-
-    tried = {version: broker(version) for version in PEERS}
-    best = max(tried, key=lambda version: tried[version]["rate"])
-    for version, figures in tried.items():
-        _say(f"RocketMQ {version}", figures)
-    found: dict[str, list[dict[str, float]]] = {f"RocketMQ {best}": [], "reput": []}
+def compare(store: Path, runs: int, peers: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Run each broker and ours, as of its version, in turn."""
+    found: dict[str, dict[str, Any]] = {peer: {"rocketmq": [], "reput": []} for peer in peers}
     for _ in range(runs):
-        found[f"RocketMQ {best}"].append(broker(best))
-        _say(f"RocketMQ {best}", found[f"RocketMQ {best}"][-1])
-        with tempfile.TemporaryDirectory(dir=store.parent) as work:
-            found["reput"].append(run_ours(store, Path(work) / "run", *options))
-        _say("reput", found["reput"][-1])
+        for peer, sides in found.items():
+            for side in sides:
+                with tempfile.TemporaryDirectory(dir=store.parent) as name:
+                    work = Path(name) / "run"
+                    if side == "reput":
+                        figures = run_ours(store, work, "--broker-version", peer)
+                    else:
+                        figures = run_broker(store, work, peer)
+                    figures["index_entries"] = index_entries(work)
+                sides[side].append(figures)
+                _say(f"{side} {peer}", figures)
+    for sides in found.values():
+        (entries,) = {run["index_entries"] for runs in sides.values() for run in runs}
+        print(f"{entries:,} index entries on both sides", file=sys.stderr)
+        sides["ratios"] = {
+            f: median(sides["reput"], f) / median(sides["rocketmq"], f) for f in FIGURES
+        }
     return found
+
+
+def index_entries(output: Path) -> int:
+    """Return how many entries the index of an output has."""
+    headers = []
+    for path in (output / names.INDEX).iterdir():
+        with path.open("rb") as file:
+            headers.append(Header.unpack(file.read(HEADER_SIZE)))
+    return sum(header.next_item - FIRST_ITEM for header in headers)
 
 
 def _say(name: str, figures: Mapping[str, float]) -> None:
@@ -118,23 +134,26 @@ def median(runs: list[dict[str, float]], figure: str) -> float:
     return statistics.median(run[figure] for run in runs)
 
 
-def report(title: str, found: dict[str, list[dict[str, float]]]) -> dict[str, float]:
-    """Print a table; return the ratios of ours to the broker's."""
+def report(title: str, found: dict[str, dict[str, Any]]) -> None:
+    """Print a table and ratios for each broker."""
     print(f"{title}; load average {os.getloadavg()[0]:.2f}")
-    print(f"{'':16} {'msg/s median':>14} {'min':>12} {'max':>12} {'total s':>9} "
-          f"{'CPU s/M':>8} {'anon MiB':>9}")  # fmt: skip
-    for name, runs in found.items():
-        rates = sorted(run["rate"] for run in runs)
-        print(f"{name:16} {statistics.median(rates):14,.0f} {rates[0]:12,.0f} {rates[-1]:12,.0f} "
-              f"{median(runs, 'total_seconds'):9.1f} {median(runs, 'cpu_per_million'):8.2f} "
-              f"{median(runs, 'anonymous_mib'):9,.0f}")  # fmt: skip
-    print(f"reput until all is on disk: {median(found['reput'], 'rate_on_disk'):,.0f} msg/s")
-    (peer,) = [name for name in found if name != "reput"]
-    ratios = {f: median(found["reput"], f) / median(found[peer], f) for f in FIGURES}
-    print(f"rate {ratios['rate']:.2f} times the broker's, whole process 1/"
-          f"{1 / ratios['total_seconds']:.2f} of its time, "
-          f"CPU {ratios['cpu_per_million']:.2f}, memory {ratios['anonymous_mib']:.2f}")  # fmt: skip
-    return ratios
+    for peer, sides in found.items():
+        print(f"{'':16} {'msg/s median':>14} {'min':>12} {'max':>12} {'total s':>9} "
+              f"{'CPU s/M':>8} {'anon MiB':>9}")  # fmt: skip
+        for name in ("rocketmq", "reput"):
+            runs = sides[name]
+            rates = sorted(run["rate"] for run in runs)
+            print(f"{name + ' ' + peer:16} {statistics.median(rates):14,.0f} {rates[0]:12,.0f} "
+                  f"{rates[-1]:12,.0f} {median(runs, 'total_seconds'):9.1f} "
+                  f"{median(runs, 'cpu_per_million'):8.2f} "
+                  f"{median(runs, 'anonymous_mib'):9,.0f}")  # fmt: skip
+        ratios = sides["ratios"]
+        print(f"until all is on disk: {median(sides['reput'], 'rate_on_disk'):,.0f} msg/s")
+        print(
+            f"rate {ratios['rate']:.2f} times the broker's, whole process 1/"
+            f"{1 / ratios['total_seconds']:.2f} of its time, "
+            f"CPU {ratios['cpu_per_million']:.2f}, memory {ratios['anonymous_mib']:.2f}"
+        )
 
 
 def main() -> None:
@@ -145,11 +164,13 @@ def main() -> None:
     )
     parser.add_argument("--queues", type=int, default=128)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--peers", default=",".join(PEERS), help="versions of RocketMQ")
     parser.add_argument("--directory", type=Path, default=ROOT / "work" / "bench",
                         help="logs are kept here, so that they are written once")  # fmt: skip
     parser.add_argument("--json", type=Path, help="write all figures there")
     arguments = parser.parse_args()
-    for version in PEERS:
+    peers = arguments.peers.split(",")
+    for version in peers:
         oracle.build(version)
     name = f"{arguments.gib:g}gib-{arguments.body}b-{arguments.queues}q"
     store = arguments.directory / name
@@ -157,14 +178,14 @@ def main() -> None:
         size = int(arguments.gib * (1 << 30))
         count = write_log(store / "commitlog", size, arguments.body, arguments.queues)
         print(f"wrote {count:,} records", file=sys.stderr)
-    found = compare(store, arguments.runs)
+    found = compare(store, arguments.runs, peers)
     # Not what the files have: the last one is a hole behind its records.
     size = int(arguments.gib * (1 << 30))
-    count = int(found["reput"][0]["messages"])
+    count = int(found[peers[0]]["reput"][0]["messages"])
     title = f"{count:,} messages, {arguments.gib:g} GiB, {size // max(count, 1)} bytes each"
-    ratios = report(title, found)
+    report(title, found)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"title": title, "ratios": ratios, "runs": found}))
+        arguments.json.write_text(json.dumps({"title": title, "peers": found}))
 
 
 if __name__ == "__main__":
