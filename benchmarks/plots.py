@@ -30,11 +30,11 @@ def main() -> None:
         ("cpu_per_million", 1, "CPU seconds a million messages"),
         ("anonymous_mib", 1, "MiB of memory, without page cache"),
     )
-    pairs = [
-        (f"{document['title'].rsplit(', ', 1)[-1]}\n{peer}", sides)
-        for document in documents
-        for peer, sides in document["peers"].items()
-    ]
+    pairs = []
+    for document in documents:
+        _, size, each = document["title"].split(", ")
+        for peer, sides in document["peers"].items():
+            pairs.append((f"{size}\n{each.removesuffix(' each')}\n{peer}", sides))
     _, axes = plt.subplots(1, len(figures), figsize=(13, 4.2), layout="constrained")
     for axis, (figure, unit, label) in zip(axes, figures, strict=True):
         for place, (_, sides) in enumerate(pairs):
