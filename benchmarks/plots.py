@@ -34,8 +34,8 @@ def main() -> None:
     for document in documents:
         _, size, each = document["title"].split(", ")
         for peer, sides in document["peers"].items():
-            pairs.append((f"{size}\n{each.removesuffix(' each')}\n{peer}", sides))
-    _, axes = plt.subplots(1, len(figures), figsize=(13, 4.2), layout="constrained")
+            pairs.append((f"{size}\n{each.removesuffix('ytes each').upper()}\n{peer}", sides))
+    _, axes = plt.subplots(1, len(figures), figsize=(15, 4.4), layout="constrained")
     for axis, (figure, unit, label) in zip(axes, figures, strict=True):
         for place, (_, sides) in enumerate(pairs):
             for number, (name, colour) in enumerate((("rocketmq", _BROKER), ("reput", _OURS))):
