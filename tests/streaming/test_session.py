@@ -101,6 +101,14 @@ def processes_of(session_id: int) -> list[int]:
     return found
 
 
+def wait_for_the_end_of(session_id: int) -> list[int]:
+    """Return the processes that are left of a session after a minute at most."""
+    deadline = time.monotonic() + 60
+    while (left := processes_of(session_id)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
 def test_a_jvm_whose_session_is_not_wanted_ends_with_the_process():
     """
     As where an output turns out to be in use while Spark is starting already.
@@ -123,13 +131,10 @@ def test_a_jvm_whose_session_is_not_wanted_ends_with_the_process():
             time.sleep(0.02)
         assert process.stderr is not None
         assert process.stderr.read() == b""
-    deadline = time.monotonic() + 60
-    while (left := processes_of(process.pid)) and time.monotonic() < deadline:
-        time.sleep(0.1)
 
     assert seen > 1
     assert process.returncode == 0
-    assert left == []
+    assert wait_for_the_end_of(process.pid) == []
 
 
 def test_ending_a_session_ends_the_jvm_with_the_process():
@@ -148,9 +153,6 @@ def test_ending_a_session_ends_the_jvm_with_the_process():
         stderr=subprocess.PIPE,
     ) as process:
         said, errors = process.communicate(timeout=120)
-    deadline = time.monotonic() + 60
-    while (left := processes_of(process.pid)) and time.monotonic() < deadline:
-        time.sleep(0.1)
 
     assert (said, errors) == (b"3\n", b"")
-    assert left == []
+    assert wait_for_the_end_of(process.pid) == []
