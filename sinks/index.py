@@ -114,6 +114,17 @@ class IndexSink:
         self._state[State.SLOTS_USED] = header.slots_used
         self._state[State.COUNT] = header.next_item
 
+    def remember(self, flushed_timestamp: int) -> None:
+        """Take what was recorded of a full file that has expired since: it cannot be asked.
+
+        Args:
+            flushed_timestamp: as recorded, ms; not taken where it is newer than the newest file's
+                beginning, for then that one was taken back.
+        """
+        is_before = flushed_timestamp <= int(self._state[State.BEGIN_TIMESTAMP])
+        if len(self.names) == 1 and is_before:
+            self.flushed_timestamp = flushed_timestamp
+
     @property
     def header(self) -> Header:
         """Return the header of the newest file as it should be on disk."""

@@ -227,6 +227,8 @@ class StoreDispatcher:
             output, staging, settings, self.queues, self.entries, self._batches, self._bitmaps
         )
         self.index = IndexSink(output, staging, settings) if settings.writes_index else None
+        if self.index is not None:
+            self.index.remember(StoreCheckpoint(*self.progress.checkpoint).index_timestamp)
         self._repeated_before = self.progress.repeated
         self.pipeline.gaps = dict(self.progress.skipped)
 
@@ -673,8 +675,10 @@ class StoreDispatcher:
             self._save(clean=clean)
         self._consistent = True
         self._flushed_at = self._flushed_partly_at = time.monotonic()
-        if self._removes_expired and self.log.min_offset > self._expired_to:
-            # Behind the flush: no file that is removed waits for one.
+        is_due = clean or self.log.min_offset > self._expired_to
+        if self._removes_expired and is_due:
+            # Behind the flush: no file that is removed waits for one. At the end once more: what
+            # was a queue's last file, and stayed, may since have got another one behind it.
             retention.remove_expired(self.config.output, self.config.settings, self.log.min_offset)
             self._expired_to = self.log.min_offset
 

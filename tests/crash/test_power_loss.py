@@ -113,6 +113,14 @@ class TestPowerLoss:
         assert set(result.cuts) == {1, 2, 3}
         assert set(result.kinds) == set(KINDS)
 
+    def test_an_end_is_the_same_whichever_file_has_expired_by_then(self, scratch):
+        """
+        The full index file that the checkpoint speaks of, and a queue's only file but one.
+        """
+        result = PowerLoss(scratch, seed=1000014, rules=Rules()).run(240, ["expiring"])
+
+        assert result.failures == []
+
 
 def _find(scratch: Path, kinds: list[str], states: int = _MOST, **rules: Any) -> list[str]:
     loop = PowerLoss(scratch, seed=1, rules=Rules(**rules), most_failures=1)
