@@ -34,7 +34,7 @@ from formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT  
 from formats.encode import Message, encode, encode_blank, fits  # noqa: E402
 from streaming.config import FlushPolicy, store_config  # noqa: E402
 from streaming.dispatcher import StoreDispatcher  # noqa: E402
-from streaming.warm import warm_up  # noqa: E402
+from streaming.warm import load_kernels  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,7 +183,7 @@ PHASES = {
 
 def run_phase(name: str, store: Path, ends: list[int]) -> None:
     """Be the process of one phase: kernels loaded first, an end without a word."""
-    warm_up().join()
+    load_kernels()
     print(json.dumps(PHASES[name](store, ends)), flush=True)
     os._exit(0)
 

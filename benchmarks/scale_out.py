@@ -99,7 +99,7 @@ def run_job(master: str, placement: str, stores: str, output: str, batch_bytes: 
     from streaming.job_options import JobOptions  # noqa: PLC0415
     from streaming.session import build_session  # noqa: PLC0415
     from streaming.source import register  # noqa: PLC0415
-    from streaming.warm import warm_up  # noqa: PLC0415
+    from streaming.warm import load_kernels  # noqa: PLC0415
 
     configs = [
         store_config(path, Path(output) / path.name) for path in sorted(Path(stores).iterdir())
@@ -112,7 +112,7 @@ def run_job(master: str, placement: str, stores: str, output: str, batch_bytes: 
         **{"spark.driver.host": _HERE, "spark.executor.memory": "512m", "spark.log.level": "OFF"},
     )  # fmt: skip
     register(spark)
-    warm_up().join()
+    load_kernels()
     jvm = spark.sparkContext._gateway.proc.pid  # noqa: SLF001
     job = Job(configs, options)
     batches = []

@@ -623,10 +623,10 @@ def prepare() -> None:
     Takes about half a minute and 150 MB in ~/.cache/reput; what is there already is left alone.
     """
     from streaming.session import archive_classes  # noqa: PLC0415 - Spark is slow to import
-    from streaming.warm import compile_kafka_kernels, warm_up  # noqa: PLC0415
+    from streaming.warm import compile_kafka_kernels, load_kernels  # noqa: PLC0415
 
     with console.busy("compiling kernels"):
-        warm_up().join()
+        load_kernels()
         compile_kafka_kernels()
     with console.busy("archiving Spark's classes"):
         archive = archive_classes()

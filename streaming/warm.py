@@ -35,10 +35,13 @@ def warm_up() -> threading.Thread:
 
 
 def load_kernels() -> None:
-    """Dispatch a tiny log."""
+    """Dispatch a tiny log.
+
+    Raises:
+        OSError: no space, no permission.
+    """
     with _tiny_store() as store:
-        directory = store.parent
-        rebuild(store, Path(directory) / "output", broker_version="5.5", broker_conf=_CONF)
+        rebuild(store, store.parent / "output", broker_version="5.5", broker_conf=_CONF)
 
 
 def compile_kafka_kernels() -> None:

@@ -17,7 +17,7 @@ from streaming.config import store_config
 from streaming.dispatcher import rebuild
 from streaming.session import archive_classes
 from streaming.verify import verify
-from streaming.warm import warm_up
+from streaming.warm import load_kernels
 
 _FILE_SIZE = 4096
 _CONF = {
@@ -33,7 +33,7 @@ def main() -> None:
     Raises:
         SystemExit: what was dispatched is not right.
     """
-    warm_up().join()
+    load_kernels()
     message = Message("topic", b"body", {"TAGS": "tag", "KEYS": "key", "UNIQ_KEY": "id"})
     with tempfile.TemporaryDirectory() as directory:
         store, output = Path(directory, "store"), Path(directory, "output")

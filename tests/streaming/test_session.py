@@ -90,6 +90,17 @@ def test_workers_do_not_read_spark_from_zips(spark):
     assert [path for path in paths if path.endswith("pyspark.zip")] == []
 
 
+def started(script: str) -> subprocess.Popen[bytes]:
+    """Start a Python program in a session of the system of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(session.__file__).parents[1],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
 def processes_of(session_id: int) -> list[int]:
     """Return the processes that are of a session of the system."""
     found = []
@@ -119,12 +130,7 @@ def test_a_jvm_whose_session_is_not_wanted_ends_with_the_process():
         "begin_session('test')\n"
         "time.sleep(0.5)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=Path(session.__file__).parents[1],
-        start_new_session=True,
-        stderr=subprocess.PIPE,
-    ) as process:
+    with started(script) as process:
         seen = 0
         while process.poll() is None:
             seen = max(seen, len(processes_of(process.pid)))
@@ -145,13 +151,7 @@ def test_ending_a_session_ends_the_jvm_with_the_process():
         "print(spark.range(3).count())\n"
         "end_session(spark)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=Path(session.__file__).parents[1],
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    with started(script) as process:
         said, errors = process.communicate(timeout=120)
 
     assert (said, errors) == (b"3\n", b"")
