@@ -9,15 +9,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import UsageError
-from stores.index_search import ALWAYS, Window
-from stores.records import NO_MESSAGES, read_record
+from stores.records import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from formats.commitlog import Record
-    from stores.by_key_compiled import Matcher
-    from stores.index_search import IndexSearch
+    from stores.index_search import IndexSearch, Window
     from stores.log_files import LogFiles
 
 MAX_HITS = 64
@@ -43,13 +41,6 @@ class KeyStatus(StrEnum):
     NO_INDEX = "no index"
 
 
-# Naming a member of an enumeration, or the fields of a tuple, takes longer than a look into the
-# index: where messages are looked up by the thousand, this is most of it.
-_ANY, _UNIQUE, _TAG = KeyKind.ANY, KeyKind.UNIQUE, KeyKind.TAG
-_FOUND = KeyStatus.FOUND
-_tuple_of = tuple.__new__
-
-
 class KeyAnswer(NamedTuple):
     """Messages with a key.
 
@@ -68,96 +59,91 @@ class KeyAnswer(NamedTuple):
     last_offset: int = 0
 
 
-def find(
-    index: IndexSearch,
-    log: LogFiles,
-    topic: str,
-    key: str,
-    *,
-    kind: KeyKind = KeyKind.ANY,
-    window: Window = ALWAYS,
-    limit: int | None = None,
-    is_raw: bool = False,
-    matcher: Matcher | None = None,
-) -> KeyAnswer:
-    """Return the messages of a topic that have a key.
+class KeyLookup:
+    """Finds the messages of keys, the readable way: a record is taken apart to see its keys."""
 
-    Args:
-        index: where to look.
-        log: the commitlog that it points into.
-        topic: the topic; a transaction's half message has another one.
-        key: one word of KEYS, the UNIQ_KEY, or a tag.
-        kind: which of these.
-        window: store time; an index knows whole seconds from a file's first record.
-        limit: hits of the index, newest first, before messages are looked at.
-        is_raw: other keys' hits as well: those with the same hash.
-        matcher: what reads messages by a kernel; None: the readable way.
+    def __init__(self, index: IndexSearch, log: LogFiles) -> None:
+        """Read nothing yet.
 
-    Raises:
-        UsageError: no topic, no key, a window that is none.
-    """
-    if not topic or not key or window is not ALWAYS or limit is not None:
+        Args:
+            index: where to look.
+            log: the commitlog that it points into.
+        """
+        self._index = index
+        self._log = log
+
+    def of_key(
+        self,
+        topic: str,
+        key: str,
+        kind: KeyKind,
+        window: Window,
+        limit: int | None,
+        *,
+        is_raw: bool,
+    ) -> KeyAnswer:
+        """Return the messages of a topic that have a key.
+
+        Args:
+            topic: the topic; a transaction's half message has another one.
+            key: one word of KEYS, the UNIQ_KEY, or a tag.
+            kind: which of these.
+            window: store time; an index knows whole seconds from a file's first record.
+            limit: hits of the index, newest first, before messages are looked at; None: a broker's.
+            is_raw: other keys' hits as well: those with the same hash.
+
+        Raises:
+            UsageError: no topic, no key, a window that is none.
+        """
         check_request(topic, key, window, limit)
-    if limit is None:
-        limit = MAX_HITS if kind is _ANY else _limit(kind)
-    text = f"{topic}#{key}" if kind is _ANY else _prefix(topic, kind) + key
-    hits, last_timestamp, last_offset = index.offsets_of(text, window, limit)
-    messages: Sequence[Record] | None = None
-    if matcher is not None and len(hits) <= matcher.MOST:
-        messages = matcher.of_key(topic, text, key, kind, hits, is_raw=is_raw)
-    if messages is None:
-        messages = matching(log, topic, key, kind, hits, is_raw=is_raw)
-    status = _FOUND
-    if messages is NO_MESSAGES:
-        status = KeyStatus.NOT_FOUND if hits or index.files() else KeyStatus.NO_INDEX
-    return _tuple_of(KeyAnswer, (status, messages, hits, last_timestamp, last_offset))
+        text = prefix_of(topic, kind) + key
+        hits, *last = self._index.offsets_of(text, window, limit or limit_of(kind))
+        messages = matching(self._log, topic, key, kind, hits, is_raw=is_raw)
+        return KeyAnswer(self.status_of(messages), messages, hits, *last)
 
+    def of_keys(
+        self,
+        topic: str,
+        keys: Sequence[str],
+        kind: KeyKind,
+        window: Window,
+        limit: int | None,
+        *,
+        is_raw: bool,
+    ) -> list[KeyAnswer]:
+        """Return the messages of a topic that have each of several keys; see `of_key`.
 
-def find_many(
-    index: IndexSearch,
-    log: LogFiles,
-    topic: str,
-    keys: Sequence[str],
-    *,
-    kind: KeyKind = KeyKind.ANY,
-    window: Window = ALWAYS,
-    limit: int | None = None,
-    is_raw: bool = False,
-    matcher: Matcher | None = None,
-) -> list[KeyAnswer]:
-    """Return the messages of a topic that have each of several keys; see `find`.
+        Args:
+            topic: the topic.
+            keys: keys; the answers are in their order.
+            kind: which of a message's names they are.
+            window: store time.
+            limit: hits of each key.
+            is_raw: other keys' hits as well.
 
-    Args:
-        index: where to look.
-        log: the commitlog that it points into.
-        topic: the topic.
-        keys: keys; the answers are in their order.
-        kind: which of a message's names they are.
-        window: store time.
-        limit: hits of each key.
-        is_raw: other keys' hits as well.
-        matcher: what reads messages by a kernel.
+        Raises:
+            UsageError: as of `of_key`, for any of the keys.
+        """
+        check_request(topic, "" if "" in keys else "any", window, limit)
+        limit = limit or limit_of(kind)
+        many = self._index.offsets_of_many(prefix_of(topic, kind), keys, window, limit)
+        answers = []
+        for key, hits in zip(keys, many.offsets, strict=True):
+            messages = matching(self._log, topic, key, kind, hits, is_raw=is_raw)
+            answers.append(KeyAnswer(self.status_of(messages), messages, hits, *many[1:]))
+        return answers
 
-    Raises:
-        UsageError: as of `find`, for any of the keys.
-    """
-    check_request(topic, "" if "" in keys else "any", window, limit)
-    if limit is None:
-        limit = _limit(kind)
-    prefix = _prefix(topic, kind)
-    hits, last_timestamp, last_offset = index.offsets_of_many(prefix, keys, window, limit)
-    found: Sequence[Sequence[Record] | None] = [None] * len(keys)
-    if matcher is not None and limit <= matcher.MOST:
-        found = matcher.of_keys(topic, prefix, keys, kind, hits, is_raw=is_raw)
-    missing = KeyStatus.NOT_FOUND if index.files() else KeyStatus.NO_INDEX
-    answers = []
-    for key, offsets, messages in zip(keys, hits, found, strict=True):
-        if messages is None:
-            messages = matching(log, topic, key, kind, offsets, is_raw=is_raw)
-        status = missing if messages is NO_MESSAGES else _FOUND
-        answer = status, messages, offsets, last_timestamp, last_offset
-        answers.append(_tuple_of(KeyAnswer, answer))
-    return answers
+    def status_of(self, messages: Sequence[Record]) -> KeyStatus:
+        """Return what an answer with these messages means."""
+        if messages:
+            return KeyStatus.FOUND
+        return KeyStatus.NOT_FOUND if self._index.files() else KeyStatus.NO_INDEX
+
+    def refresh(self) -> None:
+        """Take the log's files as they are now: here they are opened by the log itself."""
+
+    def close(self) -> None:
+        """Close what was opened here: nothing."""
 
 
 def matching(
@@ -165,17 +151,17 @@ def matching(
 ) -> Sequence[Record]:
     """Return those of the records at physical offsets that have a key, in the order of the log."""
     records = (read_record(log, offset) for offset in sorted(hits))
-    messages = [r for r in records if r is not None and (is_raw or has_key(r, topic, key, kind))]
-    return messages or NO_MESSAGES
+    return [r for r in records if r is not None and (is_raw or has_key(r, topic, key, kind))]
 
 
-def _limit(kind: KeyKind) -> int:
-    return MAX_UNIQUE_HITS if kind == _UNIQUE else MAX_HITS
+def limit_of(kind: KeyKind) -> int:
+    """Return how many hits a broker looks for."""
+    return MAX_UNIQUE_HITS if kind == KeyKind.UNIQUE else MAX_HITS
 
 
-def _prefix(topic: str, kind: KeyKind) -> str:
+def prefix_of(topic: str, kind: KeyKind) -> str:
     """Return what stands before a key in the text that an index has the hash of."""
-    return f"{topic}#{_TAG_PREFIX}" if kind == _TAG else f"{topic}#"
+    return f"{topic}#{_TAG_PREFIX}" if kind == KeyKind.TAG else f"{topic}#"
 
 
 def check_request(topic: str, key: str, window: Window, limit: int | None) -> None:

@@ -1,21 +1,48 @@
-"""Reads the records that an index points to, and leaves to a kernel which of them have the key."""
+"""Has the kernels look keys up, and read and check the records that an index points to."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from formats.compiled import called_with
 from stores import by_key_kernels as kernels
-from stores.by_key import KeyKind
-from stores.by_key_kernels import NONE, PADDING, ROOM, UNSEEN
+from stores.by_key import (
+    MAX_HITS,
+    KeyAnswer,
+    KeyKind,
+    KeyLookup,
+    KeyStatus,
+    check_request,
+    limit_of,
+    matching,
+    prefix_of,
+)
+from stores.by_key_kernels import (
+    CLOSED,
+    FIRST_DESCRIPTOR,
+    MOST,
+    PADDING,
+    READ_AHEAD,
+    ROOM,
+    UNSEEN,
+    WORD,
+)
+from stores.index_compiled import KEYS, asked_keys
+from stores.index_search import ALWAYS
+from stores.index_search_kernels import OUTDATED
 from stores.records import NO_MESSAGES, Messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from formats.commitlog import Record
+    from stores.index_compiled import AskedKeys, CompiledSearch
+    from stores.index_search import Window
     from stores.log_files import LogFiles
 
 _ANY = KeyKind.ANY
@@ -26,153 +53,198 @@ _KINDS = {
     KeyKind.TAG: kernels.TAG,
 }
 # What bytes that are no UTF-8 are in a text: what has it is left to the readable twin.
-_NO_UTF8 = "\ufffd"
+_NO_UTF8 = "\ufffd".encode()
+# A key's records may lie in as many files as it has hits.
+_OPEN_FILES = MOST
 
 
-class Matcher:
-    """Reads records and tells which have a key; `stores.by_key.matching` is the readable twin.
+# Naming a member of an enumeration, or the fields of a tuple, takes as long as a chain.
+_FOUND, _NOT_FOUND, _NO_INDEX = KeyStatus.FOUND, KeyStatus.NOT_FOUND, KeyStatus.NO_INDEX
+_tuple_of = tuple.__new__
 
-    Attributes:
-        MOST: hits that a key may have here.
-    """
 
-    MOST = 256
+class CompiledLookup(KeyLookup):
+    """`KeyLookup` by kernels; what those cannot tell is looked at by the readable twin."""
 
-    def __init__(self, log: LogFiles) -> None:
-        """Make room for records.
-
-        Args:
-            log: the commitlog.
-        """
-        self._log = log
+    def __init__(self, index: CompiledSearch, log: LogFiles) -> None:
+        """Make room for records; see `KeyLookup`."""
+        super().__init__(index, log)
+        self._search = index
         self._read_rules = log.settings.read_rules
-        self._rules = self._read_rules.bits
-        self._data = np.zeros(self.MOST * ROOM + PADDING, np.uint8)
+        self._data = np.zeros(MOST * ROOM + PADDING, np.uint8)
         self._bytes = self._data.data
-        self._rooms = [[self._bytes[i * ROOM : (i + 1) * ROOM]] for i in range(self.MOST)]
-        self._records = np.zeros((4, self.MOST), np.int64)
-        # One value of a memoryview is read or written in half the time of one of an array.
-        self._number, self._position, self._got, self._size = (row.data for row in self._records)
-        self._match = called_with(kernels.match, b"", 0, 0, 0, 0, self._data, 0, 0, 0)
+        self._records = np.zeros((2, MOST), np.int64)
+        self._found = np.zeros(KEYS, np.int64)
+        self._open: dict[int, int] = {}
+        self._files = np.zeros(0, np.int64)
+        self.refresh()
+        example = b"", 0, 0, 0, index.search, self._files, self._records, self._data
+        self._find = called_with(kernels.find, *example)
+
+    def refresh(self) -> None:
+        """Take the log's files as they are now."""
+        self.close()
+        log, files = self._log, len(self._log.bases)
+        facts = log.min_offset, log.end_of_files, log.file_size, self._read_rules.bits, files
+        ranges = -(-(log.end_of_files - log.min_offset) // READ_AHEAD)
+        self._files = np.zeros(FIRST_DESCRIPTOR + files + -(-ranges // WORD), np.int64)
+        self._files[:FIRST_DESCRIPTOR] = facts
+        self._files[FIRST_DESCRIPTOR : FIRST_DESCRIPTOR + files] = -1
+
+    def close(self) -> None:
+        """Close the files."""
+        for number, descriptor in self._open.items():
+            self._files[FIRST_DESCRIPTOR + number] = -1
+            os.close(descriptor)
+        self._open = {}
+
+    def _open_file(self, number: int) -> None:
+        """Open one of the log's files, and close the first of too many.
+
+        Raises:
+            LogChangedError: it is not there any more.
+        """
+        while len(self._open) >= _OPEN_FILES:
+            first = next(iter(self._open))
+            self._files[FIRST_DESCRIPTOR + first] = -1
+            os.close(self._open.pop(first))
+        descriptor = self._log.open_file(self._log.min_offset + number * self._log.file_size)
+        self._open[number] = self._files[FIRST_DESCRIPTOR + number] = descriptor
 
     def of_key(
-        self, topic: str, text: str, key: str, kind: KeyKind, hits: list[int], *, is_raw: bool
-    ) -> Sequence[Record] | None:
-        """Return the messages that have a key, in the order of the log; see `of_keys`.
-
-        Args:
-            topic: the topic.
-            text: what is hashed: topic, "#", key.
-            key: the key.
-            kind: which of a message's names it is.
-            hits: physical offsets, `MOST` at most.
-            is_raw: whatever keys they have.
-        """
-        start = len(text) - len(key)
-        if not text.isascii():
-            return self.of_keys(topic, text[:start], [key], kind, [hits], is_raw=is_raw)[0]
-        raw, topic_length = text.encode(), len(topic)
+        self,
+        topic: str,
+        key: str,
+        kind: KeyKind,
+        window: Window,
+        limit: int | None,
+        *,
+        is_raw: bool,
+    ) -> KeyAnswer:
+        """Return the messages of a topic that have a key; see `KeyLookup`."""
+        if not topic or not key or window is not ALWAYS or limit is not None:
+            check_request(topic, key, window, limit)
+        if kind is _ANY:
+            prefix, limit = topic + "#", limit or MAX_HITS
+        else:
+            prefix, limit = prefix_of(topic, kind), limit or limit_of(kind)
+        text = prefix + key
+        search = self._search
+        is_asked = window is search.window and limit == search.limit
+        if not (text.isascii() and (is_asked or search.is_asked(window, limit))):
+            return self.of_keys(topic, [key], kind, window, limit, is_raw=is_raw)[0]
         code = kernels.RAW if is_raw else kernels.ANY if kind is _ANY else _KINDS[KeyKind(kind)]
-        log, room = self._log, self._rooms[0]
-        low, high, file_size = log.min_offset, log.end_of_files, log.file_size
-        found = []
-        for offset in hits if len(hits) == 1 else sorted(hits):
-            if low <= offset < high:
-                got = log.read_once(room, offset)
-                size = self._match(
-                    raw, topic_length, start, code, offset, self._data, got, file_size, self._rules
-                )
-                if size > NONE:
-                    found.append((offset, self._bytes[:size].tobytes()))
-                elif size == UNSEEN:
-                    return None
-        return Messages(found, self._read_rules) if found else NO_MESSAGES
+        raw, topic_length, start = text.encode(), len(topic), len(prefix)
+        while True:
+            count, hit, found, position, size, last_timestamp, last_offset = self._find(
+                raw,
+                topic_length,
+                start,
+                code,
+                search.search,
+                self._files,
+                self._records,
+                self._data,
+            )
+            if count == OUTDATED:
+                search.look_again()
+            elif found <= CLOSED:
+                self._open_file(CLOSED - found)
+            else:
+                break
+        if found == UNSEEN:
+            return super().of_key(topic, key, kind, window, limit, is_raw=is_raw)
+        hits = [hit] if count == 1 else search.hits(count)
+        messages: Sequence[Record]
+        if found == 1:
+            messages = Messages([(position, self._bytes[:size].tobytes())], self._read_rules)
+        elif found:
+            messages = Messages(self._messages(found), self._read_rules)
+        else:
+            return KeyAnswer(_NOT_FOUND, NO_MESSAGES, hits, last_timestamp, last_offset)
+        return _tuple_of(KeyAnswer, (_FOUND, messages, hits, last_timestamp, last_offset))
+
+    def _messages(self, count: int) -> list[tuple[int, bytes]]:
+        """Return physical offset and bytes of the first records that a kernel has found."""
+        data = self._bytes
+        positions, sizes = self._records[:, :count].tolist()
+        starts = range(0, count * ROOM, ROOM)
+        return [
+            (position, data[at : at + size].tobytes())
+            for at, position, size in zip(starts, positions, sizes, strict=True)
+        ]
 
     def of_keys(
         self,
         topic: str,
-        prefix: str,
         keys: Sequence[str],
         kind: KeyKind,
-        hits: Sequence[list[int]],
+        window: Window,
+        limit: int | None,
         *,
         is_raw: bool,
-    ) -> Sequence[Sequence[Record] | None]:
-        """Return the messages that have each of several keys, in the order of the log.
-
-        Args:
-            topic: the topic.
-            prefix: what stands before each key in the text that is hashed: "topic#".
-            keys: the keys.
-            kind: which of a message's names they are.
-            hits: by key: physical offsets, `MOST` at most.
-            is_raw: whatever keys they have.
-
-        Returns:
-            By key; None where the readable twin has to look.
-        """
-        text = "".join((prefix, *keys))
-        try:
-            raw = text.encode()
-        except UnicodeEncodeError:
-            return [None] * len(keys)
-        if _NO_UTF8 in text:
-            return [None] * len(keys)
-        lengths = map(len, keys) if len(raw) == len(text) else map(len, map(str.encode, keys))
-        start = len(prefix.encode())
-        key_end = np.fromiter(lengths, np.int64, len(keys)).cumsum() + start
+    ) -> list[KeyAnswer]:
+        """Return the messages of a topic that have each of several keys; see `KeyLookup`."""
+        check_request(topic, "" if "" in keys else "any", window, limit)
+        limit = limit or limit_of(kind)
+        search, prefix = self._search, prefix_of(topic, kind)
         code = kernels.RAW if is_raw else _KINDS[KeyKind(kind)]
-        answers: list[Sequence[Record] | None] = []
-        view, position = self._bytes, self._position
-        while len(answers) < len(keys):
-            records, record_end = self._read(hits, len(answers))
-            kernels.match_many(
-                raw,
-                len(topic.encode()),
-                start,
-                key_end,
-                code,
-                records,
-                self._records,
-                self._data,
-                self._log.file_size,
-                self._rules,
-            )
-            sizes = self._size[:records].tolist()
-            are_seen = UNSEEN not in sizes
-            at = 0
-            for end in record_end:
-                found = [
-                    (position[i], view[i * ROOM : i * ROOM + sizes[i]].tobytes())
-                    for i in range(at, end)
-                    if sizes[i] > NONE
-                ]
-                if are_seen or UNSEEN not in sizes[at:end]:
-                    answers.append(Messages(found, self._read_rules) if found else NO_MESSAGES)
+        answers: list[KeyAnswer] = []
+        for first in range(0, len(keys), KEYS):
+            some = keys[first : first + KEYS]
+            asked = asked_keys(prefix, some) if search.is_asked(window, limit, len(some)) else None
+            if asked is None or _NO_UTF8 in asked.raw:
+                answers += super().of_keys(topic, some, kind, window, limit, is_raw=is_raw)
+                continue
+            search.look_again()
+            last = search.last()
+            missing = _NOT_FOUND if search.files() else _NO_INDEX
+            count = search.select_many(asked)
+            messages = self._of_some(asked, len(topic.encode()), code, count)
+            for key, found, hits in zip(
+                some, messages, search.hits_of(prefix, some, count), strict=True
+            ):
+                if found is None:
+                    seen = matching(self._log, topic, key, kind, hits, is_raw=is_raw)
+                    answers.append(KeyAnswer(self.status_of(seen), seen, hits, *last))
                 else:
-                    answers.append(None)
-                at = end
+                    status = missing if found is NO_MESSAGES else _FOUND
+                    answers.append(_tuple_of(KeyAnswer, (status, found, hits, *last)))
         return answers
 
-    def _read(self, hits: Sequence[list[int]], first: int) -> tuple[int, list[int]]:
-        """Read the records of keys from one on, of as many as there is room for.
-
-        Returns:
-            How many records were read, and how many behind each of the keys.
-        """
-        log = self._log
-        low, high = log.min_offset, log.end_of_files
-        number_of, position, got = self._number, self._position, self._got
-        records = 0
-        record_end = []
-        for number in range(first, len(hits)):
-            offsets = hits[number]
-            if records + len(offsets) > self.MOST:
-                break
-            for offset in sorted(offsets) if len(offsets) > 1 else offsets:
-                if low <= offset < high:
-                    got[records] = log.read_once(self._rooms[records], offset)
-                    number_of[records], position[records] = number, offset
-                    records += 1
-            record_end.append(records)
-        return records, record_end
+    def _of_some(
+        self, asked: AskedKeys, topic_length: int, code: int, count: NDArray[np.int64]
+    ) -> list[Sequence[Record] | None]:
+        """Return the messages of keys whose hits are in the index's `search`."""
+        answers: list[Sequence[Record] | None] = []
+        rules = self._read_rules
+        key, hit = 0, self._search.first_hit
+        while key < len(count):
+            next_key, hit, closed = kernels.match_many(
+                asked.raw,
+                topic_length,
+                asked.prefix,
+                asked.key_end,
+                code,
+                self._search.search,
+                hit,
+                count,
+                key,
+                self._files,
+                self._records,
+                self._data,
+                self._found,
+            )
+            found = self._found[key:next_key]
+            read = self._messages(int(np.maximum(found, 0).sum()))
+            at = 0
+            for count_found in found.tolist():
+                if count_found > 0:
+                    answers.append(Messages(read[at : at + count_found], rules))
+                    at += count_found
+                else:
+                    answers.append(None if count_found == UNSEEN else NO_MESSAGES)
+            if closed >= 0:
+                self._open_file(closed)
+            key = next_key
+        return answers

@@ -1,4 +1,4 @@
-"""Tells which records have a key, compiled; the readable twin is `stores.by_key.has_key`.
+"""Finds the records that have a key, compiled; the readable twin is `stores.by_key.matching`.
 
 A key or topic is compared as bytes here, as text there. That is the same as long as the key has no
 U+FFFD: only bytes that are no UTF-8 become one, and such bytes are equal to no key's.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from formats.commitlog import Verdict
 from formats.compiled import kernel
 from formats.frames import check
-from formats.property_kernels import MASK_WIDTH, find
+from formats.libc import pread, will_need
+from formats.property_kernels import MASK_WIDTH
+from formats.property_kernels import find as find_properties
+from stores.index_search_kernels import HITS, select
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from formats.memory import Bytes
@@ -23,12 +27,22 @@ if TYPE_CHECKING:
 ROOM = 2048
 # Bytes that must be readable behind the last record: kernels load whole vectors.
 PADDING = MASK_WIDTH + 16
-# What a record's size is where there is none with the key, and where the twin has to look.
-NONE, UNSEEN = 0, -1
+# Hits that a key may have here.
+MOST = 128
+# What a record's size is where there is none with the key, where the twin has to look, and what is
+# returned where a file has to be opened.
+NONE, UNSEEN, CLOSED = 0, -1, -2
 # Which of a message's names a key is, as `stores.by_key.KeyKind` has it; RAW: any will do.
 ANY, KEY, UNIQUE, TAG, RAW = range(5)
-# Rows of the `records` of `match_many`.
-NUMBER, POSITION, GOT, SIZE = range(4)
+# Fields of `log`: its first physical offset, the one behind it, bytes of a file, rules (see
+# `formats.frames.check`), how many files; by file, oldest first: its descriptor, below 0 while it
+# is closed; then a bit for each `READ_AHEAD` bytes: they have been asked for.
+MIN_OFFSET, END_OF_FILES, FILE_SIZE, RULES, FILES, FIRST_DESCRIPTOR = range(6)
+# Bytes that a disk reads at once where one record is wanted, as it does around a broker's mapping.
+READ_AHEAD = 128 << 10
+WORD = 64
+# Rows of `records`.
+POSITION, SIZE = range(2)
 _SPACE = 32
 _RECORD, _SHORT = int(Verdict.RECORD), int(Verdict.SHORT)
 
@@ -84,7 +98,7 @@ def _size_with_key(
         return length
     if not _is_equal(data, topic_at, topic_bytes, text, 0, topic_length):
         return NONE
-    tags_at, tags_length, keys_at, keys_length, id_at, id_length, _, _, _, _ = find(
+    tags_at, tags_length, keys_at, keys_length, id_at, id_length, _, _, _, _ = find_properties(
         data, properties_at, at + length - properties_at
     )
     is_found = False
@@ -98,36 +112,141 @@ def _size_with_key(
 
 
 @kernel
-def match(
+def _read_ahead(log: NDArray[np.int64], descriptor: int, position: int) -> None:
+    """Have what is around a physical offset read, once."""
+    number = (position - log[MIN_OFFSET]) // READ_AHEAD
+    word = FIRST_DESCRIPTOR + log[FILES] + number // WORD
+    bit = np.int64(1) << (number % WORD)
+    if log[word] & bit == 0:
+        log[word] |= bit
+        in_file = position % log[FILE_SIZE]
+        will_need(descriptor, in_file - in_file % READ_AHEAD, READ_AHEAD)
+
+
+@kernel
+def _add_matching(
     text: Bytes | bytes,
     topic_length: int,
-    prefix: int,
+    start: int,
+    stop: int,
     kind: int,
-    position: int,
+    hits: NDArray[np.int64],
+    first: int,
+    count: int,
+    log: NDArray[np.int64],
+    records: NDArray[np.int64],
+    found: int,
     data: Bytes,
-    got: int,
-    file_size: int,
-    rules: int,
 ) -> int:
-    """Tell whether a whole record with a key stands at the beginning of `data`.
+    """Read the records of a key's hits, and add those that have it to the `found` ones.
+
+    Args:
+        text: see `find`.
+        topic_length: bytes of the topic.
+        start: index into `text` of the key.
+        stop: index behind it.
+        kind: see above.
+        hits: physical offsets, those of the key from `first` on.
+        first: index.
+        count: how many hits.
+        log: the commitlog; see above.
+        records: room for `count` records behind the `found` ones; written.
+        found: how many there are already.
+        data: room for `count` records behind the `found` ones; written.
+
+    Returns:
+        How many are found now; `UNSEEN` if the twin has to look; `CLOSED` less the number of a file
+        that is to be opened first.
+    """
+    # A key has few hits, mostly one behind the other from new to old.
+    for i in range(count):
+        position = hits[first + i]
+        at = found + i
+        while at > found and records[POSITION, at - 1] > position:
+            records[POSITION, at] = records[POSITION, at - 1]
+            at -= 1
+        records[POSITION, at] = position
+    low, high, file_size = log[MIN_OFFSET], log[END_OF_FILES], log[FILE_SIZE]
+    for i in range(found, found + count):
+        position = records[POSITION, i]
+        if low <= position < high:
+            file = (position - low) // file_size
+            descriptor = log[FIRST_DESCRIPTOR + file]
+            if descriptor < 0:
+                return int(CLOSED - file)
+            _read_ahead(log, descriptor, position)
+            at = found * ROOM
+            got = pread(descriptor, data, at, ROOM, position % file_size)
+            if got < 0:
+                return UNSEEN
+            size = _size_with_key(
+                text,
+                topic_length,
+                start,
+                stop,
+                kind,
+                position,
+                data,
+                at,
+                got,
+                file_size,
+                log[RULES],
+            )
+            if size == UNSEEN:
+                return UNSEEN
+            if size > NONE:
+                records[POSITION, found] = position
+                records[SIZE, found] = size
+                found += 1
+    return found
+
+
+@kernel
+def find(
+    text: Bytes | bytes,
+    topic_length: int,
+    start: int,
+    kind: int,
+    search: NDArray[np.int64],
+    log: NDArray[np.int64],
+    records: NDArray[np.int64],
+    data: Bytes,
+) -> tuple[int, int, int, int, int, int, int]:
+    """Find the messages of a topic that have a key, in the order of the log.
 
     Args:
         text: topic, what stands between, key, in UTF-8.
         topic_length: bytes of the topic.
-        prefix: bytes before the key.
+        start: bytes before the key.
         kind: see above.
-        position: physical offset of `data[0]`.
-        data: bytes of the log, `PADDING` more behind them.
-        got: how many bytes of the log.
-        file_size: of a commitlog file.
-        rules: see `formats.frames.check`.
+        search: see `stores.index_search_kernels`.
+        log: the commitlog; see above.
+        records: shape (2, `MOST`): physical offset and size of each record; written.
+        data: `MOST * ROOM + PADDING` bytes; record i from byte `i * ROOM` on is written.
 
     Returns:
-        The record's size, `NONE` or `UNSEEN`.
+        Of `select`: how many hits and the first one; of `_add_matching`: how many messages; offset
+        and size of the first; of `select` again: the newest item's timestamp and offset.
     """
-    return _size_with_key(
-        text, topic_length, prefix, len(text), kind, position, data, 0, got, file_size, rules
-    )
+    hits, hit, last_timestamp, last_offset = select(text, search)
+    found = UNSEEN
+    if 0 <= hits <= MOST:
+        found = _add_matching(
+            text,
+            topic_length,
+            start,
+            len(text),
+            kind,
+            search,
+            search[HITS],
+            hits,
+            log,
+            records,
+            0,
+            data,
+        )
+    position, size = records[POSITION, 0], records[SIZE, 0]
+    return hits, hit, found, position, size, last_timestamp, last_offset
 
 
 @kernel
@@ -137,13 +256,16 @@ def match_many(
     prefix: int,
     key_end: NDArray[np.int64],
     kind: int,
-    count: int,
+    hits: NDArray[np.int64],
+    hit: int,
+    count: NDArray[np.int64],
+    key: int,
+    log: NDArray[np.int64],
     records: NDArray[np.int64],
     data: Bytes,
-    file_size: int,
-    rules: int,
-) -> None:
-    """Tell of each record whether it is a whole one that has its key; see `match`.
+    found: NDArray[np.int64],
+) -> tuple[int, int, int]:
+    """Find the messages of keys from one on, of as many as there is room for; see `find`.
 
     Args:
         text: topic, what stands between, keys one behind the other, in UTF-8.
@@ -151,25 +273,61 @@ def match_many(
         prefix: bytes before the first key.
         key_end: by key: index into `text` behind it.
         kind: see above.
-        count: how many records there are.
-        records: shape (4, n): number of its key; physical offset; how many of its bytes are
-            there, `ROOM` at most; its size, `NONE` or `UNSEEN`, which is written.
-        data: record i at byte `i * ROOM`; `PADDING` bytes behind the last one.
-        file_size: of a commitlog file.
-        rules: see `formats.frames.check`.
+        hits: physical offsets of the keys, one key's behind the other's.
+        hit: index of the first hit of the first key that is looked at.
+        count: by key: how many hits; below 0 where the twin has to look.
+        key: number of the first key that is looked at.
+        log: the commitlog; see above.
+        records: see `find`.
+        data: see `find`.
+        found: by key: how many messages, or `UNSEEN`; written.
+
+    Returns:
+        Number and first hit of the key to go on with; the number of a file that is to be opened
+        before, -1 if there is only no more room, or no more key.
     """
-    for i in range(count):
-        key = records[NUMBER, i]
-        records[SIZE, i] = _size_with_key(
-            text,
-            topic_length,
-            key_end[key - 1] if key > 0 else prefix,
-            key_end[key],
-            kind,
-            records[POSITION, i],
-            data,
-            i * ROOM,
-            records[GOT, i],
-            file_size,
-            rules,
-        )
+    # Reading waits for a disk, but asking does not: it reads for all of them together.
+    last = hit
+    for i in range(key, len(key_end)):
+        last += max(count[i], 0)
+    for i in range(hit, last):
+        if log[MIN_OFFSET] <= hits[i] < log[END_OF_FILES]:
+            file = (hits[i] - log[MIN_OFFSET]) // log[FILE_SIZE]
+            if log[FIRST_DESCRIPTOR + file] >= 0:
+                _read_ahead(log, log[FIRST_DESCRIPTOR + file], hits[i])
+    records_found = 0
+    while key < len(key_end):
+        own = max(count[key], 0)
+        if own <= MOST:
+            if records_found + own > MOST:
+                break
+            start = key_end[key - 1] if key > 0 else prefix
+            stop = key_end[key]
+            outcome = UNSEEN
+            if count[key] >= 0:
+                outcome = _add_matching(
+                    text,
+                    topic_length,
+                    start,
+                    stop,
+                    kind,
+                    hits,
+                    hit,
+                    own,
+                    log,
+                    records,
+                    records_found,
+                    data,
+                )
+            if outcome <= CLOSED:
+                return key, hit, CLOSED - outcome
+            if outcome == UNSEEN:
+                found[key] = UNSEEN
+            else:
+                found[key] = outcome - records_found
+                records_found = outcome
+        else:
+            found[key] = UNSEEN
+        hit += own
+        key += 1
+    return key, hit, -1

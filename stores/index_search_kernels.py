@@ -1,8 +1,7 @@
 """Walks chains of index files, compiled; rules and readable twin are in `stores.index_search`.
 
-What the kernels know of the files is one array, `index`: slots and items of each file, how many
-files there are, and where each is mapped, newest first. One array costs a call less than five
-arguments do.
+What is asked, what the kernels know of the files and what they find is one array, `search`: it
+costs a call less than ten arguments do.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from formats.compiled import kernel
 from formats.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM_SIZE, NO_ITEM, SLOT_SIZE
 from formats.java import INT_MAX
 from formats.java_kernels import hash_utf8
+from formats.libc import monotonic_ns
 from formats.memory import load_i32_at, load_i64_at, prefetch_at
 
 if TYPE_CHECKING:
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
     from formats.memory import Bytes
 
-# Fields of `index`; addresses from FIRST_FILE on.
-SLOTS, ITEMS, FILES, FIRST_FILE = range(4)
-# Fields of `found`; physical offsets from FIRST_HIT on.
-LAST_TIMESTAMP, LAST_OFFSET, FIRST_HIT = range(3)
-DAMAGED, NO_FILE = -1, -2
+# Fields of `search`: store timestamps from and to, ms, both included; hits of a key at most; index
+# of the first hit, a physical offset, all others behind it; slots and items of a file; how many
+# files; until when no others are looked for, ns of the monotonic clock; where each file is mapped,
+# newest first.
+BEGIN, END, LIMIT, HITS, SLOTS, ITEMS, FILES, KNOWN_UNTIL, FIRST_FILE = range(9)
+DAMAGED, NO_FILE, OUTDATED = -1, -2, -3
 # Chains that are brought in together, and items of each.
 LANES = 256
 _KEYS_TOGETHER = 32
@@ -56,22 +57,15 @@ def _is_matched(file: int, begin: int, end: int) -> bool:
 
 
 @kernel
-def _walk(
-    hashed: np.int64,
-    begin: int,
-    end: int,
-    limit: int,
-    index: NDArray[np.int64],
-    found: NDArray[np.int64],
-    first: int,
-) -> int:
-    """Find the physical offsets of a hash; see `select`. They are put from `found[first]` on."""
-    slots, items = index[SLOTS], index[ITEMS]
+def _walk(hashed: np.int64, search: NDArray[np.int64], first: int) -> int:
+    """Put the physical offsets of a hash into `search`, from `first` on; return how many."""
+    begin, end, limit = search[BEGIN], search[END], search[LIMIT]
+    slots, items = search[SLOTS], search[ITEMS]
     slot_at = HEADER_SIZE + hashed % slots * SLOT_SIZE
     items_at = HEADER_SIZE + slots * SLOT_SIZE
     total = 0
-    for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
-        file = index[i]
+    for i in range(FIRST_FILE, FIRST_FILE + search[FILES]):
+        file = search[i]
         begin_timestamp = load_i64_at(file)
         if _is_matched(file, begin, end):
             count = max(load_i32_at(file + _COUNT), FIRST_ITEM)
@@ -88,7 +82,7 @@ def _walk(
                         break
                     stored = begin_timestamp + seconds * _SECOND_MS
                     if load_i32_at(at) == hashed and begin <= stored <= end:
-                        found[first + total] = load_i64_at(at + _OFFSET)
+                        search[first + total] = load_i64_at(at + _OFFSET)
                         total += 1
                     previous = load_i32_at(at + _PREVIOUS)
                     if previous <= NO_ITEM or previous > count or previous == number:
@@ -107,48 +101,41 @@ def _walk(
 
 
 @kernel
-def select(
-    text: Bytes | bytes,
-    begin: int,
-    end: int,
-    limit: int,
-    index: NDArray[np.int64],
-    found: NDArray[np.int64],
-) -> int:
+def select(text: Bytes | bytes, search: NDArray[np.int64]) -> tuple[int, int, int, int]:
     """Find the physical offsets of a key, newest first.
 
     Args:
         text: "topic#key" in UTF-8.
-        begin: store timestamp, ms.
-        end: store timestamp, ms; included, as `begin` is.
-        limit: offsets at most.
-        index: the files; see above.
-        found: room for `FIRST_HIT` and `limit` values; written: store timestamp and physical
-            offset of the newest file's last item, the offsets.
+        search: what is asked, and the files; see above. The offsets are written, `LIMIT` at most.
 
     Returns:
         How many there are; `DAMAGED` where a chain is none, for the readable twin to say which;
-        `NO_FILE` without any.
+        `NO_FILE` without any; `OUTDATED` where it is time to look for files. The first of them;
+        store timestamp and physical offset of the newest file's last item.
     """
-    if index[FILES] == 0:
-        return NO_FILE
+    if monotonic_ns() >= search[KNOWN_UNTIL]:
+        return OUTDATED, 0, 0, 0
+    files = search[FILES]
+    if files == 0:
+        return NO_FILE, 0, 0, 0
     hashed = _key_hash(hash_utf8(np.uint32(0), text, 0, len(text)))
-    items = index[ITEMS]
-    slot_at = HEADER_SIZE + hashed % index[SLOTS] * SLOT_SIZE
-    items_at = HEADER_SIZE + index[SLOTS] * SLOT_SIZE
+    items = search[ITEMS]
+    slot_at = HEADER_SIZE + hashed % search[SLOTS] * SLOT_SIZE
+    items_at = HEADER_SIZE + search[SLOTS] * SLOT_SIZE
     # Files do not depend on each other: their cache lines can all be on the way at once.
-    if index[FILES] > 1:
-        for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
-            prefetch_at(index[i])
-            prefetch_at(index[i] + slot_at)
-        for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
-            head = load_i32_at(index[i] + slot_at)
+    if files > 1:
+        for i in range(FIRST_FILE, FIRST_FILE + files):
+            prefetch_at(search[i])
+            prefetch_at(search[i] + slot_at)
+        for i in range(FIRST_FILE, FIRST_FILE + files):
+            head = load_i32_at(search[i] + slot_at)
             if NO_ITEM < head < items:
-                prefetch_at(index[i] + items_at + head * ITEM_SIZE)
-    newest = index[FIRST_FILE]
-    found[LAST_TIMESTAMP] = load_i64_at(newest + _END_TIMESTAMP)
-    found[LAST_OFFSET] = load_i64_at(newest + _END_OFFSET)
-    return _walk(hashed, begin, end, limit, index, found, FIRST_HIT)
+                prefetch_at(search[i] + items_at + head * ITEM_SIZE)
+    newest = search[FIRST_FILE]
+    count = _walk(hashed, search, search[HITS])
+    # Without any it is a value of before, which nobody asks for: there is always room for one.
+    first = search[search[HITS]]
+    return count, first, load_i64_at(newest + _END_TIMESTAMP), load_i64_at(newest + _END_OFFSET)
 
 
 @kernel
@@ -156,9 +143,7 @@ def _bring_in(
     hashes: NDArray[np.int64],
     first: int,
     stop: int,
-    begin: int,
-    end: int,
-    index: NDArray[np.int64],
+    search: NDArray[np.int64],
     lanes: NDArray[np.int64],
 ) -> None:
     """Have the chains of several hashes brought in, one step of all of them at a time.
@@ -166,23 +151,23 @@ def _bring_in(
     Each step of a chain waits for memory; those of different chains wait together. Nothing is
     decided here: what is there is read again by `_walk`.
     """
-    slots, items = index[SLOTS], index[ITEMS]
+    slots, items = search[SLOTS], search[ITEMS]
     items_at = HEADER_SIZE + slots * SLOT_SIZE
-    for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
+    for i in range(FIRST_FILE, FIRST_FILE + search[FILES]):
         for key in range(first, stop):
-            prefetch_at(index[i] + HEADER_SIZE + hashes[key] % slots * SLOT_SIZE)
+            prefetch_at(search[i] + HEADER_SIZE + hashes[key] % slots * SLOT_SIZE)
     open_lanes = 0
-    for i in range(FIRST_FILE, FIRST_FILE + index[FILES]):
-        if not _is_matched(index[i], begin, end):
+    for i in range(FIRST_FILE, FIRST_FILE + search[FILES]):
+        if not _is_matched(search[i], search[BEGIN], search[END]):
             continue
         for key in range(first, stop):
-            number = load_i32_at(index[i] + HEADER_SIZE + hashes[key] % slots * SLOT_SIZE)
+            number = load_i32_at(search[i] + HEADER_SIZE + hashes[key] % slots * SLOT_SIZE)
             if NO_ITEM < number < items and open_lanes < LANES:
-                at = index[i] + items_at + number * ITEM_SIZE
+                at = search[i] + items_at + number * ITEM_SIZE
                 # An item may lie on two cache lines.
                 prefetch_at(at)
                 prefetch_at(at + _PREVIOUS)
-                lanes[open_lanes], lanes[LANES + open_lanes] = index[i] + items_at, at
+                lanes[open_lanes], lanes[LANES + open_lanes] = search[i] + items_at, at
                 open_lanes += 1
     for _ in range(_STEPS_AHEAD):
         left = 0
@@ -202,14 +187,10 @@ def select_many(
     text: Bytes | bytes,
     key_end: NDArray[np.int64],
     prefix: int,
-    begin: int,
-    end: int,
-    limit: int,
-    index: NDArray[np.int64],
+    search: NDArray[np.int64],
     hashes: NDArray[np.int64],
     lanes: NDArray[np.int64],
     count: NDArray[np.int64],
-    found: NDArray[np.int64],
 ) -> None:
     """Find the physical offsets of several keys of a topic, newest first; see `select`.
 
@@ -217,15 +198,11 @@ def select_many(
         text: "topic#" in UTF-8 and the keys, one behind the other.
         key_end: by key: index into `text` behind it.
         prefix: bytes before the first key.
-        begin: store timestamp, ms.
-        end: store timestamp, ms.
-        limit: offsets of each key at most.
-        index: the files, one at least.
+        search: what is asked, and the files, one at least; the offsets are written, one key's
+            behind the other's, with room for `LIMIT` of each.
         hashes: room for one a key; written.
         lanes: room for two values a lane; written.
         count: by key: its offsets, `DAMAGED` where a chain is none; written.
-        found: room as for `select`, and `limit` offsets a key; from `FIRST_HIT` on those of the
-            keys are written, one key's behind the other's.
     """
     keys = len(key_end)
     topic = hash_utf8(np.uint32(0), text, 0, prefix)
@@ -233,11 +210,11 @@ def select_many(
     for key in range(keys):
         hashes[key] = _key_hash(hash_utf8(topic, text, at, key_end[key] - at))
         at = key_end[key]
-    together = max(1, min(_KEYS_TOGETHER, LANES // index[FILES]))
-    hit = FIRST_HIT
+    together = max(1, min(_KEYS_TOGETHER, LANES // search[FILES]))
+    hit = search[HITS]
     for first in range(0, keys, together):
         stop = min(first + together, keys)
-        _bring_in(hashes, first, stop, begin, end, index, lanes)
+        _bring_in(hashes, first, stop, search, lanes)
         for key in range(first, stop):
-            count[key] = _walk(hashes[key], begin, end, limit, index, found, hit)
+            count[key] = _walk(hashes[key], search, hit)
             hit += max(count[key], 0)

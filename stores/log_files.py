@@ -182,20 +182,28 @@ class LogFiles:
         known = self._open.get(base)
         if known is not None:
             return known
-        path = self._files.get(base)
-        if path is None:
-            raise self._gone(base)
         while len(self._open) >= _OPEN_FILES:
             os.close(self._open.pop(next(iter(self._open))))
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise self._gone(base) from error
+        descriptor = self.open_file(base)
         # Two parsers may get here at once; the second one's descriptor is one too many.
         first = self._open.setdefault(base, descriptor)
         if first != descriptor:
             os.close(descriptor)
         return first
+
+    def open_file(self, base: int) -> int:
+        """Open the file that begins at a physical offset; who calls it closes it.
+
+        Raises:
+            LogChangedError: the file is not there any more.
+        """
+        path = self._files.get(base)
+        if path is None:
+            raise self._gone(base)
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise self._gone(base) from error
 
     @staticmethod
     def _gone(base: int) -> LogChangedError:

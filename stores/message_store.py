@@ -18,8 +18,8 @@ from formats import bodies, messageid, names
 from formats.broker import BrokerSettings
 from formats.consumequeue import ENTRY_SIZE
 from formats.errors import UsageError
-from stores import by_key, by_time, queue_time
-from stores.by_key import KeyAnswer, KeyKind, KeyStatus
+from stores import by_time, queue_time
+from stores.by_key import KeyAnswer, KeyKind, KeyLookup, KeyStatus
 from stores.consumers import Offsets, read_offsets
 from stores.findings import Report
 from stores.index_search import ALWAYS, IndexSearch, Window
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from formats.commitlog import Record
     from formats.messageid import OffsetId, UniqueId
     from stores.batch_reader import BatchReader
-    from stores.by_key_compiled import Matcher
     from stores.message_filter import MessageFilter
     from stores.queue_reader import QueueEntry, QueueReader
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 # Queues that are kept open; a store may have tens of thousands.
 _OPEN_QUEUES = 64
-_TAG = KeyKind.TAG
+_ANY, _TAG = KeyKind.ANY, KeyKind.TAG
 
 
 class IdAnswer(NamedTuple):
@@ -94,15 +93,18 @@ class MessageStore:
         self.settings = settings or BrokerSettings()
         self.report = Report()
         self.log = LogFiles(commitlog_directories(root, self.settings), self.settings)
-        search = IndexSearch
-        self._matcher: Matcher | None = None
+        place = self.output / names.INDEX
+        self.index: IndexSearch
+        self._lookup: KeyLookup
         if is_compiled:
-            from stores.by_key_compiled import Matcher  # noqa: PLC0415 - numba
+            from stores.by_key_compiled import CompiledLookup  # noqa: PLC0415 - numba
             from stores.index_compiled import CompiledSearch  # noqa: PLC0415
 
-            search = CompiledSearch
-            self._matcher = Matcher(self.log)
-        self.index = search(self.output / names.INDEX, self.settings, self.report)
+            self.index = compiled = CompiledSearch(place, self.settings, self.report)
+            self._lookup = CompiledLookup(compiled, self.log)
+        else:
+            self.index = IndexSearch(place, self.settings, self.report)
+            self._lookup = KeyLookup(self.index, self.log)
         self._batch_topics = batch_topics_for(root, self.settings)
         self._queues: dict[tuple[str, int, bool], AnyQueue] = {}
 
@@ -139,12 +141,14 @@ class MessageStore:
     def close(self) -> None:
         """Close the files."""
         self._close_queues()
+        self._lookup.close()
         self.index.close()
         self.log.close()
 
     def refresh(self) -> None:
         """Look at the files anew: a live store has grown. The index looks by itself."""
         self.log.refresh()
+        self._lookup.refresh()
         self._close_queues()
 
     def _close_queues(self) -> None:
@@ -162,24 +166,14 @@ class MessageStore:
         limit: int | None = None,
         is_raw: bool = False,
     ) -> KeyAnswer:
-        """Return the messages of a topic with a key; see `stores.by_key.find`.
+        """Return the messages of a topic with a key; see `stores.by_key.KeyLookup`.
 
         Raises:
             UsageError: no topic, no key, a window that is none; tags of a version without.
         """
-        if kind == _TAG:
+        if kind is not _ANY and kind == _TAG:
             self._check_tags()
-        return by_key.find(
-            self.index,
-            self.log,
-            topic,
-            key,
-            kind=kind,
-            window=window,
-            limit=limit,
-            is_raw=is_raw,
-            matcher=self._matcher,
-        )
+        return self._lookup.of_key(topic, key, kind, window, limit, is_raw=is_raw)
 
     def by_keys(
         self,
@@ -201,17 +195,7 @@ class MessageStore:
         """
         if kind == _TAG:
             self._check_tags()
-        return by_key.find_many(
-            self.index,
-            self.log,
-            topic,
-            keys,
-            kind=kind,
-            window=window,
-            limit=limit,
-            is_raw=is_raw,
-            matcher=self._matcher,
-        )
+        return self._lookup.of_keys(topic, keys, kind, window, limit, is_raw=is_raw)
 
     def _check_tags(self) -> None:
         if not self.settings.version.indexes_tags:

@@ -5,7 +5,10 @@ The store holds keys that are hard to tell apart; then bytes of its index and of
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +17,11 @@ from hypothesis import strategies as st
 from formats import names
 from formats.encode import Message
 from formats.errors import UsageError
+from stores import log_files
 from stores.by_key import KeyKind, KeyStatus
-from stores.by_key_kernels import ROOM
+from stores.by_key_kernels import MOST, ROOM
 from stores.index_search import ALWAYS, Window
+from stores.log_files import LogChangedError
 from stores.message_store import MessageStore
 from streaming.dispatcher import StoreDispatcher
 from tests.formats.hypotheses import examples
@@ -195,3 +200,90 @@ def test_messages_are_a_sequence(store):
     assert list(reversed(found)) == every[::-1]
     with pytest.raises(IndexError):
         found[len(found)]
+
+
+class TestLogFiles:
+    """One record a file, so that keys lead to more files than are kept open."""
+
+    FILES = 3 * MOST
+    FILE_SIZE = 2048
+
+    @pytest.fixture
+    def config(self, tmp_path):
+        log = Log(self.FILE_SIZE)
+        for i in range(self.FILES):
+            words = f"k{i} {'some' if i % 4 == 0 else 'most'} all"
+            log.append(Message("t", b"x" * 1200, {"KEYS": words}, store_timestamp=NOW + i))
+        sizes = {"mappedFileSizeCommitLog": str(self.FILE_SIZE), "maxIndexNum": "4000"}
+        config = config_of(log.write(tmp_path / "store"), tmp_path / "out", **sizes)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(log.end)
+        dispatcher.close()
+        return config
+
+    @pytest.fixture
+    def fast(self, config):
+        where = config.path, config.output, config.settings
+        with MessageStore.open(*where, is_compiled=True) as opened:
+            yield opened
+
+    @pytest.mark.parametrize("limit", [1, MOST, MOST + 1, 1000])
+    @pytest.mark.parametrize("key", ["all", "most", "some"])
+    def test_hits_in_many_files(self, config, fast, key, limit):
+        keys = [*(f"k{i}" for i in range(0, self.FILES, 5)), key, "k1", key]
+        with MessageStore.open(config.path, config.output, config.settings) as store:
+            expected = [comparable(store.by_key("t", each, limit=limit)) for each in keys]
+
+        assert [comparable(fast.by_key("t", each, limit=limit)) for each in keys] == expected
+        assert [comparable(a) for a in fast.by_keys("t", keys, limit=limit)] == expected
+
+    def test_no_more_files_are_open_than_a_key_has_hits(self, fast):
+        def opened() -> int:
+            return len(list(Path("/proc/self/fd").iterdir()))
+
+        before = opened()
+        assert len(fast.by_keys("t", [f"k{i}" for i in range(self.FILES)])) == self.FILES
+        assert MOST - 1 <= opened() - before <= MOST + 1
+        fast.close()
+        assert opened() <= before
+
+    def test_a_file_that_has_expired(self, config, fast):
+        assert fast.by_key("t", "k5").messages
+        first = config.path / names.COMMITLOG / names.offset_file(0)
+        first.unlink()
+
+        with pytest.raises(LogChangedError, match=first.name):
+            fast.by_key("t", "k0")
+        with pytest.raises(LogChangedError, match=first.name):
+            fast.by_keys("t", ["k7", "k0"])
+        assert fast.by_key("t", "k6").messages
+        fast.refresh()
+        assert fast.by_key("t", "k0").status == KeyStatus.NOT_FOUND
+        assert [len(a.messages) for a in fast.by_keys("t", ["k5", "k0", "k1"])] == [1, 0, 1]
+
+    def test_a_file_that_was_cut_has_no_message_any_more(self, config, fast):
+        assert fast.by_key("t", "k5").messages
+        os.truncate(config.path / names.COMMITLOG / names.offset_file(5 * self.FILE_SIZE), 600)
+
+        assert fast.by_key("t", "k5").status == KeyStatus.NOT_FOUND
+        assert [len(a.messages) for a in fast.by_keys("t", ["k5", "k6"])] == [0, 1]
+
+    def test_what_a_kernel_cannot_read_is_read_again_and_named(self, config, fast, monkeypatch):
+        """
+        The kernel's descriptor is a directory's: its call fails, and the readable way answers, or
+        says which file failed.
+        """
+        assert fast.by_key("t", "k5").messages
+        place = os.open(config.path, os.O_RDONLY)
+        os.dup2(place, fast._lookup._open[5])
+        os.close(place)
+
+        assert len(fast.by_key("t", "k5").messages) == 1
+        assert [len(a.messages) for a in fast.by_keys("t", ["k6", "k5"])] == [1, 1]
+
+        def fails(*_args):
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(log_files, "_preadv", fails)
+        with pytest.raises(OSError, match=names.offset_file(5 * self.FILE_SIZE)):
+            fast.by_key("t", "k5")
