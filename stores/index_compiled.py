@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from itertools import pairwise
 from time import monotonic_ns
@@ -73,13 +74,7 @@ def asked_keys(prefix: str, keys: Sequence[str]) -> AskedKeys | None:
 
 
 class CompiledSearch(IndexSearch):
-    """`IndexSearch` by kernels; what a kernel finds damaged is looked at by the readable twin.
-
-    Attributes:
-        ADVICE: after some hundred keys what was read around the others' pages pays.
-    """
-
-    ADVICE = mmap.MADV_NORMAL
+    """`IndexSearch` by kernels; what a kernel finds damaged is looked at by the readable twin."""
 
     def __init__(self, directory: Path, settings: BrokerSettings, report: Report) -> None:
         """Open nothing yet; see `IndexSearch`."""
@@ -92,6 +87,17 @@ class CompiledSearch(IndexSearch):
         self._lanes = np.zeros(2 * LANES, np.int64)
         self._count = np.zeros(KEYS, np.int64)
         self._select = called_with(kernels.select, b"", self.search)
+
+    def _advise(self, data: mmap.mmap) -> None:
+        """Ask for large pages, and for what a disk reads around each key.
+
+        A chain leads all over its file, and with pages of 4 KiB the processor looks up where each
+        of them is, which takes as long as reading it. After some hundred keys all of the file is in
+        memory anyway. Where a file system has no large pages, things are as without.
+        """
+        # A kernel may have been built without them.
+        with contextlib.suppress(OSError):
+            data.madvise(mmap.MADV_HUGEPAGE)
 
     def _take(self, files: Sequence[IndexFileMap]) -> None:
         # A map that something refers to cannot be closed.

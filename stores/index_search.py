@@ -149,14 +149,7 @@ def is_time_matched(header: Header, window: Window) -> bool:
 
 
 class IndexSearch:
-    """The index files of an output; looked at anew when files have come or gone.
-
-    Attributes:
-        ADVICE: what the system is told of how the files are read. Who asks for a few keys wants the
-            few pages that those lie on, and not what a disk reads around each: megabytes.
-    """
-
-    ADVICE = mmap.MADV_RANDOM
+    """The index files of an output; looked at anew when files have come or gone."""
 
     def __init__(self, directory: Path, settings: BrokerSettings, report: Report) -> None:
         """Open nothing yet.
@@ -206,12 +199,20 @@ class IndexSearch:
                 # It may go while we look.
                 with contextlib.suppress(FileNotFoundError):
                     mapped = IndexFileMap(entry.path, self._settings)
-                    mapped.data.madvise(self.ADVICE)
+                    self._advise(mapped.data)
             if mapped is not None:
                 self._files[entry.name] = mapped
         self._take(list(self._files.values()))
         for gone in known.values():
             gone.close()
+
+    def _advise(self, data: mmap.mmap) -> None:
+        """Tell the system how a file is read.
+
+        Who asks for a few keys wants the few pages that those lie on, and not what a disk reads
+        around each: megabytes.
+        """
+        data.madvise(mmap.MADV_RANDOM)
 
     def _take(self, files: Sequence[IndexFileMap]) -> None:
         """Learn what the files are from now on, oldest first, before others are closed."""
