@@ -1,20 +1,25 @@
 """Looks keys and ids up beside the broker's own classes: 20 million items, and 16 files.
 
-    python benchmarks/query.py [--files 16] [--directory DIR]
+    python benchmarks/query.py [--files 16] [--runs 5] [--as-it-is] [--directory DIR]
 
 Two stores: one index file of RocketMQ's standard size, full (5 million slots, 20 million items),
 and `--files` of a tenth of it. Each has a real commitlog with the messages that are asked for; the
 other items are of other keys. RocketMQ 5.3.3's `IndexService#queryOffset` and
-`DefaultMessageStore#queryMessage`, and `MessageStore`, are asked for the same keys, each in a
-process of its own, with the files' pages dropped before: first each key once (cold), then again and
-again (warm). `decoded` looks at each message as well: the broker's classes and ours hand out bytes.
-`many` is one call for 256 keys, divided by 256, beside the broker's call for one, and a process of
-its own too. One run, one JSON document; times in microseconds, the shell's in milliseconds.
+`DefaultMessageStore#queryMessage`, and `MessageStore`, are asked for the same keys by processes of
+their own: cold, each key once, with the files' pages dropped before; warm, ten times behind ten
+times that are not timed.
+`decoded` looks at each message as well: the broker's classes and ours hand out bytes. `many` is one
+call for 256 keys, divided by 256, beside the broker's call for one.
+
+Before cold ones most of the machine's free memory is touched, so that a virtual machine has it;
+with `--as-it-is` it is not. Medians of the runs with least and most, ratios of the two sides of one
+run, as a table and as one JSON document; times in microseconds, the shell's in milliseconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import shutil
@@ -50,7 +55,9 @@ WARM = 10
 PASSES = 10
 MANY = 256
 LOG_FILE = 64 << 20
-SHELL_RUNS = 15
+COLD = ("index_cold", "message_cold")
+SHELL_RUNS = 6
+SETTLE_SECONDS = 5
 
 
 def make_log(store: Path) -> tuple[list[str], list[int]]:
@@ -124,6 +131,22 @@ def make_store(directory: Path, slots: int, items: int, files: int) -> tuple[Pat
     return store, keys, offsets
 
 
+def fill_free_memory() -> None:
+    """Touch most of the memory that is free, in a process that ends.
+
+    A virtual machine may have given it back to its host, which gives it again page by page at the
+    first touch: several times what a page costs on a machine that has its memory.
+    """
+    code = (
+        "import mmap, sys; size = int(sys.argv[1]); data = mmap.mmap(-1, size)\n"
+        "data.madvise(mmap.MADV_HUGEPAGE)\n"
+        "for at in range(0, size, mmap.PAGESIZE): data[at] = 1"
+    )
+    facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    free = int(facts["MemFree"].split()[0]) * 1024
+    subprocess.run([sys.executable, "-c", code, str(free * 3 // 4)], check=True)
+
+
 def drop_pages(store: Path) -> None:
     """Have nothing of a store in memory."""
     os.sync()
@@ -137,6 +160,7 @@ def drop_pages(store: Path) -> None:
 def summary(nanos, found: int) -> dict[str, float]:
     ordered = sorted(nanos)
     return {
+        "mean": sum(ordered) / len(ordered),
         "p50": ordered[len(ordered) // 2],
         "p99": ordered[len(ordered) * 99 // 100],
         "found": found,
@@ -156,11 +180,17 @@ def time_calls(lookup, requests, passes: int, keys: int = 1) -> dict[str, float]
 
 def open_reader(store: Path) -> MessageStore:
     conf = oracle.config_of(store.with_suffix(".facts"))
-    return MessageStore.open(store, settings=broker.settings_of(VERSION, conf), is_compiled=True)
+    settings = broker.settings_of(VERSION, conf)
+    reader = MessageStore.open(store, settings=settings, is_compiled=True)
+    # As docs/query.md has it for programs that ask thousands of times.
+    gc.freeze()
+    return reader
 
 
-def time_ours(store: Path, asked: list[str], offsets: list[int]) -> dict[str, object]:
-    """Time this process's lookups; it has to be a fresh one, without any page mapped."""
+def time_ours(
+    store: Path, asked: list[str], offsets: list[int], what: str
+) -> dict[str, dict[str, float]]:
+    """Time this process's lookups; cold ones want a fresh process."""
     with open_reader(store) as reader:
 
         def by_index(key: str) -> int:
@@ -179,7 +209,8 @@ def time_ours(store: Path, asked: list[str], offsets: list[int]) -> dict[str, ob
         for lookup in (by_index, by_key, decoded):
             for i in range(3000):
                 lookup(asked[i % WARM])
-        out = {"index_cold": time_calls(by_index, fresh, 1)}
+        if what in COLD:
+            return {what: time_calls(by_index if what == COLD[0] else by_key, fresh, 1)}
         ids = [offset_id("127.0.0.1:10911", offset) for offset in offsets[: len(fresh)]]
         warm = {
             "index_warm": (by_index, fresh),
@@ -187,14 +218,16 @@ def time_ours(store: Path, asked: list[str], offsets: list[int]) -> dict[str, ob
             "decoded_warm": (decoded, fresh),
             "id_warm": (by_id, ids),
         }
-        for kind, (lookup, requests) in warm.items():
-            time_calls(lookup, requests, 1)
-            out[kind] = time_calls(lookup, requests, PASSES)
-    return out
+        return {kind: time_warm(*call) for kind, call in warm.items()}
 
 
-def time_many(store: Path, asked: list[str]) -> dict[str, object]:
-    """Time this process's lookups of many keys a call; a fresh process too."""
+def time_warm(lookup, requests, keys: int = 1) -> dict[str, float]:
+    time_calls(lookup, requests, PASSES, keys)
+    return time_calls(lookup, requests, PASSES, keys)
+
+
+def time_many(store: Path, asked: list[str], what: str) -> dict[str, dict[str, float]]:
+    """Time this process's lookups of many keys a call."""
     with open_reader(store) as reader:
 
         def by_index(keys: list[str]) -> int:
@@ -216,14 +249,16 @@ def time_many(store: Path, asked: list[str]) -> dict[str, object]:
         for lookup in (by_index, by_key, decoded):
             for _ in range(300):
                 lookup(asked[:WARM])
-        out = {"index_many_cold": time_calls(by_index, calls, 1, MANY)}
-        for kind, lookup in {"index": by_index, "message": by_key, "decoded": decoded}.items():
-            time_calls(lookup, calls, 1, MANY)
-            out[f"{kind}_many_warm"] = time_calls(lookup, calls, PASSES, MANY)
-    return out
+        if what in COLD:
+            lookup = by_index if what == COLD[0] else by_key
+            return {f"{what}_many": time_calls(lookup, calls, 1, MANY)}
+        kinds = {"index": by_index, "message": by_key, "decoded": decoded}
+        return {
+            f"{kind}_warm_many": time_warm(lookup, calls, MANY) for kind, lookup in kinds.items()
+        }
 
 
-def time_shell(store: Path, key: str) -> dict[str, float]:
+def time_shell(store: Path, key: str) -> list[float]:
     """Time the command as an operator calls it."""
     conf = store.with_name("broker.conf")
     pairs = oracle.config_of(store.with_suffix(".facts"))
@@ -236,57 +271,107 @@ def time_shell(store: Path, key: str) -> dict[str, float]:
         start = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True, env=env)
         seconds.append(time.perf_counter() - start)
-    return {
-        "p50_ms": round(statistics.median(seconds[1:]) * 1000),
-        "worst_ms": round(max(seconds[1:]) * 1000),
-    }
+    # The first one has the interpreter's own files read.
+    return [1000 * spent for spent in seconds[1:]]
 
 
-def in_us(times: dict) -> dict:
-    return {
-        kind: {name: round(v / 1000, 2) if name != "found" else v for name, v in values.items()}
-        for kind, values in times.items()
-    }
+def prepare(store: Path, what: str, *, is_filled: bool) -> None:
+    """Have a store's pages as they are wanted, and the machine quiet."""
+    if what in COLD:
+        drop_pages(store)
+        if is_filled:
+            fill_free_memory()
+    else:
+        # A virtual machine may still be giving back what was touched before.
+        time.sleep(SETTLE_SECONDS)
 
 
-def measure(directory: Path, slots: int, items: int, files: int) -> dict[str, object]:
-    """Time both on one store."""
+def ask_theirs(store: Path, listed: Path, *, is_filled: bool) -> dict[str, dict]:
+    """Time the broker's classes, by processes of their own."""
+    theirs = {}
+    for what in (*COLD, "warm"):
+        prepare(store, what, is_filled=is_filled)
+        done = oracle.run(VERSION, "QueryBench", store, listed, what, timeout=200, heap="1g")
+        theirs |= json.loads(done)
+        # It ends at once. A broker that finds this file throws its newest index file away.
+        (store / names.ABORT).unlink()
+    return theirs
+
+
+def ask_ours(directory: Path, *, is_filled: bool) -> dict[str, dict]:
+    """Time ours as the broker's."""
+    ours = {}
+    for what in (*COLD, "warm"):
+        for options in ([], ["--many"]):
+            prepare(directory / "store", what, is_filled=is_filled)
+            command = [sys.executable, __file__, "--ask", str(directory), what, *options]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            ours |= json.loads(done.stdout)
+    return ours
+
+
+def check_found(ours: dict[str, dict], theirs: dict[str, dict]) -> None:
+    """Refuse figures of answers that are not the same."""
+    for kind in ("index_cold", "index_warm"):
+        assert ours[kind]["found"] == theirs[kind]["found"] > 0, kind
+    # The broker leaves it to its clients to tell hits of other keys with the same hash.
+    for kind in ("message_cold", "message_warm", "decoded_warm"):
+        assert 0 < ours[kind]["found"] <= theirs[kind]["found"], kind
+    # Calls for many keys leave out the last few, which do not fill one.
+    assert ours["message_warm_many"]["found"] == ASKED // MANY * MANY * PASSES
+
+
+def spread(values: list[float]) -> list[float]:
+    """Return median, least and most."""
+    return [round(v, 2) for v in (statistics.median(values), min(values), max(values))]
+
+
+def measure(
+    directory: Path, slots: int, items: int, files: int, *, runs: int, is_filled: bool
+) -> dict[str, object]:
+    """Time both on one store, in turn."""
     directory.mkdir(parents=True)
     store, keys, offsets = make_store(directory, slots, items, files)
     step = len(keys) // ASKED
     asked = keys[::step][: ASKED + WARM]
     listed = directory / "keys"
     listed.write_text("".join(f"{TOPIC}\t{key}\n" for key in asked))
-    drop_pages(store)
-    theirs = json.loads(oracle.run(VERSION, "QueryBench", store, listed, timeout=200, heap="1g"))
     (directory / "offsets").write_text(json.dumps(offsets[::step][: ASKED + WARM]))
-    ours = {}
-    for options in ([], ["--many"]):
-        drop_pages(store)
-        command = [sys.executable, __file__, "--ask", str(directory), *options]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        ours |= json.loads(done.stdout)
+    times: dict[str, dict[str, list]] = {}
+    shell = []
+    for _ in range(runs):
+        theirs = ask_theirs(store, listed, is_filled=is_filled)
+        ours = ask_ours(directory, is_filled=is_filled)
+        check_found(ours, theirs)
+        shell.append(time_shell(store, asked[-1]))
+        for kind, own in ours.items():
+            base = kind.removesuffix("_many")
+            for name in ("p50", "p99", "mean"):
+                row = times.setdefault(f"{kind} {name}", {"rocketmq": [], "reput": [], "ratio": []})
+                row["reput"].append(own[name] / 1000)
+                if base in theirs:
+                    row["rocketmq"].append(theirs[base][name] / 1000)
+                    row["ratio"].append(own[name] / theirs[base][name])
+        print(".", end="", file=sys.stderr, flush=True)
     result = {
-        "index": f"{files} files of {slots:,} slots and {items:,} items",
-        "rocketmq": in_us(theirs),
-        "reput": in_us(ours),
-        "shell": time_shell(store, asked[-1]),
+        kind: {peer: spread(values) for peer, values in row.items() if values}
+        for kind, row in times.items()
     }
-    result["ratios"] = {
-        f"{kind} {name}": round(ours[kind][name] / theirs[kind.replace("_many", "")][name], 2)
-        for kind in ours
-        for name in ("p50", "p99")
-        if kind.replace("_many", "") in theirs
-    }
-    for kind in ("index_cold", "index_warm"):
-        assert ours[kind]["found"] == theirs[kind]["found"], kind
-    # The broker leaves it to its clients to tell hits of other keys with the same hash.
-    for kind in ("message_warm", "decoded_warm"):
-        assert 0 < ours[kind]["found"] <= theirs[kind]["found"], kind
-    # Calls for many keys leave out the last few, which do not fill one.
-    assert ours["message_many_warm"]["found"] == ASKED // MANY * MANY * PASSES
-    print(json.dumps(result), file=sys.stderr, flush=True)
-    return result
+    result["shell ms"] = {"reput": spread([ms for each in shell for ms in each])}
+    title = f"{files} files of {slots:,} slots and {items:,} items, {runs} runs"
+    print_table(title, result)
+    return {"index": title, **result}
+
+
+def print_table(title: str, result: dict[str, dict]) -> None:
+    print(f"\n{title}; medians (least to most)", file=sys.stderr)
+    print(f"{'µs a key':26}{'RocketMQ':>26}{'reput':>26}{'ratio':>22}", file=sys.stderr)
+    for kind, row in result.items():
+        cells = [
+            "{:,.2f} ({:,.2f} to {:,.2f})".format(*row[peer]) if peer in row else "-"
+            for peer in ("rocketmq", "reput", "ratio")
+        ]
+        print(f"{kind:26}{cells[0]:>26}{cells[1]:>26}{cells[2]:>22}", file=sys.stderr)
 
 
 def main() -> None:
@@ -294,24 +379,31 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--files", type=int, default=16)
+    parser.add_argument("--runs", type=int, default=5, help="both sides in turn")
+    parser.add_argument(
+        "--as-it-is", action="store_true", help="do not touch the machine's free memory before"
+    )
     parser.add_argument("--directory", type=Path, help="where the stores are made; needs 1.5 GB")
-    parser.add_argument("--ask", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--ask", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--many", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.ask is not None:
-        asked = [line.split("\t")[1] for line in (args.ask / "keys").read_text().splitlines()]
-        offsets = json.loads((args.ask / "offsets").read_text())
-        store = args.ask / "store"
-        print(
-            json.dumps(time_many(store, asked) if args.many else time_ours(store, asked, offsets))
-        )
+        directory, what = Path(args.ask[0]), args.ask[1]
+        asked = [line.split("\t")[1] for line in (directory / "keys").read_text().splitlines()]
+        if args.many:
+            print(json.dumps(time_many(directory / "store", asked, what)))
+        else:
+            offsets = json.loads((directory / "offsets").read_text())
+            print(json.dumps(time_ours(directory / "store", asked, offsets, what)))
         return
     oracle.build(VERSION)
     with tempfile.TemporaryDirectory(prefix="query-", dir=args.directory) as temporary:
         root = Path(temporary)
-        one = measure(root / "one", indexfile.SLOTS, indexfile.ITEMS, 1)
+        how = {"runs": args.runs, "is_filled": not args.as_it_is}
+        one = measure(root / "one", indexfile.SLOTS, indexfile.ITEMS, 1, **how)
         shutil.rmtree(root / "one")
-        many = measure(root / "many", indexfile.SLOTS // 10, indexfile.ITEMS // 10, args.files)
+        slots, items = indexfile.SLOTS // 10, indexfile.ITEMS // 10
+        many = measure(root / "many", slots, items, args.files, **how)
     print(json.dumps({"one": one, "many": many}, indent=2))
 
 

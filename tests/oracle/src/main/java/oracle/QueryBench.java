@@ -12,12 +12,12 @@ import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.store.QueryMessageResult;
 
 /**
- * QueryBench STORE KEYS: how long the broker's own classes take for a key, in nanoseconds. KEYS has
- * "topic TAB key" lines: the first WARM=10 only warm the code up, again and again; the others come
- * once each, cold if their pages are, then PASSES=10 times more. One JSON object:
- * index_cold, index_warm (IndexService#queryOffset), message_warm (DefaultMessageStore#queryMessage),
- * decoded_warm (the same, and MessageDecoder#decode of what it gives), each with p50, p99 and how many
- * were found.
+ * QueryBench STORE KEYS WHAT: how long the broker's own classes take for a key, in nanoseconds. KEYS has
+ * "topic TAB key" lines: the first WARM=10 only warm the code up, again and again. WHAT is index_cold
+ * (IndexService#queryOffset), message_cold (DefaultMessageStore#queryMessage): the others once each, cold
+ * if their pages are; or warm: PASSES=10 times each, behind as many that are not timed. One JSON object: index_cold;
+ * message_cold; or index_warm, message_warm, and decoded_warm (MessageDecoder#decode of what queryMessage
+ * gives); each with mean, p50, p99 and how many were found.
  */
 public final class QueryBench {
     private static final int WARM = 10;
@@ -61,13 +61,19 @@ public final class QueryBench {
         }
         String[][] fresh = Arrays.copyOfRange(keys, WARM, keys.length);
         Map<String, Object> out = new LinkedHashMap<>();
-        out.put("index_cold", time(byIndex, fresh, 1));
-        time(byIndex, fresh, 1);
-        out.put("index_warm", time(byIndex, fresh, PASSES));
-        time(byMessage, fresh, 1);
-        out.put("message_warm", time(byMessage, fresh, PASSES));
-        time(decoded, fresh, 1);
-        out.put("decoded_warm", time(decoded, fresh, PASSES));
+        switch (args[2]) {
+            case "index_cold" -> out.put("index_cold", time(byIndex, fresh, 1));
+            case "message_cold" -> out.put("message_cold", time(byMessage, fresh, 1));
+            case "warm" -> {
+                time(byIndex, fresh, PASSES);
+                out.put("index_warm", time(byIndex, fresh, PASSES));
+                time(byMessage, fresh, PASSES);
+                out.put("message_warm", time(byMessage, fresh, PASSES));
+                time(decoded, fresh, PASSES);
+                out.put("decoded_warm", time(decoded, fresh, PASSES));
+            }
+            default -> throw new IllegalArgumentException(args[2]);
+        }
         System.out.println(Json.of(out));
         System.out.flush();
         Runtime.getRuntime().halt(0);
@@ -83,7 +89,9 @@ public final class QueryBench {
             nanos[i] = System.nanoTime() - start;
         }
         Arrays.sort(nanos);
+        double mean = Arrays.stream(nanos).average().orElse(0);
         Map<String, Object> out = new LinkedHashMap<>();
+        out.put("mean", Math.round(mean));
         out.put("p50", nanos[nanos.length / 2]);
         out.put("p99", nanos[nanos.length * 99 / 100]);
         out.put("found", found);
