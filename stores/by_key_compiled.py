@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from stores.index_search import Window
     from stores.log_files import LogFiles
 
-_ANY = KeyKind.ANY
+_ANY, _ANY_CODE = KeyKind.ANY, kernels.ANY
 _KINDS = {
     _ANY: kernels.ANY,
     KeyKind.KEY: kernels.KEY,
@@ -125,16 +125,17 @@ class CompiledLookup(KeyLookup):
         if not topic or not key or window is not ALWAYS or limit is not None:
             check_request(topic, key, window, limit)
         if kind is _ANY:
-            prefix, limit = topic + "#", limit or MAX_HITS
+            text, limit, code = f"{topic}#{key}", limit or MAX_HITS, _ANY_CODE
         else:
-            prefix, limit = prefix_of(topic, kind), limit or limit_of(kind)
-        text = prefix + key
+            text, limit = prefix_of(topic, kind) + key, limit or limit_of(kind)
+            code = _KINDS[KeyKind(kind)]
+        if is_raw:
+            code = kernels.RAW
         search = self._search
         is_asked = window is search.window and limit == search.limit
         if not (text.isascii() and (is_asked or search.is_asked(window, limit))):
             return self.of_keys(topic, [key], kind, window, limit, is_raw=is_raw)[0]
-        code = kernels.RAW if is_raw else kernels.ANY if kind is _ANY else _KINDS[KeyKind(kind)]
-        raw, topic_length, start = text.encode(), len(topic), len(prefix)
+        raw, topic_length, start = text.encode(), len(topic), len(text) - len(key)
         while True:
             count, hit, found, position, size, last_timestamp, last_offset = self._find(
                 raw,
@@ -155,13 +156,14 @@ class CompiledLookup(KeyLookup):
         if found == UNSEEN:
             return super().of_key(topic, key, kind, window, limit, is_raw=is_raw)
         hits = [hit] if count == 1 else search.hits(count)
-        messages: Sequence[Record]
-        if found == 1:
-            messages = Messages([(position, self._bytes[:size].tobytes())], self._read_rules)
-        elif found:
-            messages = Messages(self._messages(found), self._read_rules)
-        else:
+        if found == 0:
             return KeyAnswer(_NOT_FOUND, NO_MESSAGES, hits, last_timestamp, last_offset)
+        messages = Messages()
+        messages.rules = self._read_rules
+        if found == 1:
+            messages.found = [(position, self._bytes[:size].tobytes())]
+        else:
+            messages.found = self._messages(found)
         return _tuple_of(KeyAnswer, (_FOUND, messages, hits, last_timestamp, last_offset))
 
     def _messages(self, count: int) -> list[tuple[int, bytes]]:
@@ -240,7 +242,9 @@ class CompiledLookup(KeyLookup):
             at = 0
             for count_found in found.tolist():
                 if count_found > 0:
-                    answers.append(Messages(read[at : at + count_found], rules))
+                    messages = Messages()
+                    messages.found, messages.rules = read[at : at + count_found], rules
+                    answers.append(messages)
                     at += count_found
                 else:
                     answers.append(None if count_found == UNSEEN else NO_MESSAGES)

@@ -36,22 +36,22 @@ _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
 
 
 class Messages(Sequence[Record]):
-    """Records that were read and found whole; each is taken apart when it is looked at."""
+    """Records that were read and found whole; each is taken apart when it is looked at.
 
-    __slots__ = ("_found", "_rules")
+    Who makes one sets what it holds: an `__init__` would take as long as all else of it.
 
-    def __init__(self, found: list[tuple[int, bytes]], rules: ReadRules) -> None:
-        """Keep them.
+    Attributes:
+        found: physical offset and bytes of each.
+        rules: by which they were read.
+    """
 
-        Args:
-            found: physical offset and bytes of each.
-            rules: by which they were read.
-        """
-        self._found = found
-        self._rules = rules
+    __slots__ = ("found", "rules")
+
+    found: list[tuple[int, bytes]]
+    rules: ReadRules
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self.found)
 
     @overload
     def __getitem__(self, at: int) -> Record: ...
@@ -59,14 +59,14 @@ class Messages(Sequence[Record]):
     def __getitem__(self, at: slice) -> list[Record]: ...
     def __getitem__(self, at: int | slice) -> Record | list[Record]:
         if isinstance(at, slice):
-            return [self._record(*found) for found in self._found[at]]
-        return self._record(*self._found[at])
+            return [self._record(*found) for found in self.found[at]]
+        return self._record(*self.found[at])
 
     def __iter__(self) -> Iterator[Record]:
-        return (self._record(*found) for found in self._found)
+        return (self._record(*found) for found in self.found)
 
     def _record(self, offset: int, raw: bytes) -> Record:
-        verdict, record = commitlog.read(raw, 0, offset, offset + len(raw), self._rules)
+        verdict, record = commitlog.read(raw, 0, offset, offset + len(raw), self.rules)
         if not isinstance(record, Record):
             raise TypeError(f"physical offset {offset}: {verdict.explanation}, found whole before")
         return record
