@@ -79,3 +79,22 @@ def test_each_record_of_a_live_log_has_a_latency(tmp_path: Path) -> None:
     assert document["steps"]["batches"] > 0
     assert 0 < document["steps"]["walCommit"] < document["steps"]["triggerExecution"]
     assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in document["starts"].values())
+
+
+@pytest.mark.oracle
+def test_the_broker_and_ours_find_the_same_keys(tmp_path: Path) -> None:
+    """
+    The benchmark itself compares what both have found.
+    """
+    printed = run(
+        "query", "--scale", 100, "--files", 4, "--runs", 1, "--as-it-is", "--directory", tmp_path
+    )
+    document = json.loads(printed)
+
+    assert set(document) == {"one", "many"}
+    for figures in document.values():
+        for kind in ("index", "message"):
+            for state in ("cold", "warm", "cold_many", "warm_many"):
+                assert set(figures[f"{kind}_{state} p50"]) == {"rocketmq", "reput", "ratio"}
+        assert figures["id_warm p50"]["reput"][0] > 0
+        assert figures["shell ms"]["reput"][0] > 0
