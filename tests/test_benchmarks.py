@@ -87,7 +87,7 @@ def test_the_broker_and_ours_find_the_same_keys(tmp_path: Path) -> None:
     The benchmark itself compares what both have found.
     """
     printed = run(
-        "query", "--scale", 100, "--files", 4, "--runs", 1, "--as-it-is", "--directory", tmp_path
+        "query", "--scale", 100, "--files", 8, "--runs", 1, "--as-it-is", "--directory", tmp_path
     )
     document = json.loads(printed)
 
