@@ -198,7 +198,6 @@ class CompiledLookup(KeyLookup):
             if asked is None or _NO_UTF8 in asked.raw:
                 answers += super().of_keys(topic, some, kind, window, limit, is_raw=is_raw)
                 continue
-            search.look_again()
             last = search.last()
             missing = _NOT_FOUND if search.files() else _NO_INDEX
             count = search.select_many(asked)

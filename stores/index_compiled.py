@@ -126,11 +126,13 @@ class CompiledSearch(IndexSearch):
         Returns:
             Whether there is room for the hits.
         """
-        if limit * keys > _HITS:
+        # Where no key is asked for there is room for one: the next one may find all as it wants it.
+        hits = limit * max(keys, 1)
+        if hits > _HITS:
             return False
         self.window, self.limit = window, limit
-        if limit * keys > self._room:
-            self._room = limit * keys
+        if hits > self._room:
+            self._room = hits
             self._arrange()
         self.search[BEGIN : LIMIT + 1] = [*window, limit]
         return True
@@ -168,11 +170,8 @@ class CompiledSearch(IndexSearch):
         self, prefix: str, keys: Sequence[str], window: Window, limit: int
     ) -> ManyHits:
         """Return where the records of each of several keys are; see `IndexSearch`."""
-        if limit > _HITS:
-            return super().offsets_of_many(prefix, keys, window, limit)
         if not self.is_asked(window, limit, min(len(keys), KEYS)):
             return super().offsets_of_many(prefix, keys, window, limit)
-        self.look_again()
         last = self.last()
         hits: list[list[int]] = []
         for first in range(0, len(keys), KEYS):
@@ -184,7 +183,7 @@ class CompiledSearch(IndexSearch):
         return ManyHits(hits, *last)
 
     def select_many(self, asked: AskedKeys) -> NDArray[np.int64]:
-        """Find the physical offsets of `KEYS` keys at most, after `is_asked` and `look_again`.
+        """Find the physical offsets of `KEYS` keys at most, after `is_asked` and `last`.
 
         Returns:
             By key: how many, `DAMAGED` where the twin has to look; the offsets are in `search`.

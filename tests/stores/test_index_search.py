@@ -239,3 +239,19 @@ def test_the_kernel_and_its_twin_agree(search, tmp_path):
                 assert all(together[1:] == hits[1:] for hits in one_by_one)
         twin.close()
         kernel.close()
+
+
+def test_there_is_room_for_the_hits_of_a_key_behind_a_call_for_none(search, tmp_path):
+    """
+    The same window and limit are not asked for again; the room for them has to be there already.
+    """
+    limit = 5000
+    search(f20260101000000000=chain(*((100 + i, i, i) for i in range(ITEMS - 1))))
+    kernel = CompiledSearch(tmp_path, SETTINGS, Report())
+
+    assert kernel.offsets_of_many("t#", [], ALWAYS, limit).offsets == []
+    assert len(kernel.search) >= kernel.first_hit + limit
+    assert kernel.offsets_of("t#", ALWAYS, limit) == kernel.offsets(
+        indexfile.key_hash("t#"), ALWAYS, limit
+    )
+    kernel.close()
