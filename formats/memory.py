@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
+from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic, overload
+
+from formats.record_hash import BLOCK, KEYS, block_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +115,11 @@ def negative64(data: Bytes, at: int) -> np.uint64:
     return np.uint64(mask)
 
 
+def keyed_products(data: Bytes, at: int) -> np.uint64:
+    """Return the value of the 64 bytes from `at`, see `formats.record_hash`."""
+    return np.uint64(block_value(data[at : at + BLOCK].tobytes()))
+
+
 def _loader(bits: int, result: Any, *, big_endian: bool) -> Any:
     @intrinsic
     def load(_context: Any, _address: Any) -> Any:
@@ -206,6 +214,28 @@ def _is_negative(builder: Any, values: Any, _byte: Any) -> Any:
     return builder.icmp_signed("<", values, ir.Constant(values.type, [0] * 64))
 
 
+@intrinsic
+def _keyed_products(_context: Any, _address: Any) -> Any:
+    words, wide = ir.VectorType(_I32, len(KEYS)), ir.VectorType(ir.IntType(64), len(KEYS) // 2)
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], words.as_pointer())
+        keyed = builder.add(builder.load(pointer, align=1), ir.Constant(words, list(KEYS)))
+        none = ir.Constant(words, ir.Undefined)
+        halves = []
+        for first in (0, 1):
+            lanes = ir.Constant(
+                ir.VectorType(_I32, len(KEYS) // 2), list(range(first, len(KEYS), 2))
+            )
+            halves.append(builder.zext(builder.shuffle_vector(keyed, none, lanes), wide))
+        products = builder.mul(*halves)
+        kind = ir.FunctionType(ir.IntType(64), [wide])
+        add_up = get_or_insert_function(builder.module, kind, "llvm.vector.reduce.add.v8i64")
+        return builder.call(add_up, [products])
+
+    return types.uint64(types.uint64), generate
+
+
 _load_i16 = _loader(16, types.int64, big_endian=True)
 _load_i32 = _loader(32, types.int64, big_endian=True)
 _load_i64 = _loader(64, types.int64, big_endian=True)
@@ -267,6 +297,10 @@ _compile_as(
 _compile_as(
     prefetch_write,
     lambda data, at: lambda data, at: _prefetch_write(np.uint64(data.ctypes.data + at)),  # type: ignore[call-arg]
+)
+_compile_as(
+    keyed_products,
+    lambda data, at: lambda data, at: _keyed_products(np.uint64(data.ctypes.data + at)),  # type: ignore[call-arg]
 )
 _compile_as(trailing_zeros, lambda word: lambda word: _trailing_zeros(np.uint64(word)))  # type: ignore[call-arg]
 _compile_as(

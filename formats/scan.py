@@ -20,6 +20,7 @@ from formats.commitlog import (
 )
 from formats.compiled import kernel
 from formats.frames import check
+from formats.heads import record_hash
 from formats.java_kernels import hash_ascii, hash_utf8
 from formats.memory import load_i32, load_i64, match64, trailing_zeros
 from formats.property_kernels import MASK_WIDTH, find
@@ -44,7 +45,7 @@ _FULL = int(Verdict.FULL)
 
 
 class Columns(NamedTuple):
-    """One block of records for the sinks; row *i* of each of the first nine is record *i*.
+    """One block of records for the sinks; row *i* of each of the first ten is record *i*.
 
     Attributes:
         physical_offset: bytes.
@@ -55,6 +56,7 @@ class Columns(NamedTuple):
         store_timestamp: ms.
         sys_flag: see `formats.commitlog`.
         special: 1 where the slow path has to look at the record itself.
+        head_hash: of all but the body, see `formats.record_hash`.
         key_end: number of the record's last index key + 1; keys are numbered through.
         key_hash: by key.
     """
@@ -67,6 +69,7 @@ class Columns(NamedTuple):
     store_timestamp: NDArray[np.int64]
     sys_flag: NDArray[np.int32]
     special: NDArray[np.uint8]
+    head_hash: NDArray[np.uint64]
     key_end: NDArray[np.int32]
     key_hash: NDArray[np.int32]
 
@@ -82,6 +85,7 @@ class Columns(NamedTuple):
             np.zeros(records, np.int64),
             np.zeros(records, np.int32),
             np.zeros(records, np.uint8),
+            np.zeros(records, np.uint64),
             np.zeros(records, np.int32),
             np.zeros(keys, np.int32),
         )
@@ -100,7 +104,7 @@ class Row(NamedTuple):
 
 
 def describe(record: Record, delays: Sequence[int], *, tag_entries: bool) -> Row:
-    """Return the columns of one record, the slow and readable way.
+    """Return the columns of one record but its head's hash, the slow and readable way.
 
     Raises:
         ValueError: a delayed record whose DELAY is no number.
@@ -178,6 +182,7 @@ def scan(
     store_timestamp: NDArray[np.int64],
     sys_flag: NDArray[np.int32],
     special: NDArray[np.uint8],
+    head_hash: NDArray[np.uint64],
     key_end: NDArray[np.int32],
     key_hash: NDArray[np.int32],
 ) -> tuple[int, int, int]:
@@ -214,6 +219,7 @@ def scan(
         store_timestamp: by record.
         sys_flag: by record.
         special: by record.
+        head_hash: by record.
         key_end: by record.
         key_hash: by key.
 
@@ -226,8 +232,8 @@ def scan(
     capacity = len(physical_offset)
     key_capacity = len(key_hash)
     while at < stop:
-        verdict, length, timestamp_at, _, _, name_at, name_length, properties_at = check(
-            data, at, limit, origin + at, file_end, rules
+        verdict, length, timestamp_at, body_at, body_length, name_at, name_length, properties_at = (
+            check(data, at, limit, origin + at, file_end, rules)
         )
         if verdict != _RECORD:
             return verdict, at, rows
@@ -274,6 +280,7 @@ def scan(
         store_timestamp[rows] = timestamp
         sys_flag[rows] = flags
         special[rows] = 1 if is_special else 0
+        head_hash[rows] = record_hash(data, at, length, body_at, body_length)
         if index_keys:
             prefix = key_prefix[route]
             if uniq_length > 0:

@@ -16,6 +16,7 @@ import numpy as np
 from formats import commitlog, frames, scan
 from formats.commitlog import QUEUE_ID_AT, Record, Verdict
 from formats.properties import MULTI_DISPATCH
+from formats.record_hash import hash_of
 from formats.scan import Columns
 from stores.commitlog import PAD
 from stores.tail import corruption
@@ -297,6 +298,7 @@ class Pipeline:
         columns.sys_flag[i] = row.sys_flag
         is_multi = self._settings.multi_dispatch and MULTI_DISPATCH in record.properties
         columns.special[i] = int(is_multi or self._queues.is_special(record.topic))
+        columns.head_hash[i] = hash_of(data[at : at + row.size].tobytes())
         columns.key_hash[keys : keys + len(hashes)] = hashes
         columns.key_end[i] = keys + len(hashes)
         block.count += 1

@@ -11,6 +11,7 @@ from formats import commitlog, frames, java_kernels, scan
 from formats.commitlog import ACCEPT_V2, CHECK_BODY_CRC, Record, Verdict
 from formats.consumequeue import SCHEDULE_TOPIC
 from formats.encode import Message, encode
+from formats.record_hash import hash_of
 from formats.routes import SCHEDULE, SPECIAL, RouteTable
 from formats.scan import PADDING, Columns
 from tests.formats.hypotheses import examples
@@ -95,6 +96,10 @@ class Scan:
         self.columns = Columns.of(64, 4096)
         self.rows = 0
         self.at = PADDING
+
+    def bytes_of(self, record: Record) -> bytes:
+        at = record.physical_offset - ORIGIN
+        return self.raw[at : at + record.size]
 
     def route(self, record: Record, topic: bytes) -> None:
         kind = SCHEDULE if record.topic == SCHEDULE_TOPIC else 0
@@ -190,6 +195,7 @@ class TestScan:
             assert int(log.columns.queue[i]) == int(log.table.arrays.queue[route])
             inner = any(n.startswith("INNE") and len(n) >= 9 for n in record.properties)
             assert bool(log.columns.special[i]) == (record.topic == "orders" or (multi and inner))
+            assert int(log.columns.head_hash[i]) == hash_of(log.bytes_of(record))
 
     @given(logged=st.lists(messages, min_size=2, max_size=6), data=st.data())
     @examples(150, 10)
