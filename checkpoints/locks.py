@@ -12,24 +12,22 @@ import errno
 import fcntl
 import os
 import socket
-import struct
 from typing import TYPE_CHECKING
 
 from formats import names
 from formats.errors import StoreError
 from stores import disk
+from stores.broker_lock import HELD, is_held
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+__all__ = ["WRITER_LOCK", "FileLock", "is_held", "lock_output", "lock_store"]
+
 WRITER_LOCK = "writer.lock"
-# The kernel does not keep one process from itself: two jobs in one interpreter need this.
-_HELD: set[str] = set()
 _BUSY = {errno.EACCES, errno.EAGAIN}
 _HOLDER_BYTES = 200
-# C's struct flock on 64-bit Linux: type, whence, start, length, process.
-_FLOCK = struct.Struct("hhqqi4x")
 
 
 def _is_ours(store: Path) -> bool:
@@ -58,7 +56,7 @@ class FileLock:
             OSError: the file cannot be made or opened.
         """
         self._name = os.path.realpath(self.path)
-        if self._name in _HELD:
+        if self._name in HELD:
             return False
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -69,7 +67,7 @@ class FileLock:
                 return False
             raise OSError(error.errno, error.strerror, str(self.path)) from error
         self._descriptor = descriptor
-        _HELD.add(self._name)
+        HELD.add(self._name)
         return True
 
     def write(self, text: str) -> None:
@@ -86,7 +84,7 @@ class FileLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-            _HELD.discard(self._name)
+            HELD.discard(self._name)
 
     def __enter__(self) -> FileLock:
         return self
@@ -102,30 +100,9 @@ class FileLock:
 
 def _holder(path: Path) -> str:
     """Return who a lock file names; our own is not opened, for closing it would end the lock."""
-    if os.path.realpath(path) in _HELD:
+    if os.path.realpath(path) in HELD:
         return f"this process, {os.getpid()}"
     return path.read_text("utf-8", "replace")[:_HOLDER_BYTES].strip()
-
-
-def is_held(path: Path) -> bool:
-    """Tell whether another process has the lock; it is neither taken nor made.
-
-    False also where the file system keeps no locks, or none of other hosts.
-    """
-    if os.path.realpath(path) in _HELD:
-        return False
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
 def lock_output(state_directory: Path) -> FileLock:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from formats.errors import FormatError
 from stores import disk
+from stores.identity import FileHeads
+from stores.log_files import Stamp
 from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 STATE_DIRECTORY = ".reput"
 FILE_NAME = "progress.json"
-FORMAT = 2
+FORMAT = 3
 _NO_LONGS = (0, 0, 0, 0, 0, 0)
 
 
@@ -36,8 +38,8 @@ class Progress:
         clean: the writer stopped in order; nothing is beyond this record.
         messages: records dispatched so far.
         settings: what would make the output different, see `BrokerSettings.fingerprint`.
-        first: the first dispatched record, None before it: whose log this is.
-        trail: some of the records since, oldest first; the last one ends at `end`.
+        files: what was read of each log file, from the bytes that were parsed.
+        trail: some of the records, oldest first; the last one ends at `end`.
         queues: by directory below the root ("consumequeue/TopicTest/0"): bytes, from the queue's
             very beginning, of what is in it.
         ahead: of these, those whose last file has nothing in it yet: a record that was repeated
@@ -62,7 +64,7 @@ class Progress:
     clean: bool
     messages: int
     settings: dict[str, Any]
-    first: Fingerprint | None = None
+    files: tuple[FileHeads, ...] = ()
     trail: tuple[Point, ...] = ()
     queues: dict[str, int] = field(default_factory=dict)
     ahead: tuple[str, ...] = ()
@@ -104,13 +106,17 @@ def load(root: Path) -> Progress | None:
         raise FormatError(path, 0, "the progress record does not match its CRC", remedy)
     if found != FORMAT:
         raise FormatError(path, 0, f"format {found}, this is {FORMAT}", remedy)
-    first = values.pop("first")
+    files = tuple(_file(*file) for file in values.pop("files"))
     trail = tuple(_point(point) for point in values.pop("trail"))
     for name in ("ahead", "index_header", "checkpoint"):
         values[name] = tuple(values[name])
     for name in ("skipped", "lost"):
         values[name] = tuple((start, end) for start, end in values[name])
-    return Progress(**values, first=Fingerprint(**first) if first else None, trail=trail)
+    return Progress(**values, files=files, trail=trail)
+
+
+def _file(base: int, first: int, heads: int, stamp: list[int] | None) -> FileHeads:
+    return FileHeads(base, first, heads, None if stamp is None else Stamp(*stamp))
 
 
 def _point(values: dict[str, Any]) -> Point:

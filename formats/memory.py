@@ -230,7 +230,8 @@ def _keyed_products(_context: Any, _address: Any) -> Any:
             halves.append(builder.zext(builder.shuffle_vector(keyed, none, lanes), wide))
         products = builder.mul(*halves)
         kind = ir.FunctionType(ir.IntType(64), [wide])
-        add_up = get_or_insert_function(builder.module, kind, "llvm.vector.reduce.add.v8i64")
+        insert: Any = get_or_insert_function
+        add_up = insert(builder.module, kind, "llvm.vector.reduce.add.v8i64")
         return builder.call(add_up, [products])
 
     return types.uint64(types.uint64), generate

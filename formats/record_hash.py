@@ -11,11 +11,13 @@ factor, so their order counts. The parts are the head up to the body, and topic 
 
 from __future__ import annotations
 
+import struct
+
 from formats.commitlog import BORN_HOST, BORN_HOST_V6, STORE_HOST_V6, SYS_FLAG_AT
 
 BLOCK = 64
-_WORD = 4
-_WORDS = BLOCK // _WORD
+_WORDS = BLOCK // 4
+_BLOCK = struct.Struct(f"<{_WORDS}I")
 _MASK = (1 << 64) - 1
 _WORD_MASK = (1 << 32) - 1
 FOLD = 0x9E3779B97F4A7C15
@@ -43,9 +45,10 @@ KEYS = _keys()
 
 def block_value(block: bytes) -> int:
     """Return the value of 64 bytes."""
-    words = [int.from_bytes(block[i : i + _WORD], "little") for i in range(0, BLOCK, _WORD)]
+    words = _BLOCK.unpack(block)
     keyed = [(word + key) & _WORD_MASK for word, key in zip(words, KEYS, strict=True)]
-    return sum(a * b for a, b in zip(keyed[::2], keyed[1::2], strict=True)) & _MASK
+    products = (a * b for a, b in zip(keyed[::2], keyed[1::2], strict=True))
+    return int(sum(products)) & _MASK
 
 
 def hash_of(record: bytes) -> int:

@@ -59,7 +59,7 @@ class Position:
     def pack(self) -> bytes:
         """Return the record's value."""
         trail = [
-            [p.record.physical_offset, p.record.size, p.record.crc, p.end] for p in self.points
+            [p.record.physical_offset, p.record.size, p.record.hash, p.end] for p in self.points
         ]
         values = {"version": _VERSION, "end": self.end, "trail": trail, "messages": self.messages}
         return json.dumps(values | {"deadLetters": self.dead_letters}).encode()

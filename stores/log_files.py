@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from formats import names
 from formats.errors import FormatError, ReputError, StoreError
@@ -29,6 +29,18 @@ class LogChangedError(ReputError):
     """A file went while it was to be read: it has expired, or its broker has cut the log."""
 
 
+class Stamp(NamedTuple):
+    """What tells whether a file was touched: its inode, and when content and inode changed, ns."""
+
+    inode: int
+    modified: int
+    changed: int
+
+
+def _stamp(stat: os.stat_result) -> Stamp:
+    return Stamp(stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
 class LogFiles:
     """The files of one store's commitlog, as they are now; `refresh` looks again.
 
@@ -38,6 +50,7 @@ class LogFiles:
         file_size: bytes of each.
         min_offset: the first physical offset that is still there.
         end_of_files: the physical offset behind the last file, written or not.
+        stamps: by where a file begins; replaced as a whole by each `refresh`.
     """
 
     def __init__(self, directories: Sequence[Path], settings: BrokerSettings) -> None:
@@ -56,16 +69,19 @@ class LogFiles:
         self._open: dict[int, int] = {}
         self._files: dict[int, Path] = {}
         self._inodes: dict[int, tuple[int, int]] = {}
+        self.stamps: dict[int, Stamp] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """Look at the files again: new ones come, old ones expire."""
         found: dict[int, Path] = {}
         inodes: dict[int, tuple[int, int]] = {}
+        stamps: dict[int, Stamp] = {}
         for directory in self.directories:
-            for base, (path, inode) in self._files_in(directory).items():
+            for base, (path, stat) in self._files_in(directory).items():
                 found[base] = path
-                inodes[base] = inode
+                inodes[base] = stat.st_dev, stat.st_ino
+                stamps[base] = _stamp(stat)
         if not found:
             where = ", ".join(str(d) for d in self.directories)
             raise StoreError(
@@ -89,9 +105,10 @@ class LogFiles:
         self._files = {base: found[base] for base in bases}
         self.min_offset, self.end_of_files = bases[0], bases[-1] + self.file_size
         self._inodes = inodes
+        self.stamps = stamps
 
-    def _files_in(self, directory: Path) -> dict[int, tuple[Path, tuple[int, int]]]:
-        files: dict[int, tuple[Path, tuple[int, int]]] = {}
+    def _files_in(self, directory: Path) -> dict[int, tuple[Path, os.stat_result]]:
+        files: dict[int, tuple[Path, os.stat_result]] = {}
         try:
             entries = sorted(directory.iterdir())
         except FileNotFoundError:
@@ -121,7 +138,7 @@ class LogFiles:
                     "Restore it from the broker, or give the broker's mappedFileSizeCommitLog "
                     "in --broker-conf.",
                 )
-            files[base] = path, (stat.st_dev, stat.st_ino)
+            files[base] = path, stat
         return files
 
     @property
@@ -143,6 +160,14 @@ class LogFiles:
     def base_of(self, position: int) -> int:
         """Return where the file of a physical offset begins."""
         return position - position % self.file_size
+
+    def stamp_of(self, base: int) -> Stamp | None:
+        """Return the stamp of the file that begins at a physical offset now; None if it went."""
+        path = self._files.get(base)
+        try:
+            return None if path is None else _stamp(path.stat())
+        except FileNotFoundError:
+            return None
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Read bytes of one file; return how many it had.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from stores.trail import Fingerprint, fingerprint, is_there
 if TYPE_CHECKING:
     from formats import frames
     from stores.commitlog import CommitLog
+    from stores.log_files import Stamp
 else:
     frames = lazy_module("formats.frames")
 
@@ -34,7 +34,6 @@ _SETTLE_SECONDS = 0.002
 _LENGTH = 2
 _HEX_BYTES = 32
 _SEARCHED = 16 << 20
-_SEEN = 32
 _TRIES = 3
 # So often the whole directory is looked at, though nothing is new where the log ends.
 _LOOK_SECONDS = 1.0
@@ -174,9 +173,10 @@ def _is_followed(log: CommitLog, position: int) -> bool:
 class TailWatch:
     """Follows the end of a live log, whatever the broker does to it.
 
-    A look costs what is new since the last one; where nothing is, eight bytes. Records that were
-    the last ones once are looked at again: if one of them is another one now, the log was cut, and
-    the end is found anew.
+    A look costs what is new since the last one; where nothing is, eight bytes. A broker writes at
+    its log's end only. So where the last record is another one now, or where the file was touched
+    and nothing new stands at the end, the log may have been cut: then the end is looked for from
+    the beginning of the last file on, for what is past the new end still looks like records.
     """
 
     def __init__(
@@ -192,11 +192,13 @@ class TailWatch:
         self._log = log
         self._skips_corrupt = skips_corrupt
         self._last: Tail | None = None
-        self._seen: deque[Fingerprint] = deque(maxlen=_SEEN)
+        self._record: Fingerprint | None = None
+        self._stamps: dict[int, Stamp] = {}
         self._looked_at = 0.0
         if known is not None and is_there(log, known.last):
             self._last = Tail(known.end, Verdict.END)
-            self._seen.append(known.last)
+            self._record = known.last
+            self._stamps = log.stamps
             self._looked_at = time.monotonic()
 
     def look(self) -> Tail:
@@ -219,16 +221,37 @@ class TailWatch:
     def _look(self) -> Tail:
         log, last = self._log, self._last
         log.refresh()
-        there = (f for f in self._seen if f.physical_offset >= log.min_offset)
-        if not all(is_there(log, record) for record in there):
-            last = None
-            self._seen.clear()
-        known = None if last is None else last.end
-        tail, found = _look(log, known, skips_corrupt=self._skips_corrupt)
-        self._last = tail
-        if found is not None and (record := fingerprint(log, *found)) is not None:
-            self._seen.append(record)
+        stamps = log.stamps
+        if last is None or not self._is_record_there():
+            return self._look_from(None, stamps)
+        tail = self._look_from(last.end, stamps)
+        if tail.end == last.end and stamps != self._stamps:
+            # Touched, but not at the end: the chain may break off before it now.
+            tail = self._look_from(None, stamps)
+        self._stamps = stamps
         return tail
+
+    def _look_from(self, known: int | None, stamps: dict[int, Stamp]) -> Tail:
+        """Look for the end from there on, and keep what is found."""
+        log = self._log
+        tail, found = _look(log, known, skips_corrupt=self._skips_corrupt)
+        if known is None:
+            self._stamps, self._record = stamps, None
+            if found is None and log.min_offset < tail.end:
+                found = _last_before(log, tail.end)
+        if found is not None:
+            self._record = fingerprint(log, *found)
+        self._last = tail
+        return tail
+
+    def _is_record_there(self) -> bool:
+        """Tell whether the last record is as it was, or has expired."""
+        record = self._record
+        return (
+            record is None
+            or record.physical_offset < self._log.min_offset
+            or is_there(self._log, record)
+        )
 
     def _is_idle(self, last: Tail) -> bool:
         """Tell whether still nothing is written where nothing was."""
@@ -248,18 +271,21 @@ def _is_torn(log: CommitLog, start: int, end: int) -> bool:
     """Tell whether the last record may not be whole yet.
 
     A body has a CRC; topic and properties have none, and are what a broker copies last. So a
-    record that ends with a zero, which neither of them does, or that changes while we look, has
-    to wait until it does not, or until another one follows it.
+    record that changes while we look has to wait. One that ends with a zero waits as long as
+    somebody may be writing it; brokers before 5.0 store such records, so once the log is at rest
+    it is whole.
     """
     before = log.read(start, end - start)
     time.sleep(_SETTLE_SECONDS)
     after = log.read(start, end - start)
+    if not np.array_equal(before, after):
+        return True
     limit = len(before) - PAD
     file_end = log.base_of(start) + log.file_size
     *_, properties_at = frames.check(before, PAD, limit, start, file_end, log.rules)
     # Without properties their length is the end, two zeros; then the topic comes last.
     last = before[limit - 1 if properties_at < limit else properties_at - _LENGTH - 1]
-    return bool(last == 0 or not np.array_equal(before, after))
+    return bool(last == 0) and not log.is_at_rest()
 
 
 def active_file(log: CommitLog) -> int:

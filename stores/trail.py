@@ -1,17 +1,17 @@
-"""Whether a log is still the one that was read: records to find again, with what was known there.
+"""Records of a log to find again, with what was known there: where to go back to.
 
-A broker that recovers, or a replica that is told to, cuts its log and writes other records at the
-same physical offsets. Whoever has read the old ones keeps a trail of points, looks at the newest of
-them before he goes on, and goes back to the last one that is still there.
+Whether the log in between is still the same is for `stores.identity` to say.
 """
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from stores.commitlog import PAD, LogChangedError
+from formats import commitlog
+from formats.commitlog import MIN_SIZE, ReadRules, Verdict
+from formats.record_hash import hash_of
+from stores.log_files import LogChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 # Points that are kept; the newest ones all, older ones the further apart the older they are.
 _POINTS = 96
 _NEWEST = 24
-# A record's head has its store timestamp, its place in log and queue and its body's CRC.
-_BYTES = 4096
+_SIZE_BYTES = 4
+# A body's CRC stands in the hashed head; whether it fits the body is for others to ask.
+_ANY_BODY = ReadRules(checks_body_crc=False)
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What identifies one record: found again at its offset, the log up to it is the same one."""
+    """What identifies one record: its place, and its hash (`formats.record_hash`)."""
 
     physical_offset: int
     size: int
-    crc: int
+    hash: int
 
     @property
     def end(self) -> int:
-        """Return the physical offset behind the record."""
+        """Return the physical offset after the record."""
         return self.physical_offset + self.size
 
 
@@ -45,7 +46,8 @@ class Point:
 
     Attributes:
         record: which.
-        end: physical offset where dispatch went on; behind the record, or behind a BLANK there.
+        end: physical offset where dispatch went on; after the record, or after a BLANK there.
+        heads: sum of the hashes of the records of its file up to this one.
         messages: see `checkpoints.progress.Progress`, so the others.
         logics_timestamp: ms.
         logics_offset: physical offset.
@@ -57,6 +59,7 @@ class Point:
 
     record: Fingerprint
     end: int
+    heads: int = 0
     messages: int = 0
     logics_timestamp: int = 0
     logics_offset: int = 0
@@ -79,19 +82,44 @@ class Check(NamedTuple):
 
 
 def fingerprint(log: CommitLog, position: int, size: int) -> Fingerprint | None:
-    """Return what identifies the record at a physical offset, None behind the log's end."""
-    if position < log.min_offset or position + size > log.end_of_files:
+    """Return what identifies the record at a physical offset; None if none of that size is there.
+
+    Args:
+        log: the files.
+        position: physical offset.
+        size: bytes of the record.
+    """
+    found = _hash_of(log, position, size)
+    return None if found is None else Fingerprint(position, size, found)
+
+
+def hash_at(log: CommitLog, position: int) -> int | None:
+    """Return the hash of the record at a physical offset; None if none is there."""
+    try:
+        size = int.from_bytes(log.bytes_at(position, _SIZE_BYTES), "big", signed=True)
+    except LogChangedError:
+        return None
+    return _hash_of(log, position, size)
+
+
+def _hash_of(log: CommitLog, position: int, size: int) -> int | None:
+    file_end = log.base_of(position) + log.file_size
+    if position < log.min_offset or position + size > min(file_end, log.end_of_files):
+        return None
+    if size < MIN_SIZE:
         return None
     try:
-        data = log.read(position, min(size, _BYTES))[PAD:-PAD]
+        raw = log.bytes_at(position, size)
     except LogChangedError:
         # Its file went between the two looks.
         return None
-    return Fingerprint(position, size, zlib.crc32(data.tobytes()))
+    # Lengths inside the record are only right if it is one.
+    verdict, _ = commitlog.read(raw, 0, position, file_end, _ANY_BODY)
+    return hash_of(raw) if verdict == Verdict.RECORD else None
 
 
 def is_there(log: CommitLog, record: Fingerprint) -> bool:
-    """Tell whether a record is in the log as it was."""
+    """Tell whether a record is in the log as it was: head, topic and properties."""
     return fingerprint(log, record.physical_offset, record.size) == record
 
 

@@ -152,7 +152,9 @@ def _watch(
     """Show the job at work until the writer has ended and all is dispatched."""
     summary = job.summary.stores[0]
     # A log of our own: the job's is read by other threads.
-    log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+    log = CommitLog(
+        commitlog_directories(config.path, config.settings), config.settings, config.path
+    )
     deadline = None
     before = (time.monotonic(), 0)
     rate = 0.0

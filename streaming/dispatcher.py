@@ -25,11 +25,12 @@ from sinks.consumequeue import ConsumeQueueSink, PutError
 from sinks.index import NO_INDEX, IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink, needs_slow_path
-from stores import disk, layout, trail
+from stores import disk, identity, layout, trail
 from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
 from stores.filters import bitmaps_of
 from stores.tail import active_file, chain_end, find_tail, next_record
 from stores.trail import Fingerprint, Point
+from stores.vouch import Vouch
 from streaming import resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
 from streaming.events import CORRUPT, GAP, Event
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sinks.kafka import Extent
+    from stores.log_files import Stamp
     from streaming.kafka_feed import KafkaFeed
     from streaming.pipeline import Block
 
@@ -55,6 +57,9 @@ PHASES = ("parse", "consumequeue", "index", "flush", "record")
 _DRAIN_SECONDS = 0.02
 # Of a block, so many records stand for all.
 _SAMPLED = 256
+# While nothing comes, so often it is looked whether the log was touched.
+_FOLLOW_SECONDS = 0.5
+_TRIES = 3
 
 
 @dataclass
@@ -150,7 +155,7 @@ class StoreDispatcher:
         self._skips_corrupt = skips_corrupt
         self._removes_expired = removes_expired
         settings = config.settings
-        self.log = CommitLog(commitlog_directories(config.path, settings), settings)
+        self.log = CommitLog(commitlog_directories(config.path, settings), settings, config.path)
         self.warnings = layout.contradictions(config.path, settings)
         self._staging = config.output / progress.STATE_DIRECTORY
         resume.check_output(config.output)
@@ -194,8 +199,12 @@ class StoreDispatcher:
         self._is_capped = False
         self._expired_to = 0
         self._is_live = False
-        # Of the last record, until it is in the trail.
-        self._last: tuple[int, int] | None = None
+        # The last record, until it is in the trail.
+        self._last: Fingerprint | None = None
+        self.vouch = Vouch(self.log, config.path)
+        # Log files as they were before they were first read here, by where they begin.
+        self._begun: dict[int, Stamp] = {}
+        self._followed_at = time.monotonic()
         self.kafka: KafkaFeed | None = None
         try:
             marks.set_abort(config.output, self._staging)
@@ -264,6 +273,9 @@ class StoreDispatcher:
         events: list[str] = []
         before = (self.recovery.truncations, self._lost_bytes)
         self._look_at_log(events)
+        if self.recovery.truncations != before[0]:
+            # What was planned may lie past the end that the log has now.
+            end = min(end, self._tail())
         self._is_live = not self.config.in_place and locks.is_held(self.config.path / names.LOCK)
         if not self._is_live:
             self._held = None
@@ -276,16 +288,20 @@ class StoreDispatcher:
         batch = Batch(position, position, events=events)
         index_before = self.index.inserted if self.index is not None else (0, 0)
         failure = None
+        tries = _TRIES
         while batch.end < end:
             failure = self._write_range(batch, end, observe, is_over)
-            if isinstance(failure, LogChangedError):
+            if tries and failure is not None and self._has_changed(failure, events):
                 # Once more with what is there now: the rest of it, or another log.
-                self._look_at_log(events)
+                tries -= 1
                 batch.end = self.progress.end
-                failure = self._write_range(batch, end, observe, is_over)
+                end = min(end, self._tail())
+                failure = None
+                continue
             if failure is None or not self._skip_corrupt(batch, failure):
                 break
             failure = None
+        self._settle_files()
         if self.index is not None:
             batch.items = self.index.inserted[0] - index_before[0]
             batch.index_files = self.index.inserted[1] - index_before[1]
@@ -326,18 +342,72 @@ class StoreDispatcher:
             events += self.kafka.take_events()
             self.kafka.check()
 
-    def _look_at_log(self, events: list[str]) -> None:
-        """Look at the files anew, and go back or on to where dispatch can go on in them."""
+    def _look_at_log(self, events: list[str], *, is_forced: bool = False) -> None:
+        """Look at the files again, and go back or on to where dispatch can go on in them."""
         self.log.refresh()
-        self._follow_log(events)
+        self._follow_log(events, is_forced=is_forced)
         if self.progress.end < 0:
             # Never where Spark's range begins: its checkpoint may have outlived the output.
             self.progress = replace(self.progress, end=self.log.min_offset)
         self._skip_expired(events)
 
-    def _follow_log(self, events: list[str]) -> None:
+    def _has_changed(self, failure: ReputError, events: list[str]) -> bool:
+        """Look whether an error comes of the log's having changed while it was read; follow it."""
+        if not isinstance(failure, LogChangedError | FormatError):
+            return False
+        stamps, before = self.log.stamps, self.recovery.truncations
+        self.log.refresh()
+        is_touched = stamps != self.log.stamps
+        last = self.log.stamps.get(self.log.base_of(self.progress.end))
+        if is_touched or last is None or not identity.is_old(last):
+            self._look_at_log(events, is_forced=True)
+        is_other = is_touched or self.recovery.truncations != before
+        return is_other or isinstance(failure, LogChangedError)
+
+    def _tail(self) -> int:
+        """Return where the log ends, corrupt places passed over."""
+        known = self.progress.end if self.progress.end >= 0 else None
+        return find_tail(self.log, known, skips_corrupt=True).end
+
+    def follow(self) -> Batch | None:
+        """Look whether the log was cut though nothing new is at its end, and follow it then.
+
+        To be called often while nothing is dispatched; it looks twice a second at most.
+
+        Returns:
+            What was dispatched; None if nothing had happened.
+
+        Raises:
+            ReputError, OSError: as `dispatch`.
+        """
+        now = time.monotonic()
+        if not self._consistent or now - self._followed_at < _FOLLOW_SECONDS:
+            return None
+        self._followed_at = now
+        self.log.refresh()
+        events: list[str] = []
+        before = self.recovery.truncations
+        self._follow_log(events, is_at_rest=True)
+        if not events:
+            return None
+        batch = self.dispatch(max(self._tail(), self.progress.end))
+        batch.events[:0] = events
+        batch.truncations = self.recovery.truncations - before
+        return batch
+
+    def _follow_log(
+        self, events: list[str], *, is_forced: bool = False, is_at_rest: bool = False
+    ) -> None:
         """Go back where the log is not the same any more, and say so."""
-        if trail.check(self.log, self.progress.trail).is_same:
+        known = resume.known_log(self.progress)
+        if is_forced:
+            seen: identity.Comparison | None = identity.compare(self.log, known)
+        else:
+            seen = self.vouch.look(known, is_at_rest=is_at_rest)
+        if seen is None:
+            return
+        if seen.is_same:
+            self.progress = resume.still_same(self.log, self.progress, seen, events)
             return
         recovery = resume.Recovery()
         self.progress = replace(self.progress, **self._where())
@@ -347,7 +417,7 @@ class StoreDispatcher:
         self._close_sinks()
         before = self.progress
         self.progress = replace(
-            resume.follow(self.config, self.log, self.progress, recovery),
+            resume.go_back(self.config, self.progress, seen, recovery),
             starts=before.starts,
             recoveries=before.recoveries,
             truncations=before.truncations + recovery.truncations,
@@ -357,8 +427,20 @@ class StoreDispatcher:
         self._saved_end = self.progress.end
         self._held = None
         self._settled = 0
+        self._last = None
+        self._begun = {}
         self.recovery.truncations += recovery.truncations
         events.extend(recovery.reasons)
+
+    def _settle_files(self) -> None:
+        """Take files into the books as certain that nobody touched since they were first read."""
+        stamps = {}
+        for base, begun in self._begun.items():
+            stamp = self.log.stamp_of(base)
+            if stamp == begun:
+                stamps[base] = begun
+        files = identity.settled(self.progress.files, stamps, self.log.min_offset)
+        self.progress = replace(self.progress, files=files)
 
     def _write_range(
         self,
@@ -392,6 +474,7 @@ class StoreDispatcher:
                 self._advance(batch, block)
                 if failure is not None or not is_whole:
                     break
+                self.vouch.alive()
                 if observe is not None:
                     observe(block)
                 if is_over is not None and is_over():
@@ -412,39 +495,54 @@ class StoreDispatcher:
         values: dict[str, Any] = {"end": block.reached}
         if block.count:
             _count_latencies(batch, block)
-            last = _last_record(block)
+            columns, count = block.columns, block.count
+            base = self.log.base_of(int(columns.physical_offset[0]))
+            if not known.files or known.files[-1].base != base:
+                self._begin_file(base)
+            hashes = columns.head_hash[:count]
             batch.store_timestamp = int(block.columns.store_timestamp[block.count - 1])
             logics = _last_entry(block) or (known.logics_timestamp, known.logics_offset)
-            self._last = last
+            self._last = _last_record(block)
             values |= {
                 "messages": known.messages + block.count,
-                "first": known.first or trail.fingerprint(self.log, *_first_record(block)),
+                "files": identity.with_records(
+                    known.files, base, int(hashes[0]), int(hashes.sum())
+                ),
                 "store_timestamp": batch.store_timestamp,
                 "logics_timestamp": logics[0],
                 "logics_offset": logics[1],
                 "repeated": self._repeated_before + self.entries.counts.repeated,
             }
         self.progress = replace(known, **values)
+        self.vouch.alive()
         points = self.progress.trail
         before = points[-1].end if points else batch.start
         if block.reached > before + _POINT_BYTES:
             self.progress = replace(self.progress, trail=self._trail())
             self._tell_kafka()
 
+    def _begin_file(self, base: int) -> None:
+        """Remember a log file as it is before its first record is taken into the books.
+
+        It was parsed a moment ago, so it counts as untouched only if it is older than that.
+        """
+        stamp = self.log.stamps.get(base)
+        if stamp is not None:
+            self._begun[base] = stamp
+        for expired in [b for b in self._begun if b < self.log.min_offset]:
+            del self._begun[expired]
+
     def _trail(self) -> tuple[Point, ...]:
-        """Return the trail with the last record that was dispatched."""
-        if self._last is None:
-            return self.progress.trail
-        record = trail.fingerprint(self.log, *self._last)
-        self._last = None
+        """Return the trail with the last record that was dispatched, as it was parsed."""
+        record, self._last = self._last, None
         if record is None:
-            # It expired in this very moment; there is nothing to find again.
             return self.progress.trail
         known = self.progress
         position = self.index.position if self.index is not None else None
         point = Point(
             record=record,
             end=record.end,
+            heads=known.files[-1].heads,
             messages=known.messages,
             logics_timestamp=known.logics_timestamp,
             logics_offset=known.logics_offset,
@@ -780,13 +878,11 @@ def _count_latencies(batch: Batch, block: Block) -> None:
     batch.latency_seconds += float((ages * weights).sum()) / 1000
 
 
-def _first_record(block: Block) -> tuple[int, int]:
-    return int(block.columns.physical_offset[0]), int(block.columns.size[0])
-
-
-def _last_record(block: Block) -> tuple[int, int]:
-    i = block.count - 1
-    return int(block.columns.physical_offset[i]), int(block.columns.size[i])
+def _last_record(block: Block) -> Fingerprint:
+    columns, i = block.columns, block.count - 1
+    return Fingerprint(
+        int(columns.physical_offset[i]), int(columns.size[i]), int(columns.head_hash[i])
+    )
 
 
 def _last_entry(block: Block) -> tuple[int, int] | None:

@@ -76,7 +76,7 @@ def examine(config: StoreConfig) -> Handover:
         result.problems.append(
             f"{output}: its writer runs, or was killed; stop it, or run reput rebuild once more"
         )
-    log = CommitLog(commitlog_directories(store, config.settings), config.settings)
+    log = CommitLog(commitlog_directories(store, config.settings), config.settings, store)
     try:
         result.end = find_tail(log, skips_corrupt=True).end
     finally:

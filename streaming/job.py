@@ -314,7 +314,7 @@ class Job:
         """Return where logs end as far as that was looked for: Spark's planner need not then."""
         self._has_looked.wait()
         return {
-            name: (known.end, known.last.physical_offset, known.last.size, known.last.crc)
+            name: (known.end, known.last.physical_offset, known.last.size, known.last.hash)
             for name, known in self._ends.items()
         }
 
@@ -460,6 +460,8 @@ class Job:
             for store, dispatcher in self.dispatchers.items():
                 if dispatcher.flush_if_due() and self.metrics is not None:
                     self.metrics.phases(store, dispatcher.take_phases())
+                if (batch := dispatcher.follow()) is not None:
+                    self._account(store, batch)
                 if dispatcher.waits:
                     self._account(store, dispatcher.dispatch_waiting())
                 if self.metrics is not None and (state := self._state(store)) is not None:

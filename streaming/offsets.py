@@ -80,7 +80,7 @@ class StoreOffsets:
         """
         if self._log is None:
             try:
-                self._log = CommitLog(self._directories, self._settings)
+                self._log = CommitLog(self._directories, self._settings, self.path)
             except StoreError:
                 if _has_files(self._directories):
                     raise

@@ -115,7 +115,7 @@ class KnownEnd(NamedTuple):
     end: int
     physical_offset: int
     size: int
-    crc: int
+    hash: int
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def _known_ends(values: Mapping[str, str], stores: list[str]) -> dict[str, Known
     ):
         raise UsageError(
             'knownEnds must be JSON such as {"name": [end, offset of the last record, its size, '
-            "CRC of its first bytes]}, with names of the query's stores"
+            "its hash]}, with names of the query's stores"
         )
     return {name: KnownEnd(*row) for name, row in table.items()}
 

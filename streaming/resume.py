@@ -1,7 +1,7 @@
 """Where an output goes on: its own progress, once it is certain that files and log agree with it.
 
 What an earlier writer left beyond the progress is taken back. Where the log has been cut and
-written anew since, the output goes back to the last point that both have in common. What somebody
+written again since, the output goes back to the last point that both have in common. What somebody
 else has done to the files is refused. Source: docs/adr/0010-one-record-behind-a-flush.md.
 """
 
@@ -18,8 +18,8 @@ from formats.indexfile import HEADER_SIZE, Header
 from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut
 from sinks.index import IndexPosition
-from stores import trail
-from streaming.events import RECOVERY, TRUNCATION, Event
+from stores.identity import Comparison, Known, compare, gone_back, settled
+from streaming.events import CORRUPT, RECOVERY, TRUNCATION, Event
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,28 +98,58 @@ def beginning(config: StoreConfig, generation: int = 0) -> Progress:
     )
 
 
+def known_log(found: Progress) -> Known:
+    """Return what an output has read of its log."""
+    return Known(found.files, found.trail, found.end, dict(found.skipped))
+
+
 def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recovery) -> Progress:
     """Return progress that the log agrees with: as it is, or gone back to where both agree.
 
-    The files hold what `found` says, at least; nobody has them mapped if they have to go back.
-
     Args:
         config: the store.
-        log: its log, looked at anew.
-        found: where the output is.
+        log: its log, looked at again just now.
+        found: where the output is; the files hold that, and nobody has them mapped.
         recovery: gets what was done.
 
     Raises:
         StoreError: the output is of another log.
     """
-    seen = trail.check(log, found.trail)
+    seen = compare(log, known_log(found))
     if seen.is_same:
-        return found
+        return still_same(log, found, seen, recovery.reasons)
+    return go_back(config, found, seen, recovery)
+
+
+def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[str]) -> Progress:
+    """Return the progress with what is certain now of the log's files; say what is damaged."""
+    if seen.damaged is not None:
+        path, _ = log.file_of(seen.damaged)
+        text = (
+            f"{path} is not as it was when it was dispatched, though a later file is: it is "
+            "damaged. The output has what was dispatched of it; restore the file from a replica"
+        )
+        events.append(Event(text, CORRUPT))
+    return replace(found, files=settled(found.files, seen.certain, log.min_offset))
+
+
+def go_back(config: StoreConfig, found: Progress, seen: Comparison, recovery: Recovery) -> Progress:
+    """Take an output back to where its log is still the same.
+
+    Args:
+        config: the store.
+        found: where the output is; the files hold that, and nobody has them mapped.
+        seen: what has become of the log.
+        recovery: gets what was done.
+
+    Raises:
+        StoreError: the output is of another log.
+    """
     recovery.truncations += 1
-    older = _gone_back(config, log, found, seen.common)
+    older = _gone_back(config, found, seen)
     text = (
-        f"the log has other records than before from some place behind {max(older.end, 0)} on; "
-        f"what was dispatched of it up to {found.end} is dispatched anew"
+        f"the log has other records than before from some place after {max(older.end, 0)} on; "
+        f"what was dispatched of it up to {found.end} is dispatched again"
     )
     recovery.reasons.append(Event(text, TRUNCATION))
     # Recorded first: if this is cut off, the next start goes on with it. And a checkpoint that is
@@ -130,12 +160,10 @@ def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recov
     return older
 
 
-def _gone_back(
-    config: StoreConfig, log: CommitLog, found: Progress, common: trail.Point | None
-) -> Progress:
-    generation = found.generation + 1
+def _gone_back(config: StoreConfig, found: Progress, seen: Comparison) -> Progress:
+    generation, common = found.generation + 1, seen.common
     if common is None:
-        if found.first is None or not trail.is_there(log, found.first):
+        if not seen.is_related:
             raise StoreError(
                 config.output,
                 f"none of its records is in the commitlog of {config.path}",
@@ -160,6 +188,7 @@ def _gone_back(
         generation=generation,
         clean=False,
         messages=common.messages,
+        files=gone_back(found.files, common, config.settings.commitlog_file_size),
         trail=found.trail[: found.trail.index(common) + 1],
         queues=queues,
         ahead=tuple(name for name in found.ahead if queues.get(name) == found.queues[name]),
@@ -171,6 +200,7 @@ def _gone_back(
         repeated=common.repeated,
         store_timestamp=common.store_timestamp,
         skipped=tuple(gap for gap in found.skipped if gap[0] < common.end),
+        lost=tuple(gap for gap in found.lost if gap[0] < common.end),
     )
 
 

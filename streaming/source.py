@@ -32,9 +32,9 @@ ascendingStoreTime    false      true: no clock ever went back, so filters by st
                                  parts of the log out, as a broker's search by time does
 explain               false      true: what was chosen is said on standard error too
 broker.NAME                      one setting of it, such as broker.mappedFileSizeCommitLog
-knownEnds                        JSON {"name": [end, offset, size, CRC]}: where a log ended when its
-                                 dispatcher last looked, and its last record; taken as long as
-                                 nothing stands there
+knownEnds                        JSON {"name": [end, offset, size, hash]}: where a log ended when
+                                 its dispatcher last looked, and its last record; taken as long
+                                 as nothing stands there
 rows                  messages   ranges: a row (store, start, end) for each store and batch, for
                                  who reads the log himself
 ===================== ========== ==============================================================

@@ -73,7 +73,9 @@ class _Verification:
         self.config = config
         self.report = Report()
         self.settings = config.settings
-        self.log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+        self.log = CommitLog(
+            commitlog_directories(config.path, config.settings), config.settings, config.path
+        )
         found = self._load_progress()
         # A corrupt place that the output has passed over, as it was told to, is no news.
         passed = dict(found.skipped) if found is not None else {}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import locks
 from checkpoints.locks import WRITER_LOCK, FileLock, lock_output, lock_store
 from formats.errors import StoreError
+from stores import broker_lock
 
 # What java.nio.channels.FileChannel.tryLock(0, 1, false) does, and a broker at its start.
 JAVA = """
@@ -142,7 +142,7 @@ class TestOutput:
     def test_a_lock_that_cannot_be_made_is_an_error_not_a_no(self, tmp_path):
         with pytest.raises(FileNotFoundError):
             FileLock(tmp_path / "none" / "lock").acquire()
-        assert not locks._HELD
+        assert not broker_lock.HELD
 
 
 class TestStore:

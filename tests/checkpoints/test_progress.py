@@ -11,6 +11,8 @@ from checkpoints import marks, progress
 from checkpoints.progress import FILE_NAME, STATE_DIRECTORY, Progress
 from formats.errors import FormatError
 from formats.storecheckpoint import StoreCheckpoint
+from stores.identity import FileHeads
+from stores.log_files import Stamp
 from stores.trail import Fingerprint, Point
 
 SAVED = Progress(
@@ -19,8 +21,11 @@ SAVED = Progress(
     clean=False,
     messages=12,
     settings={"version": "5.5", "delays": [1000, 5000], "writes_index": True},
-    first=Fingerprint(0, 96, 17),
-    trail=(Point(Fingerprint(4000, 96, 0xFFFFFFFF), 4096, index_header=(6, 5, 4, 3, 2, 1)),),
+    files=(
+        FileHeads(0, 17, (1 << 64) - 1, Stamp(7, 1_700_000_000_123_456_789, 5)),
+        FileHeads(2048, 18, 19),
+    ),
+    trail=(Point(Fingerprint(4000, 96, (1 << 64) - 1), 4096, 19, index_header=(6, 5, 4, 3, 2, 1)),),
     queues={"consumequeue/t/0": 240, "consumequeue_ext/t/0": 1 << 40},
     index_name="20240101000000000",
     index_header=(1, 2, 3, 4, 5, 6),
@@ -52,7 +57,7 @@ def loaded(root):
 
 class TestProgress:
     @pytest.mark.parametrize(
-        "saved", [SAVED, dataclasses.replace(SAVED, first=None, trail=(), queues={})]
+        "saved", [SAVED, dataclasses.replace(SAVED, files=(), trail=(), queues={})]
     )
     def test_what_is_saved_is_loaded(self, root, saved):
         progress.save(root, saved)
@@ -107,9 +112,9 @@ class TestProgress:
             progress.load(root)
 
     def test_a_later_format_is_refused(self, root):
-        progress.save(root, dataclasses.replace(SAVED, format=3))
+        progress.save(root, dataclasses.replace(SAVED, format=4))
 
-        with pytest.raises(FormatError, match="format 3, this is 2"):
+        with pytest.raises(FormatError, match="format 4, this is 3"):
             progress.load(root)
 
     def test_it_is_readable_with_any_editor(self, root):

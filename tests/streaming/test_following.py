@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 from dataclasses import astuple
@@ -24,126 +21,14 @@ from stores.tail import KnownEnd, TailWatch, find_tail, known_end, next_record
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.verify import verify
-from tests.sinks.slow_twins import SlowStore, differences
+from tests.sinks.slow_twins import differences
 from tests.streaming.stores_for_tests import (
     LOG_FILE,
-    Log,
-    Messages,
-    config_of,
     files_of,
-    name_batch_topics,
 )
 
 EXT = {"enableConsumeQueueExt": "true"}
 SYNC = FlushPolicy(is_sync=True)
-
-
-class Broker:
-    """Writes a commitlog as a broker does: over what stands there, files made ahead."""
-
-    def __init__(self, store: Path, seed: int = 1, **traits: bool) -> None:
-        self.store = store
-        self.log = Log()
-        self.messages = Messages(seed, **traits)
-        self._write(0)
-
-    def append(self, count: int = 1, *, now: int | None = None) -> int:
-        """Append random messages; return where the log ends."""
-        if now is not None:
-            self.messages.now = now
-        before = self.log.end
-        for _ in range(count):
-            self.log.append(self.messages.next())
-        self._write(before)
-        return self.log.end
-
-    def put(self, message: Message) -> int:
-        before = self.log.end
-        self.log.append(message)
-        self._write(before)
-        return self.log.end
-
-    def _write(self, start: int) -> None:
-        directory = self.store / names.COMMITLOG
-        directory.mkdir(parents=True, exist_ok=True)
-        for base in range(start - start % LOG_FILE, self.log.end + 1, LOG_FILE):
-            path = directory / names.offset_file(base)
-            raw = bytearray(path.read_bytes() if path.exists() else bytes(LOG_FILE))
-            at = max(start - base, 0)
-            piece = self.log.data[base + at : base + LOG_FILE]
-            raw[at : at + len(piece)] = piece
-            path.write_bytes(raw)
-
-    def recover(self, position: int) -> None:
-        """Cut the log at a record, as a recovery does: files behind go, bytes behind stay."""
-        log = self.log
-        kept = [place for place in log.places if place.end <= position]
-        log.places = kept
-        log.data = log.data[:position]
-        log.blanks = [blank for blank in log.blanks if blank < position]
-        for path in sorted((self.store / names.COMMITLOG).iterdir())[1:]:
-            if int(path.name) > position:
-                path.unlink()
-        # Queue offsets go on behind what is left.
-        queues = self.messages.next_offset
-        for key in queues:
-            queues[key] = max(
-                (
-                    place.message.queue_offset + 1
-                    for place in kept
-                    if (place.message.topic, place.message.queue_id) == key
-                    and place.message.sys_flag in {0, 8}
-                ),
-                default=0,
-            )
-
-    def expected(self, settings) -> dict[str, bytes]:
-        records = self.log.records()
-        return SlowStore(settings, ["batches"]).dispatch(records).files(empty_count=1)
-
-
-@pytest.fixture
-def made(tmp_path):
-    """Return what makes a broker and the configuration of a dispatcher on its store."""
-
-    def make(seed: int = 1, traits=None, **conf):
-        broker = Broker(tmp_path / "store", seed, **(traits or {}))
-        name_batch_topics(broker.store, "batches")
-        return broker, config_of(broker.store, tmp_path / "out", **conf)
-
-    return make
-
-
-@pytest.fixture
-def held(tmp_path):
-    """Return what holds a store's lock in another process, as a broker does, and lets it go."""
-    children = []
-
-    def hold(store: Path):
-        path = store / names.LOCK
-        path.touch()
-        ready, go = os.pipe()
-        child = os.fork()
-        if child == 0:
-            with path.open("r+b") as file:
-                fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
-                os.write(go, b"x")
-                while True:
-                    signal.pause()
-        children.append(child)
-        assert os.read(ready, 1) == b"x"
-
-        def let_go() -> None:
-            children.remove(child)
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-
-        return let_go
-
-    yield hold
-    for child in children:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
 
 
 def dispatch_all(dispatcher: StoreDispatcher):

@@ -1,0 +1,319 @@
+"""Whether a log is still the one that was read: what was read of each file, and looking again.
+
+A broker that recovers, or a replica that is told to, cuts its log and writes other records at the
+same physical offsets. It erases nothing: past the new records the old ones still stand, so points
+that are found again cannot vouch for what lies between them. What vouches is a sum over the hashes
+of all records of a file (`formats.record_hash`), taken from the bytes that were parsed. Such sums
+are also known at the points of a trail, so a comparison tells the last point that both have in
+common.
+
+A file that nobody has touched since it was compared need not be compared again: its stamp tells,
+inode and times. A time says little while it is young: a mapped page that is written to again
+before it was flushed changes no time. Source: docs/adr/0011-following-the-log.md.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from formats.commitlog import ACCEPT_V2, Verdict
+from stores import trail
+from stores.commitlog import PAD
+from stores.lazy import lazy_module
+from stores.log_files import LogChangedError, Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from formats import heads
+    from stores.commitlog import CommitLog
+    from stores.trail import Point
+else:
+    # It brings the compiler, which a start on a log that nobody has touched does without.
+    heads = lazy_module("formats.heads")
+
+__all__ = ["Comparison", "FileHeads", "FileWalk", "Known", "compare", "gone_back", "with_records"]
+
+_MASK = (1 << 64) - 1
+# Brokers flush all each 10 s: what is written to a page after that changes the file's times.
+_OLD_NS = 15_000_000_000
+_STEP = 1 << 20
+
+
+class FileHeads(NamedTuple):
+    """What was read of one log file.
+
+    Attributes:
+        base: physical offset where the file begins.
+        first: hash of its first record that was read.
+        heads: sum of the hashes of the records that start in it and were read.
+        stamp: the file as it was when that was certain; None while it is not.
+    """
+
+    base: int
+    first: int
+    heads: int
+    stamp: Stamp | None = None
+
+
+class Known(NamedTuple):
+    """What was read of a log, up to some record's end.
+
+    Attributes:
+        files: in the order of the log; a file of which nothing was read is not in it.
+        points: records to go back to, in the order of the log.
+        end: physical offset up to which it was read.
+        gaps: physical offsets where no record stands, and where records go on.
+    """
+
+    files: Sequence[FileHeads]
+    points: Sequence[Point]
+    end: int
+    gaps: Mapping[int, int]
+
+
+class Comparison(NamedTuple):
+    """What has become of a log.
+
+    Attributes:
+        is_same: it is the one that was read, as far as it was read and has not expired.
+        common: the newest point up to which it is; None if there is none.
+        is_related: it is the log that was read, if only some file's first record is left of it.
+        certain: the files that were found to be as they were read, with the stamps they had before
+            that; what a stamp tells that is young, see `settled`.
+        damaged: where a file begins that is not as it was read though a later one is: no broker
+            leaves that; None if there is none.
+    """
+
+    is_same: bool
+    common: Point | None
+    is_related: bool
+    certain: Mapping[int, Stamp]
+    damaged: int | None = None
+
+
+def is_old(stamp: Stamp) -> bool:
+    """Tell whether a file was last written to so long ago that its times tell of any write."""
+    return time.time_ns() - stamp.modified > _OLD_NS
+
+
+def is_certain(log: CommitLog, file: FileHeads) -> bool:
+    """Tell whether a file is untouched since it was known to be as it was read."""
+    return file.stamp is not None and log.stamps.get(file.base) == file.stamp
+
+
+class FileWalk:
+    """Adds up one file's records again, and compares the sums where they are known.
+
+    Attributes:
+        file: what was read of it.
+        stamp: the file as it was before it was looked at; None if it is not there.
+        seconds: spent so far.
+        is_over: there is nothing more to read.
+    """
+
+    def __init__(self, log: CommitLog, known: Known, number: int) -> None:
+        """Begin at the file's first byte.
+
+        Args:
+            log: the files.
+            known: what was read.
+            number: of the file, in `known.files`.
+        """
+        self._log = log
+        self._gaps = known.gaps
+        self.file = file = known.files[number]
+        self._file_end = file.base + log.file_size
+        self._stop = min(known.end, self._file_end)
+        first = bisect_right(known.points, file.base, key=_end_of)
+        last = bisect_right(known.points, self._stop, key=_end_of)
+        self._points = known.points[first:last]
+        self._marks = np.array([*(p.end for p in self._points), self._stop], np.int64)
+        self._wanted = [*(p.heads for p in self._points), file.heads]
+        self._sums = np.zeros(len(self._marks), np.uint64)
+        self._met = 0
+        self._position = file.base
+        self._length = _STEP
+        self._total = 0
+        self.seconds = 0.0
+        self.stamp = log.stamps.get(file.base)
+        self.is_over = False
+
+    @property
+    def common(self) -> Point | None:
+        """Return the newest point in this file up to which it is as it was."""
+        same = 0
+        for found, wanted in zip(self._sums[: self._met].tolist(), self._wanted, strict=False):
+            if found != wanted:
+                break
+            same += 1
+        same = min(same, len(self._points))
+        return self._points[same - 1] if same else None
+
+    @property
+    def is_same(self) -> bool:
+        """Tell, once it is over, whether the whole file is as it was read."""
+        return self._met == len(self._marks) and self._sums.tolist() == self._wanted
+
+    def step(self, most: int) -> None:
+        """Go on through about `most` bytes.
+
+        Raises:
+            OSError: the device failed.
+        """
+        began = time.perf_counter()
+        until = self._position + most
+        while not self.is_over and self._position < until:
+            try:
+                self._read_on()
+            except LogChangedError:
+                # It expired, or was removed: what is not there has no sum.
+                self.is_over = True
+        self.seconds += time.perf_counter() - began
+
+    def _read_on(self) -> None:
+        log = self._log
+        length = min(self._length, self._file_end - self._position)
+        data = log.read(self._position, length)
+        code, reached, total, self._met = heads.sum_heads(
+            data,
+            PAD,
+            len(data) - PAD,
+            self._position,
+            self._file_end,
+            log.rules & ACCEPT_V2,
+            self._stop,
+            np.uint64(self._total),
+            self._marks,
+            self._sums,
+            self._met,
+        )
+        has_moved = int(reached) > self._position
+        self._position, self._total = int(reached), int(total)
+        verdict = Verdict(code)
+        is_cut_off = len(data) - 2 * PAD == length and reached + length < self._file_end
+        if verdict == Verdict.SHORT and (has_moved or is_cut_off):
+            # A record goes on after the piece.
+            self._length = _STEP if has_moved else self._length * 8
+        elif verdict == Verdict.SHORT and self._length < log.file_size:
+            self._length = log.file_size
+        elif verdict != Verdict.RECORD and self._position in self._gaps:
+            self._pass_gap(self._gaps[self._position])
+        elif verdict == Verdict.ROLL:
+            self._meet_end()
+        else:
+            self.is_over = True
+
+    def _pass_gap(self, following: int) -> None:
+        if following >= self._stop:
+            self._meet_end()
+        else:
+            self._position = following
+
+    def _meet_end(self) -> None:
+        """End where the file has no more records: marks after that have the sum of all."""
+        self._sums[self._met :] = self._total
+        self._met = len(self._marks)
+        self.is_over = True
+
+
+def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Comparison:
+    """Compare a log with what was read of it; files that nobody has touched are left out.
+
+    Args:
+        log: the files, looked at again just now.
+        known: what was read.
+        is_thorough: leave no file out.
+
+    Raises:
+        OSError: the device failed.
+    """
+    certain: dict[int, Stamp] = {}
+    there = [p for p in known.points if p.record.physical_offset >= log.min_offset]
+    changed: FileWalk | None = None
+    newest_same = -1
+    for number, file in enumerate(known.files):
+        if file.base < log.min_offset:
+            continue
+        if not is_thorough and is_certain(log, file):
+            newest_same = file.base
+            continue
+        walk = FileWalk(log, known, number)
+        while not walk.is_over:
+            walk.step(_STEP)
+        if walk.is_same:
+            newest_same = file.base
+            if walk.stamp is not None:
+                certain[file.base] = walk.stamp
+        elif changed is None:
+            changed = walk
+    newest = there[-1] if there else None
+    if changed is None:
+        return Comparison(True, newest, True, certain)
+    base = changed.file.base
+    if newest_same > base:
+        # A broker's cut removes the files after it, so this is none.
+        return Comparison(True, newest, True, certain, base)
+    common = changed.common or max((p for p in there if p.end <= base), key=_end_of, default=None)
+    is_related = (
+        common is not None or newest_same >= 0 or trail.hash_at(log, base) == changed.file.first
+    )
+    return Comparison(False, common, is_related, certain)
+
+
+def with_records(
+    files: tuple[FileHeads, ...], base: int, first: int, heads_sum: int
+) -> tuple[FileHeads, ...]:
+    """Return what was read of a log, with more records of its last file or of one after it.
+
+    Args:
+        files: so far.
+        base: physical offset where the records' file begins.
+        first: hash of the first of them.
+        heads_sum: sum of their hashes.
+    """
+    if files and files[-1].base == base:
+        last = files[-1]
+        return (*files[:-1], FileHeads(base, last.first, (last.heads + heads_sum) & _MASK))
+    return (*files, FileHeads(base, first, heads_sum & _MASK))
+
+
+def gone_back(files: tuple[FileHeads, ...], common: Point, file_size: int) -> tuple[FileHeads, ...]:
+    """Return what was read of a log up to a point.
+
+    Args:
+        files: what was read.
+        common: where it goes back to.
+        file_size: of the log's files.
+    """
+    base = common.record.physical_offset // file_size * file_size
+    kept = [file for file in files if file.base <= base]
+    return (*kept[:-1], kept[-1]._replace(heads=common.heads, stamp=None)) if kept else ()
+
+
+def settled(
+    files: tuple[FileHeads, ...], certain: Mapping[int, Stamp], min_offset: int
+) -> tuple[FileHeads, ...]:
+    """Return what was read of a log, with the stamps of files that are certain; none expired.
+
+    A stamp that is young is left out: it does not tell of a write that came right after it.
+
+    Args:
+        files: what was read.
+        certain: stamps by where the file begins.
+        min_offset: the log's first physical offset.
+    """
+    old = {base: stamp for base, stamp in certain.items() if is_old(stamp)}
+    return tuple(
+        file._replace(stamp=old.get(file.base, file.stamp))
+        for file in files
+        if file.base >= min_offset
+    )
+
+
+def _end_of(point: Point) -> int:
+    return point.end

@@ -1,0 +1,196 @@
+"""When to look whether a live log is still the one that was read, and how much of it.
+
+Comparing a file takes as long as reading it, so it is done where something shows that the log was
+touched in another way than by growing at its end:
+
+* a broker has started, or ended: its lock or its abort marker was touched;
+* a file was touched, and nothing new stands where the log ended;
+* a file went, or one that was not the last was touched;
+* the last record that was read is another one;
+* nobody looked for longer than a look may take: the process was stopped.
+
+A broker writes at its log's end only. So where the log goes on right after the record that was read
+last, and that is the same, the broker had all that was read. What stays open is a cut between two
+looks that see both growth and an end. It shows with the next record that the broker writes; until
+then files that are not certain are compared again while the log is at rest, in small steps and for
+a hundredth of the time at most. Source: docs/adr/0011-following-the-log.md.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from formats import names
+from formats.commitlog import BLANK_SIZE
+from stores import trail
+from stores.identity import Comparison, FileWalk, compare, is_certain, is_old
+from stores.log_files import LogChangedError, Stamp
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stores.commitlog import CommitLog
+    from stores.identity import Known
+
+# Between two looks; where more time has passed the process was not running.
+_PAUSE_SECONDS = 2.0
+# A page's time changes just before what is written to it can be read.
+_SETTLE_SECONDS = 0.002
+_REST_SECONDS = 1.0
+_STEP_BYTES = 16 << 20
+# Of the time, so much at most goes into comparing files that nothing has happened to.
+_SHARE = 0.01
+
+
+class Vouch:
+    """Watches one log for a reader that keeps what it has read."""
+
+    def __init__(self, log: CommitLog, store: Path) -> None:
+        """Take the log as it is now: the caller has just compared it.
+
+        Args:
+            log: the files, looked at just now.
+            store: the broker's storePathRootDir.
+        """
+        self._log = log
+        self._signs = (store / names.LOCK, store / names.ABORT)
+        self._sign = self._look_at_signs()
+        self._stamps = log.stamps
+        self._end = -1
+        self._alive_at = self._moved_at = time.monotonic()
+        self._walk: FileWalk | None = None
+        self._next_walk = 0.0
+        # Files that were compared while their times were young, as they were then.
+        self._compared: dict[int, Stamp] = {}
+        self._damaged: dict[int, Stamp | None] = {}
+
+    def alive(self) -> None:
+        """Say that the reader is at work: time that passes until its next look is no pause."""
+        self._alive_at = time.monotonic()
+
+    def look(self, known: Known, *, is_at_rest: bool = False) -> Comparison | None:
+        """Say what has become of the log; None while nothing shows that it is another one.
+
+        Args:
+            known: what was read of it; the files have been looked at just now.
+            is_at_rest: nothing is being read, so there is time to compare.
+
+        Raises:
+            OSError: the device failed.
+        """
+        stamps, sign = self._log.stamps, self._look_at_signs()
+        now = time.monotonic()
+        was_away = now - self._alive_at > _PAUSE_SECONDS
+        has_moved = known.end != self._end
+        is_touched = self._is_touched(known, stamps, has_moved=has_moved)
+        has_restarted = sign != self._sign
+        if has_moved or stamps != self._stamps:
+            self._moved_at = now
+            self._walk = None
+        self._stamps, self._sign, self._end = stamps, sign, known.end
+        self._alive_at = now
+        found = None
+        if was_away or has_restarted or is_touched:
+            found = self._compare(known)
+        elif is_at_rest:
+            found = self._compare_on(known, now)
+        self.alive()
+        return found
+
+    def _look_at_signs(self) -> tuple[Stamp | None, ...]:
+        return tuple(map(_stamp_of, self._signs))
+
+    def _is_touched(self, known: Known, stamps: dict[int, Stamp], *, has_moved: bool) -> bool:
+        """Tell whether files have changed in another way than by growing at the end."""
+        if stamps == self._stamps or known.end < 0:
+            return False
+        log, before = self._log, self._stamps
+        last = known.files[-1].base if known.files else -1
+        for file in known.files:
+            if file.base >= log.min_offset and stamps.get(file.base) != before.get(file.base):
+                if file.base != last or file.base not in stamps:
+                    return True
+        if not self._is_last_same(known):
+            return True
+        if has_moved or self._goes_on(known.end):
+            return False
+        time.sleep(_SETTLE_SECONDS)
+        return not self._goes_on(known.end)
+
+    def _is_last_same(self, known: Known) -> bool:
+        if not known.points:
+            return True
+        record = known.points[-1].record
+        return record.physical_offset < self._log.min_offset or trail.is_there(self._log, record)
+
+    def _goes_on(self, position: int) -> bool:
+        """Tell whether anything stands at a physical offset."""
+        if position >= self._log.end_of_files:
+            return False
+        try:
+            return any(self._log.bytes_at(position, BLANK_SIZE))
+        except LogChangedError:
+            return False
+
+    def _compare_on(self, known: Known, now: float) -> Comparison | None:
+        """Go on comparing a file that is not certain; None as long as none is found changed."""
+        if now < self._next_walk:
+            return None
+        walk = self._walk
+        if walk is None:
+            number = self._next_open(known, now)
+            if number is None:
+                return None
+            walk = self._walk = FileWalk(self._log, known, number)
+        walk.step(_STEP_BYTES)
+        if not walk.is_over:
+            # The whole walk is paid for when it is over.
+            return None
+        self._walk = None
+        self._next_walk = time.monotonic() + walk.seconds / _SHARE
+        if not walk.is_same:
+            return self._compare(known)
+        if walk.stamp is None:
+            return None
+        self._compared[walk.file.base] = walk.stamp
+        if not is_old(walk.stamp):
+            return None
+        return Comparison(True, None, True, {walk.file.base: walk.stamp})
+
+    def _next_open(self, known: Known, now: float) -> int | None:
+        """Return the number of a file to compare, None if there is none or it is no time."""
+        last = len(known.files) - 1
+        for number in range(last, -1, -1):
+            file = known.files[number]
+            stamp = self._stamps.get(file.base)
+            if stamp is None or is_certain(self._log, file):
+                continue
+            if self._compared.get(file.base) == stamp and not is_old(stamp):
+                # Compared as it is; once its times tell, once more.
+                continue
+            if file.base in self._damaged and self._damaged[file.base] == stamp:
+                continue
+            if number == last and now - self._moved_at < _REST_SECONDS:
+                continue
+            return number
+        return None
+
+    def _compare(self, known: Known) -> Comparison:
+        """Compare all that is not certain; what is damaged is said once."""
+        found = compare(self._log, known)
+        self._compared.update(found.certain)
+        if found.damaged is not None:
+            stamp = self._stamps.get(found.damaged)
+            if found.damaged in self._damaged and self._damaged[found.damaged] == stamp:
+                return found._replace(damaged=None)
+            self._damaged[found.damaged] = stamp
+        return found
+
+
+def _stamp_of(path: Path) -> Stamp | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return Stamp(stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
