@@ -78,7 +78,7 @@ def sum_heads(
     marks: NDArray[np.int64],
     sums: NDArray[np.uint64],
     first_mark: int,
-) -> tuple[int, int, np.uint64, int]:
+) -> tuple[int, int, np.uint64, int, int]:
     """Go from record to record inside one file, adding up their hashes.
 
     Args:
@@ -96,24 +96,26 @@ def sum_heads(
 
     Returns:
         The verdict of what stands where it ended (RECORD: `stop` is reached), its physical offset,
-        the sum, the number of the first mark that was not met. A mark inside a record ends it
-        after that record, with BAD_OFFSET.
+        the sum, the number of the first mark that was not met, the size of the last record added
+        (0 for none). A mark inside a record ends it after that record, with BAD_OFFSET.
     """
     mark = first_mark
+    last = 0
     while True:
         if mark < len(marks) and marks[mark] <= position:
             if marks[mark] < position:
-                return _BAD_OFFSET, position, total, mark
+                return _BAD_OFFSET, position, total, mark, last
             sums[mark] = total
             mark += 1
             continue
         if position >= stop:
-            return _RECORD, position, total, mark
+            return _RECORD, position, total, mark, last
         verdict, size, _, body_at, body_length, _, _, _ = check(
             data, at, limit, position, file_end, rules
         )
         if verdict != _RECORD:
-            return verdict, position, total, mark
+            return verdict, position, total, mark, last
         total += record_hash(data, at, size, body_at, body_length)
         at += size
         position += size
+        last = size

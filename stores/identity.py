@@ -179,7 +179,7 @@ class FileWalk:
         log = self._log
         length = min(self._length, self._file_end - self._position)
         data = log.read(self._position, length)
-        code, reached, total, self._met = heads.sum_heads(
+        code, reached, total, self._met, _ = heads.sum_heads(
             data,
             PAD,
             len(data) - PAD,

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 from formats import names
 from formats.commitlog import ACCEPT_V2, Verdict
 from formats.errors import FormatError, ReputError, StoreError
-from stores.commitlog import PAD, CommitLog, commitlog_directories
+from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
+from stores.head_cursor import HeadCursor
 from stores.lazy import lazy_module
 from stores.tail import KnownEnd, TailWatch, corruption
 from stores.trail import Fingerprint
+from stores.vouch import Vouch
+from streaming.marks import Mark
 from streaming.options import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -66,6 +69,9 @@ class StoreOffsets:
         self._watch: TailWatch | None = None
         self._flushed = flushed.FlushedEnd(store.path) if only_flushed else None
         self._frozen: int | None = None
+        self._cursor: HeadCursor | None = None
+        self._marked: Mark | None = None
+        self._vouch: Vouch | None = None
         # Where records are known to begin: looking for one takes a look at the 4 MiB before.
         self._records: deque[int] = deque(maxlen=_REMEMBERED)
         # What stands at `end`, if that is nothing that can be read or waited for.
@@ -85,6 +91,45 @@ class StoreOffsets:
                 if _has_files(self._directories):
                     raise
         return self._log
+
+    def mark(self, position: int) -> Mark:
+        """Return the mark of a place: it tells later that the log up to there is the same."""
+        log = self.log()
+        if log is None or position <= log.min_offset:
+            return Mark(position)
+        if self._cursor is None:
+            self._cursor = HeadCursor(log, skips_corrupt=self._skips_corrupt)
+        if self._vouch is None:
+            self._vouch = Vouch(log, self.path)
+        try:
+            total = self._cursor.sum_to(position)
+        except LogChangedError:
+            # It expired meanwhile: then there is nothing left to compare.
+            return Mark(position)
+        found = Mark(position, None if total is None else f"{total:016x}")
+        self._marked = found
+        return found
+
+    def is_same(self, mark: Mark) -> bool:
+        """Tell whether the log up to a mark is the one that it was taken of, or has expired."""
+        log = self.log()
+        if log is None or mark.log is None or mark.position <= log.min_offset:
+            return True
+        log.refresh()
+        if mark == self._marked and self._cursor is not None and self._vouch is not None:
+            # Nothing was planned for as long as a batch took.
+            self._vouch.alive()
+            seen = self._vouch.look(self._cursor.known(), is_at_rest=True)
+            if seen is None or seen.is_same:
+                return True
+        if self._cursor is not None:
+            self._cursor.forget()
+        self._vouch = Vouch(log, self.path)
+        is_same = self.mark(mark.position) == mark
+        if not is_same:
+            # Nothing that was known of the log holds.
+            self._records.clear()
+        return is_same
 
     def freeze(self) -> None:
         """Have the log end where it ends now."""

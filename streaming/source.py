@@ -42,11 +42,14 @@ rows                  messages   ranges: a row (store, start, end) for each stor
 Names are taken in any case; an unknown one is an error. A stream begins at `earliest`, where
 Spark's Kafka source takes `latest`: a log that is dispatched or archived is wanted whole. An
 offset is a physical offset for each store, {"name": offset}; a batch of a store is the records
-that *start* in [start, end). The columns are described in `streaming.rows`.
+that *start* in [start, end). A stream's offset also carries what identifies the log
+up to there, {"name": {"offset": offset, "log": sum}}, so that a log that was cut is told from one
+that grew. The columns are described in `streaming.rows`.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -66,6 +69,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from formats.errors import ReputError, UsageError
+from streaming.marks import Mark, marks_of
 from streaming.options import RANGES, SourceOptions, parse
 from streaming.planning import (
     LogRange,
@@ -83,6 +87,7 @@ if TYPE_CHECKING:
 
     from streaming.offsets import StoreOffsets
 
+LOG = logging.getLogger("reput")
 NAME = "rocketmq"
 RANGE_SCHEMA = StructType(
     [
@@ -214,10 +219,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._offsets: dict[str, StoreOffsets] | None = None
         self._latest: dict[str, int] | None = None
+        # What was planned last, and so compared.
+        self._planned: dict[str, Mark] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what goes to tasks: they open what they need themselves."""
-        return {"_options": self._options, "_offsets": None, "_latest": None}
+        return {"_options": self._options, "_offsets": None, "_latest": None, "_planned": {}}
 
     @property
     def _stores(self) -> dict[str, StoreOffsets]:
@@ -225,17 +232,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._offsets = open_stores(self._options)
         return self._offsets
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name, so the next ones
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, so the next ones
         """Return where a query without a checkpoint begins.
 
         Raises:
             ReputError: at an offset that is not there.
         """
         loss = self._options.fail_on_data_loss
-        return {
-            store.name: self._stores[store.name].resolve(store.starting, fail_on_data_loss=loss)
-            for store in self._options.stores
-        }
+        return self._offset(
+            {
+                store.name: self._stores[store.name].resolve(store.starting, fail_on_data_loss=loss)
+                for store in self._options.stores
+            }
+        )
+
+    def _offset(self, places: Mapping[str, int]) -> dict[str, Any]:
+        """Return an offset of these places, with what identifies the logs up to there."""
+        if self._options.rows == RANGES:
+            # Who takes ranges knows his log himself.
+            return dict(places)
+        self._planned = {name: self._stores[name].mark(at) for name, at in places.items()}
+        return {name: mark.as_json() for name, mark in self._planned.items()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Have all logs end where they end now."""
@@ -250,27 +267,56 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the batch that begins at `start`.
 
         Raises:
-            ReputError: a corrupt record is next; the log ends before `start`; other stores than
-                those of the checkpoint.
+            ReputError: a corrupt record is next; the log was cut since it was read; other stores
+                than those of the checkpoint.
         """
-        self._require_same_stores(start)
+        marks = marks_of(start)
+        self._require_same_stores(marks)
         self._latest = {name: offsets.end() for name, offsets in self._stores.items()}
-        ends = {name: self._end_of(name, start[name]) for name in self._stores}
+        self._require_same_logs(marks)
+        places = {name: mark.position for name, mark in marks.items()}
+        ends = {name: self._end_of(name, places[name]) for name in self._stores}
         if self._options.max_store_bytes is not None:
-            ends = cap_store_bytes(self._stores, start, ends, self._options.max_store_bytes)
+            ends = cap_store_bytes(self._stores, places, ends, self._options.max_store_bytes)
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         if isinstance(limit, ReadMaxRows):
             # Spark's limits do not add up, so the smaller one is found here.
             max_bytes = self._options.max_bytes
         if max_bytes is not None:
-            ends = cap_bytes(self._stores, start, ends, max_bytes)
+            ends = cap_bytes(self._stores, places, ends, max_bytes)
         if isinstance(limit, ReadMaxRows):
-            ends = cap_records(self._stores, start, ends, limit.max_rows)
-        return ends
+            ends = cap_records(self._stores, places, ends, limit.max_rows)
+        return self._offset(ends) | {
+            # Where nothing is new Spark has to see the very same offset.
+            name: start[name]
+            for name, end in ends.items()
+            if end == places[name]
+        }
+
+    def _require_same_logs(self, marks: Mapping[str, Mark]) -> None:
+        """Compare the logs with what is known of them.
+
+        Raises:
+            ReputError: one was cut since, and that must not be.
+        """
+        for name, mark in marks.items():
+            if self._options.rows == RANGES or self._stores[name].is_same(mark):
+                continue
+            message = (
+                f"store {name}: the commitlog is not the one that was read up to the query's "
+                f"offset {mark.position}: it has been cut before there and written again. Records "
+                "that were delivered are not in it any more, and others stand in their place"
+            )
+            if self._options.fail_on_data_loss:
+                raise ReputError(
+                    f"{message}. Begin with a new checkpoint, or go on at the offset without those "
+                    "with the option failOnDataLoss=false"
+                )
+            LOG.warning("%s; going on at the offset (failOnDataLoss=false)", message)
 
     def _end_of(self, name: str, start: int) -> int:
         """Return where a store's log ends, behind `start` or there."""
@@ -295,16 +341,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends of the logs as last seen, for the query's progress."""
         return self._latest
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of a batch.
 
         Raises:
-            ReputError: records have expired before they were read.
+            ReputError: records have expired before they were read; a batch that is repeated is
+                not in the log any more.
         """
-        self._require_same_stores(start)
-        return partitions_of(self._stores, self._options, start, end)
+        starts, ends = marks_of(start), marks_of(end)
+        self._require_same_stores(starts)
+        # A batch that was planned by an earlier process was compared by nobody yet.
+        self._require_same_logs(
+            {name: mark for name, mark in ends.items() if self._planned.get(name) != mark}
+        )
+        return partitions_of(
+            self._stores,
+            self._options,
+            {name: mark.position for name, mark in starts.items()},
+            {name: mark.position for name, mark in ends.items()},
+        )
 
-    def _require_same_stores(self, start: Mapping[str, int]) -> None:
+    def _require_same_stores(self, start: Mapping[str, Mark]) -> None:
         if set(start) != set(self._stores):
             then, now = ", ".join(sorted(start)), ", ".join(sorted(self._stores))
             raise UsageError(
@@ -330,7 +387,7 @@ class RangeReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """Keep the options; nothing is opened yet."""
         self._planner = StreamReader(options)
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name, so the next ones
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, so the next ones
         """Return where a query without a checkpoint begins.
 
         Raises:

@@ -44,7 +44,7 @@ def add_up(raw: bytes, marks: list[int], stop: int = FILE_END) -> tuple[Verdict,
     data = np.frombuffer(bytes(PADDING) + raw + bytes(PADDING), np.uint8).copy()
     places = np.array(marks, np.int64)
     sums = np.zeros(len(marks), np.uint64)
-    verdict, position, total, met = heads.sum_heads(
+    verdict, position, total, met, _ = heads.sum_heads(
         data,
         PADDING,
         len(data) - PADDING,

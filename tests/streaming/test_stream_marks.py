@@ -1,0 +1,181 @@
+"""A stream on a log that is cut: it delivers what the log has, or says why it cannot."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from formats.errors import ReputError
+from streaming.marks import Mark, marks_of
+from streaming.options import parse
+from streaming.source import StreamReader
+from tests.streaming.stores_for_tests import SMALL
+from tests.streaming.test_cut_logs import queue, write_over
+
+
+class Stream:
+    """Plans and reads as Spark does; `offset` is what its checkpoint has."""
+
+    def __init__(self, store, **options: str) -> None:
+        brokers = {f"broker.{name}": value for name, value in SMALL.items()}
+        self._options = {"path": str(store), **brokers, **options}
+        self.restart()
+        self.offset = self._through_json(self.reader.initialOffset())
+        self.delivered: list[int] = []
+
+    def restart(self) -> None:
+        self.reader = StreamReader(parse(self._options))
+
+    def _through_json(self, offset):
+        return json.loads(json.dumps(offset))
+
+    def plan(self):
+        limit = self.reader.getDefaultReadLimit()
+        return self._through_json(self.reader.latestOffset(self.offset, limit))
+
+    def run(self) -> None:
+        """Read all that is new."""
+        end = self.plan()
+        while end != self.offset:
+            self.read(end)
+            end = self.plan()
+
+    def read(self, end) -> None:
+        for partition in self.reader.partitions(self.offset, end):
+            for batch in self.reader.read(partition):
+                self.delivered += batch.column("physicalOffset").to_pylist()
+        self.offset = end
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch):
+    monkeypatch.setattr("stores.tail._LOOK_SECONDS", 0)
+    monkeypatch.setattr("stores.vouch._REST_SECONDS", 0)
+
+
+@pytest.fixture
+def plain(made):
+    broker, _ = made()
+    for number in range(100):
+        broker.put(queue(number, store_timestamp=1000 + number))
+    return broker
+
+
+SIZES = pytest.mark.parametrize("size", [50, 51, 20], ids=["same", "longer", "shorter"])
+
+
+class TestCut:
+    @SIZES
+    @pytest.mark.parametrize("count", [1, 40, 70, 200], ids=["less", "some", "exact", "more"])
+    @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
+    def test_records_that_were_read_are_gone(self, plain, count, size, is_restarted):
+        """
+        Shorter, as long, or grown past the stream's offset: an error, never silence.
+        """
+        stream = Stream(plain.store)
+        stream.run()
+        assert len(stream.delivered) == 100
+        write_over(plain, 30, count, size=size, now=9000)
+        if is_restarted:
+            stream.restart()
+
+        with pytest.raises(ReputError, match=r"been cut.*new checkpoint"):
+            stream.run()
+        assert len(stream.delivered) == 100
+
+    @SIZES
+    def test_a_batch_that_is_repeated_is_looked_at_too(self, plain, size):
+        """
+        Spark hands a batch in again that it had planned and not committed.
+        """
+        stream = Stream(plain.store, maxBytesPerTrigger="3000")
+        stream.read(stream.plan())
+        end = stream.plan()
+        write_over(plain, 15, 100, size=size, now=9000)
+        stream.restart()
+
+        with pytest.raises(ReputError, match="been cut"):
+            stream.read(end)
+
+    def test_what_is_cut_before_it_was_read_is_no_loss(self, plain):
+        """
+        The stream had not come so far: it reads what stands there now.
+        """
+        stream = Stream(plain.store, maxBytesPerTrigger="3000")
+        stream.read(stream.plan())
+        write_over(plain, 60, 80, size=51, now=9000)
+        stream.restart()
+        stream.run()
+
+        assert stream.delivered == [place.position for place in plain.log.places]
+
+    def test_it_can_be_told_to_go_on(self, plain):
+        """
+        With failOnDataLoss=false it goes on at its offset, wherever records begin there now.
+        """
+        stream = Stream(plain.store, failOnDataLoss="false")
+        stream.run()
+        place = marks_of(stream.offset)["store"].position
+        write_over(plain, 30, 150, size=51, now=9000)
+        stream.run()
+
+        after = [p.position for p in plain.log.places if p.position >= place]
+        assert stream.delivered[100:] == after
+
+
+class TestGrowing:
+    @pytest.mark.parametrize("cap", ["1", "500", "3000", "100000"])
+    def test_a_log_that_grows_is_delivered_once(self, plain, cap):
+        """
+        With restarts in between, and batches that end inside records.
+        """
+        stream = Stream(plain.store, maxBytesPerTrigger=cap)
+        for number in range(6):
+            stream.run()
+            plain.append(7)
+            if number % 2:
+                stream.restart()
+        stream.run()
+
+        assert stream.delivered == [place.position for place in plain.log.places]
+
+    def test_an_offset_of_an_earlier_version_goes_on(self, plain):
+        """
+        A number alone tells nothing of the log, and is taken as it is.
+        """
+        stream = Stream(plain.store)
+        stream.run()
+        place = marks_of(stream.offset)["store"].position
+        stream.offset = {"store": place}
+        stream.restart()
+        plain.append(5)
+        stream.run()
+
+        assert len(stream.delivered) == 105
+
+    def test_nothing_new_is_the_same_offset(self, plain):
+        """
+        Spark plans a batch wherever an offset differs.
+        """
+        stream = Stream(plain.store)
+        stream.run()
+        stream.restart()
+
+        assert stream.plan() == stream.offset
+
+
+class TestMarks:
+    def test_a_place_alone_is_written_as_a_number(self):
+        assert Mark(7).as_json() == 7
+        assert marks_of({"a": 7, "b": {"offset": 8, "log": "ff"}}) == {
+            "a": Mark(7),
+            "b": Mark(8, "ff"),
+        }
+
+    @pytest.mark.parametrize("value", ["7", None, {"log": "ff"}, {"offset": 7, "log": 3}, True])
+    def test_what_is_no_offset_is_refused(self, value):
+        with pytest.raises(ReputError, match="no place in a commitlog"):
+            marks_of({"a": value})
+
+
