@@ -53,6 +53,8 @@ class Progress:
         store_timestamp: of the last dispatched record, ms.
         skipped: physical offsets [start, end) that hold no records, and were passed over as asked.
         lost: physical offsets [start, end) that expired before they were dispatched.
+        cuts: times that the log was found cut: a number, and the physical offset that the output
+            went back to. Numbers rise, also over outputs: they are a clock's ns where that can be.
         starts: times that the output was opened since it was begun, and the next two likewise:
             for who counts over the ends of processes.
         recoveries: openings at which something was taken back.
@@ -77,6 +79,7 @@ class Progress:
     store_timestamp: int = 0
     skipped: tuple[tuple[int, int], ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
+    cuts: tuple[tuple[int, int], ...] = ()
     starts: int = 0
     recoveries: int = 0
     truncations: int = 0
@@ -110,8 +113,8 @@ def load(root: Path) -> Progress | None:
     trail = tuple(_point(point) for point in values.pop("trail"))
     for name in ("ahead", "index_header", "checkpoint"):
         values[name] = tuple(values[name])
-    for name in ("skipped", "lost"):
-        values[name] = tuple((start, end) for start, end in values[name])
+    for name in ("skipped", "lost", "cuts"):
+        values[name] = tuple((first, second) for first, second in values[name])
     return Progress(**values, files=files, trail=trail)
 
 

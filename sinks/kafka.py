@@ -64,11 +64,18 @@ class Extent(NamedTuple):
         end: physical offset.
         mark: the last record that was dispatched, None if there is none.
         gaps: places that dispatch has passed over: begin and end.
+        cuts: times that dispatch has found the log cut, see `checkpoints.progress.Progress`.
     """
 
     end: int
     mark: Fingerprint | None
     gaps: tuple[tuple[int, int], ...] = ()
+    cuts: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def last_cut(self) -> int:
+        """Return the number of the last cut, 0 for none."""
+        return self.cuts[-1][0] if self.cuts else 0
 
 
 @dataclass
@@ -195,7 +202,7 @@ class KafkaSink:
         self._routes.forget()
         if found is None:
             begin = extent.end if settings.start == LATEST else self.log.min_offset
-            found = Position(max(begin, 0))
+            found = Position(max(begin, 0), cut=extent.last_cut)
         self.position = found
 
     def _compare_memory(self, cluster: str, *, is_there: bool) -> bool:
@@ -278,7 +285,7 @@ class KafkaSink:
         began = time.monotonic()
         self.log.refresh()
         sent = Sent(self._known.end, self._known.end)
-        self._follow_log(sent)
+        self._follow_log(extent, sent)
         self._skip_expired(sent)
         if sent.start >= extent.end:
             return None
@@ -309,16 +316,23 @@ class KafkaSink:
         self.close()
         self._client = Client(self._settings, self._access, None)
 
-    def _follow_log(self, sent: Sent) -> None:
-        """Compare the log with what was sent of it.
+    def _follow_log(self, extent: Extent, sent: Sent) -> None:
+        """Compare the log with what was sent of it, and hear of what dispatch found.
+
+        Points alone do not tell: where less was written than was cut, they are still there.
 
         Raises:
             KafkaError: it has been cut, and the operator wants to know.
         """
-        found = trail.check(self.log, self._known.points)
-        if found.is_same:
+        known = self._known
+        places = [place for number, place in extent.cuts if number > known.cut]
+        found = trail.check(self.log, known.points)
+        if not found.is_same:
+            places.append(found.common.end if found.common is not None else self.log.min_offset)
+        common = min(places, default=known.end)
+        if common >= known.end:
+            self.position = replace(known, cut=max(known.cut, extent.last_cut))
             return
-        common = found.common.end if found.common is not None else self.log.min_offset
         what = (
             f"{self._name}: the log has other records than those that Kafka was sent. What was "
             f"sent of physical offsets {common} to {self._known.end} is not in the log any more, "
@@ -329,8 +343,9 @@ class KafkaSink:
                 f"{what}. To go on with the log's new records, which may have the queue offsets "
                 'of those, set on_truncation = "continue" for one start'
             )
-        points = tuple(p for p in self._known.points if p.end <= common)
-        self.position = replace(self._known, end=common, points=points)
+        points = tuple(p for p in known.points if p.end <= common)
+        cut = max(known.cut, extent.last_cut)
+        self.position = replace(known, end=common, points=points, cut=cut)
         sent.start = sent.end = common
         self._events.append(what)
 
@@ -417,6 +432,7 @@ class KafkaSink:
             points=points,
             messages=known.messages + sent.messages,
             dead_letters=known.dead_letters + sent.dead_letters,
+            cut=known.cut,
         )
 
     def _add_position(self, position: Position) -> None:

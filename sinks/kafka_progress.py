@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from sinks.kafka_settings import KafkaSettings
 
-_VERSION = 1
+_VERSION = 2
+_WITHOUT_CUTS = 1
 _MILLISECONDS = 1000
 _PARTITIONS = 8
 _LOOKED_BACK = 500
@@ -49,12 +50,15 @@ class Position:
         points: records that were sent, to find again in the log; only `record` and `end` count.
         messages: sent in all.
         dead_letters: of these, to the dead-letter topic.
+        cut: number of the last cut of the log that sending has gone back for, see
+            `checkpoints.progress.Progress.cuts`.
     """
 
     end: int
     points: tuple[Point, ...] = ()
     messages: int = 0
     dead_letters: int = 0
+    cut: int = 0
 
     def pack(self) -> bytes:
         """Return the record's value."""
@@ -62,7 +66,7 @@ class Position:
             [p.record.physical_offset, p.record.size, p.record.hash, p.end] for p in self.points
         ]
         values = {"version": _VERSION, "end": self.end, "trail": trail, "messages": self.messages}
-        return json.dumps(values | {"deadLetters": self.dead_letters}).encode()
+        return json.dumps(values | {"deadLetters": self.dead_letters, "cut": self.cut}).encode()
 
     @classmethod
     def unpack(cls, raw: bytes, where: str) -> Position:
@@ -77,14 +81,17 @@ class Position:
         """
         try:
             values: dict[str, Any] = json.loads(raw)
-            if values["version"] != _VERSION:
+            if values["version"] == _WITHOUT_CUTS:
+                # Its points are told by other bytes; where it ends is as good as ever.
+                values |= {"trail": [], "cut": 0}
+            elif values["version"] != _VERSION:
                 raise ValueError(f"version {values['version']}")
             points = tuple(
                 Point(Fingerprint(int(at), int(size), int(crc)), int(end))
                 for at, size, crc, end in values["trail"]
             )
             counts = int(values["messages"]), int(values["deadLetters"])
-            return cls(int(values["end"]), points, *counts)
+            return cls(int(values["end"]), points, *counts, int(values["cut"]))
         except (ValueError, KeyError, TypeError) as error:
             raise KafkaError(
                 f"{where} is no position of a store: {error!r}. Another program writes to this "

@@ -226,7 +226,7 @@ class StoreDispatcher:
 
         known = self.progress
         mark = known.trail[-1].record if known.trail else None
-        return Extent(known.end, mark, known.skipped)
+        return Extent(known.end, mark, known.skipped, known.cuts)
 
     def _open_sinks(self) -> None:
         """Open the writers of the files as they stand, which is what `progress` says."""

@@ -7,6 +7,7 @@ else has done to the files is refused. Source: docs/adr/0010-one-record-behind-a
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stores.commitlog import CommitLog
     from streaming.config import StoreConfig
 
+_CUTS = 32
 _NO_HEADER = (0,) * len(Header._fields)
 
 
@@ -147,6 +149,7 @@ def go_back(config: StoreConfig, found: Progress, seen: Comparison, recovery: Re
     """
     recovery.truncations += 1
     older = _gone_back(config, found, seen)
+    older = replace(older, cuts=_with_cut(found.cuts, max(older.end, 0)))
     text = (
         f"the log has other records than before from some place after {max(older.end, 0)} on; "
         f"what was dispatched of it up to {found.end} is dispatched again"
@@ -158,6 +161,15 @@ def go_back(config: StoreConfig, found: Progress, seen: Comparison, recovery: Re
     progress.save(config.output, older)
     _restore(config, older, recovery)
     return older
+
+
+def _with_cut(cuts: tuple[tuple[int, int], ...], position: int) -> tuple[tuple[int, int], ...]:
+    """Return the cuts with one more; the two oldest become one where there are many."""
+    number = max(time.time_ns(), cuts[-1][0] + 1 if cuts else 0)
+    if len(cuts) >= _CUTS:
+        (_, first), (later, second), *rest = cuts
+        cuts = ((later, min(first, second)), *rest)
+    return (*cuts, (number, position))
 
 
 def _gone_back(config: StoreConfig, found: Progress, seen: Comparison) -> Progress:

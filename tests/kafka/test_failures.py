@@ -18,6 +18,7 @@ from sinks.kafka_client import Client
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
 from tests.kafka.broker import Broker, free_port
+from tests.streaming.stores_for_tests import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -292,6 +293,54 @@ class TestTruncation:
         assert len(found) == 300 + 80
         bodies = {p.message.body for p in new.places}
         assert bodies <= {g.body for g in found}
+
+
+class TestTruncationByLess:
+    """The log is cut and fewer records are written: what was sent last still stands there."""
+
+    @pytest.fixture
+    def cut(self, broker: Broker, tmp_path: Path) -> tuple[Any, Any]:
+        """A store of which 300 messages were sent, cut after 200, with five others since."""
+        topic = f"less-{free_port()}"
+        broker.make_topic(topic, 1)
+        found = list(stores.messages(300, (topic,), random.Random(9)))
+        old = stores.write(tmp_path / "store", found)
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name=topic)
+        dispatcher = StoreDispatcher(made)
+        stores.go_on(dispatcher)
+        dispatcher.close()
+        later = found[-1].store_timestamp + 1000
+        other = [m._replace(body=b"other", store_timestamp=later) for m in found[200:205]]
+        new = Log(old.file_size)
+        for message in found[:200] + other:
+            new.append(message)
+        # What stands past the new end stays, as after a broker's cut.
+        new.data += old.data[new.end :]
+        new.write(tmp_path / "store")
+        return made, old
+
+    def test_it_stops_and_says_what_is_in_kafka(self, cut: tuple[Any, Any]) -> None:
+        made, old = cut
+
+        with pytest.raises(ReputError, match=f"sent of physical offsets .* to {old.end} is not in"):
+            stores.send(made)
+
+    def test_it_goes_on_with_the_new_records_if_told_to(
+        self, broker: Broker, tmp_path: Path, cut: tuple[Any, Any]
+    ) -> None:
+        """
+        Also at a later start: that dispatch went back is in its books until Kafka has followed.
+        """
+        made, _ = cut
+        with pytest.raises(ReputError, match="is not in the log any more"):
+            stores.send(made)
+        again = stores.config(tmp_path / "store", tmp_path / "out", broker, name=made.name,
+                              on_truncation="continue")  # fmt: skip
+        stores.send(again)
+        stores.send(made)
+
+        found = stores.got(broker, made.name)
+        assert [g.body for g in found].count(b"other") == 5
 
 
 def test_a_position_that_is_gone_is_not_taken_for_a_first_start(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats import names
+from formats.encode import Message
 from tests.sinks.slow_twins import SlowStore
 from tests.streaming.stores_for_tests import LOG_FILE, Log, Messages
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from formats.encode import Message
 
 
 class Broker:
@@ -76,3 +75,15 @@ class Broker:
     def expected(self, settings) -> dict[str, bytes]:
         records = self.log.records()
         return SlowStore(settings, ["batches"]).dispatch(records).files(empty_count=1)
+
+
+def queue(number: int, size: int = 50, **values) -> Message:
+    """Return a message whose record has a size of its own."""
+    return Message("t", body=bytes(size), queue_offset=number, **values)
+
+
+def write_over(broker: Broker, kept: int, count: int, *, size: int, now: int) -> None:
+    """Cut the log after so many records, and write others there."""
+    broker.recover(broker.log.places[kept].position)
+    for number in range(kept, kept + count):
+        broker.put(queue(number, size, store_timestamp=now + number, properties={"TAGS": "new"}))

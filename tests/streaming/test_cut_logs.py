@@ -6,22 +6,18 @@ import os
 import random
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from checkpoints import progress
-from formats.encode import Message
 from formats.errors import FormatError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.tail import TailWatch, find_tail
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher, rebuild
 from streaming.verify import verify
+from tests.streaming.brokers_for_tests import queue, write_over
 from tests.streaming.stores_for_tests import LOG_FILE, files_of
-
-if TYPE_CHECKING:
-    from tests.streaming.brokers_for_tests import Broker
 
 SYNC = FlushPolicy(is_sync=True)
 
@@ -49,18 +45,6 @@ def fresh(config, tmp_path) -> dict[str, bytes]:
     output = tmp_path / f"fresh-{time.monotonic_ns()}"
     rebuild(config.path, output, broker_version="5.5", broker_conf=dict(config.properties))
     return files_of(output)
-
-
-def queue(number: int, size: int = 50, **values) -> Message:
-    """Return a message whose record has a size of its own."""
-    return Message("t", body=bytes(size), queue_offset=number, **values)
-
-
-def write_over(broker: Broker, kept: int, count: int, *, size: int, now: int) -> None:
-    """Cut the log after so many records, and write others there."""
-    broker.recover(broker.log.places[kept].position)
-    for number in range(kept, kept + count):
-        broker.put(queue(number, size, store_timestamp=now + number, properties={"TAGS": "new"}))
 
 
 @pytest.fixture

@@ -17,12 +17,11 @@ from streaming.job_options import JobOptions
 from streaming.placement_mode import Placement
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
+from tests.streaming.brokers_for_tests import Broker
 from tests.streaming.jobs_for_tests import running, wait_for
 from tests.streaming.stores_for_tests import LOG_FILE, config_of, files_of, name_batch_topics
-from tests.streaming.test_following import Broker, held
 
 pytestmark = pytest.mark.spark
-__all__ = ["held"]
 LIVE = JobOptions(sync_flush=True)
 NOW = JobOptions(available_now=True)
 

@@ -27,11 +27,10 @@ from streaming.placement_mode import Placement, default_placement
 from streaming.verify import verify
 from streaming.writer_protocol import CLOSE, DISPATCH, TEND, Order, error_of, failure_of
 from tests.sinks.slow_twins import differences
+from tests.streaming.brokers_for_tests import Broker
 from tests.streaming.jobs_for_tests import running, wait_for
 from tests.streaming.stores_for_tests import LOG_FILE, config_of, files_of, name_batch_topics
-from tests.streaming.test_following import Broker, held
 
-__all__ = ["held"]
 spark_test = pytest.mark.spark
 NOW = JobOptions(available_now=True, placement=Placement.EXECUTORS)
 LIVE = JobOptions(sync_flush=True, placement=Placement.EXECUTORS)

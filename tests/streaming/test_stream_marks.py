@@ -10,8 +10,8 @@ from formats.errors import ReputError
 from streaming.marks import Mark, marks_of
 from streaming.options import parse
 from streaming.source import StreamReader
+from tests.streaming.brokers_for_tests import queue, write_over
 from tests.streaming.stores_for_tests import SMALL
-from tests.streaming.test_cut_logs import queue, write_over
 
 
 class Stream:
@@ -177,5 +177,3 @@ class TestMarks:
     def test_what_is_no_offset_is_refused(self, value):
         with pytest.raises(ReputError, match="no place in a commitlog"):
             marks_of({"a": value})
-
-
