@@ -41,6 +41,13 @@ def _stamp(stat: os.stat_result) -> Stamp:
     return Stamp(stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
+def _stamp_of(path: Path) -> Stamp | None:
+    try:
+        return _stamp(path.stat())
+    except FileNotFoundError:
+        return None
+
+
 class LogFiles:
     """The files of one store's commitlog, as they are now; `refresh` looks again.
 
@@ -164,10 +171,20 @@ class LogFiles:
     def stamp_of(self, base: int) -> Stamp | None:
         """Return the stamp of the file that begins at a physical offset now; None if it went."""
         path = self._files.get(base)
-        try:
-            return None if path is None else _stamp(path.stat())
-        except FileNotFoundError:
-            return None
+        return None if path is None else _stamp_of(path)
+
+    def signs(self, position: int) -> tuple[Stamp | None, ...]:
+        """Return what changes with any cut or growth: a few stamps, however many files there are.
+
+        Args:
+            position: physical offset up to which the caller has read.
+
+        Returns:
+            Stamps of the directories, and of the files at and just before the position.
+        """
+        bases = {self.base_of(max(position, 0)), self.base_of(max(position - 1, 0))}
+        directories = [_stamp_of(directory) for directory in self.directories]
+        return (*directories, *(self.stamp_of(base) for base in sorted(bases)))
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Read bytes of one file; return how many it had.

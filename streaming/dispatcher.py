@@ -59,6 +59,8 @@ _DRAIN_SECONDS = 0.02
 _SAMPLED = 256
 # While nothing comes, so often it is looked whether the log was touched.
 _FOLLOW_SECONDS = 0.5
+# So often all files are looked at for that, else the directories and the last file.
+_REFRESH_SECONDS = 60.0
 _TRIES = 3
 
 
@@ -204,7 +206,8 @@ class StoreDispatcher:
         self.vouch = Vouch(self.log, config.path)
         # Log files as they were before they were first read here, by where they begin.
         self._begun: dict[int, Stamp] = {}
-        self._followed_at = time.monotonic()
+        self._followed_at = self._refreshed_at = time.monotonic()
+        self._signs: tuple[Stamp | None, ...] = ()
         self.kafka: KafkaFeed | None = None
         try:
             marks.set_abort(config.output, self._staging)
@@ -384,7 +387,10 @@ class StoreDispatcher:
         if not self._consistent or now - self._followed_at < _FOLLOW_SECONDS:
             return None
         self._followed_at = now
-        self.log.refresh()
+        signs = self.log.signs(self.progress.end)
+        if signs != self._signs or now - self._refreshed_at >= _REFRESH_SECONDS:
+            self.log.refresh()
+            self._signs, self._refreshed_at = signs, now
         events: list[str] = []
         before = self.recovery.truncations
         self._follow_log(events, is_at_rest=True)
