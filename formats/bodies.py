@@ -3,28 +3,43 @@
 ====== ==================================================================
 sysFlag compression of the body, if bit 0x1 is set
 ====== ==================================================================
-0x000  zlib: senders before 5.0 name no kind
-0x100  LZ4, a frame
-0x200  zstd
-0x300  zlib
+0x000  zlib, one stream: senders before 5.0 name no kind
+0x100  LZ4, any number of frames, skippable ones among them
+0x200  zstd, any number of frames, skippable ones among them
+0x300  zlib, one stream
 ====== ==================================================================
 
-Source: RocketMQ `MessageSysFlag`, `CompressionType`, `MessageDecoder#decode`.
+What RocketMQ's `MessageDecoder` decompresses gives the same bytes here. LZ4 frames of linked
+blocks, which it refuses, are decompressed as well. Bytes after the end of a zlib stream mean
+nothing, and an empty body is empty whatever the flags say. Where a body ends within a frame after
+its first one, the bytes up to there are given as cut: of zstd a consumer mostly gets these too.
+
+Source: RocketMQ `MessageSysFlag`, `CompressionType`, `MessageDecoder#decode`, `ZlibCompressor`,
+`Lz4Compressor`, `ZstdCompressor`.
 """
 
 from __future__ import annotations
 
-import io
 import zlib
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from formats.commitlog import COMPRESSED
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 COMPRESSION_KIND = 0x700
-# A few bytes can stand for gigabytes: whoever sends a message chooses them.
+# A few bytes can stand for gigabytes, and the sender chooses them.
 MAX_BODY = 64 << 20
+# Four bytes of zstd can stand for 128 KiB, so these for 16 MiB, which are made in one call.
 _ZSTD_PIECE = 512
+# RocketMQ's zstd does not look at what stands after a frame before there are so many bytes.
+_ZSTD_HEAD = 5
+_LZ4_PIECE = 8 << 10
+_LZ4_MADE = 1 << 20
+# A zlib header with this bit in its second byte asks for a dictionary.
+_ZLIB_DICTIONARY = 0x20
 
 
 class Compression(StrEnum):
@@ -50,12 +65,18 @@ class Body(NamedTuple):
     Attributes:
         data: bytes; as stored where they could not be decompressed.
         compression: how they were compressed.
-        problem: why `data` is not, or not all of, what the sender had; None if it is.
+        problem: None if `data` is what the sender had. Else why not: it begins with "not
+            decompressed" where `data` is as stored, and with "cut" where `data` is only the
+            beginning of the body.
     """
 
     data: bytes
     compression: Compression = Compression.NONE
     problem: str | None = None
+
+
+class _CutError(ValueError):
+    """What there is of the body is not all of it."""
 
 
 def decompressed(stored: bytes, sys_flag: int, limit: int = MAX_BODY) -> Body:
@@ -64,49 +85,102 @@ def decompressed(stored: bytes, sys_flag: int, limit: int = MAX_BODY) -> Body:
     Args:
         stored: bytes of the record's body.
         sys_flag: the record's.
-        limit: bytes of the result at most; the rest is left out.
+        limit: bytes of the result at most; the rest is left out, and `problem` says so.
     """
     if not sys_flag & COMPRESSED:
         return Body(stored)
     kind = _KINDS.get(sys_flag & COMPRESSION_KIND)
+    if not stored:
+        # RocketMQ does not ask how nothing was compressed.
+        return Body(stored, kind or Compression.NONE)
     if kind is None:
-        return Body(stored, problem=f"unknown compression 0x{sys_flag & COMPRESSION_KIND:x}")
+        unknown = f"not decompressed: unknown compression 0x{sys_flag & COMPRESSION_KIND:x}"
+        return Body(stored, problem=unknown)
+    data = bytearray()
+    cut = None
     try:
-        data = _read(stored, kind, limit + 1)
+        for piece in _PIECES[kind](stored, limit + 1):
+            data += piece
+            if len(data) > limit:
+                cut = f"cut: more than {limit} bytes, the rest is left out"
+                break
+    except _CutError as error:
+        cut = f"cut: {error}"
     except (zlib.error, RuntimeError, EOFError, ValueError, OSError) as error:
         return Body(stored, kind, f"not decompressed: {error}")
-    if len(data) > limit:
-        return Body(data[:limit], kind, f"more than {limit} bytes, the rest is left out")
-    return Body(data, kind)
+    del data[limit:]
+    return Body(bytes(data), kind, cut)
 
 
-def _read(stored: bytes, kind: Compression, size: int) -> bytes:
-    """Return the first bytes of what `stored` stands for.
+def _zlib(stored: bytes, size: int) -> Iterator[bytes]:
+    """Yield the first bytes of what one stream stands for.
 
     Raises:
-        ValueError: it ends too early; other errors are the libraries' own.
+        ValueError: it ends too early; other errors are the library's own.
     """
-    if kind == Compression.ZLIB:
-        inflate = zlib.decompressobj()
-        data = inflate.decompress(stored, size)
-        if not inflate.eof and len(data) < size:
-            raise ValueError("the compressed bytes end too early")
-        return data
-    if kind == Compression.LZ4:
-        import lz4.frame  # noqa: PLC0415 - few messages need it
+    if len(stored) > 1 and stored[1] & _ZLIB_DICTIONARY and not int.from_bytes(stored[:2]) % 31:
+        raise _CutError("the body needs a dictionary, and a consumer gets nothing of it")
+    inflate = zlib.decompressobj()
+    data = inflate.decompress(stored, size)
+    yield data
+    if not inflate.eof and len(data) < size:
+        raise _ends_too_early(0)
 
-        with lz4.frame.LZ4FrameFile(io.BytesIO(stored)) as file:
-            return bytes(file.read(size))
+
+def _lz4(stored: bytes, _size: int) -> Iterator[bytes]:
+    """Yield what frames stand for, in pieces.
+
+    Raises:
+        ValueError: they end too early; other errors are the library's own.
+    """
+    import lz4.frame  # noqa: PLC0415 - few messages need it
+
+    at = ended = 0
+    while at < len(stored):
+        frame = lz4.frame.LZ4FrameDecompressor()
+        while not frame.eof:
+            piece = b""
+            if frame.needs_input:
+                piece = stored[at : at + _LZ4_PIECE]
+                if not piece:
+                    raise _ends_too_early(ended)
+                at += len(piece)
+            yield frame.decompress(piece, max_length=_LZ4_MADE)
+        at -= len(frame.unused_data or b"")
+        ended = at
+
+
+def _zstd(stored: bytes, _size: int) -> Iterator[bytes]:
+    """Yield what frames stand for, in pieces.
+
+    Raises:
+        ValueError: they end too early, or are of another kind.
+    """
     import zstandard  # noqa: PLC0415 - few messages need it
 
-    expand = zstandard.ZstdDecompressor().decompressobj()
-    data = b""
+    decompressor = zstandard.ZstdDecompressor()
+    at = ended = 0
     try:
-        # In small pieces: each can stand for a thousand times its size.
-        for at in range(0, len(stored), _ZSTD_PIECE):
-            data += expand.decompress(stored[at : at + _ZSTD_PIECE])
-            if expand.eof or len(data) >= size:
-                return data[:size]
+        while at < len(stored):
+            frame = decompressor.decompressobj()
+            while not frame.eof:
+                # In small pieces: what one stands for is made at once.
+                piece = stored[at : at + _ZSTD_PIECE]
+                if not piece:
+                    raise _ends_too_early(ended)
+                at += len(piece)
+                yield frame.decompress(piece)
+            at -= len(frame.unused_data)
+            ended = at
     except zstandard.ZstdError as error:
+        if ended and len(stored) - ended < _ZSTD_HEAD:
+            raise _ends_too_early(ended) from None
         raise ValueError(error) from error
-    raise ValueError("the compressed bytes end too early")
+
+
+def _ends_too_early(ended: int) -> ValueError:
+    """Return the error of bytes that end within a frame, of which `ended` bytes are frames."""
+    return (_CutError if ended else ValueError)("the compressed bytes end too early")
+
+
+_PIECES = {Compression.ZLIB: _zlib, Compression.LZ4: _lz4, Compression.ZSTD: _zstd}

@@ -15,7 +15,7 @@ from streaming.config import store_config
 from streaming.dispatcher import rebuild
 from streaming.verify import verify
 from tests.golden_stores import VERSIONS
-from tests.oracle import compare, filters, oracle
+from tests.oracle import bodies, compare, filters, oracle
 
 pytestmark = pytest.mark.oracle
 
@@ -167,3 +167,19 @@ def test_filters_are_the_real_ones(version):
     assert differences == []
     # All that can come of an expression did, or the run shows nothing.
     assert {f"SQL92 {kind}" for kind in ("T", "F", "N", "!ParseException")} <= set(kinds)
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "5.3.3"])
+def test_bodies_are_decompressed_as_rocketmq_does(version):
+    """
+    What MessageDecoder decompresses has the same bytes here; what it refuses is marked.
+    """
+    oracle.build(version)
+    stored = bodies.make(5, 400)
+    verdicts = [
+        bodies.judge(body, answer)
+        for body, answer in zip(stored, bodies.broker_bodies(version, stored), strict=True)
+    ]
+    assert [verdict for verdict in verdicts if verdict.startswith("WRONG")] == []
+    assert verdicts.count("the same") > 200
+    assert verdicts.count("refused, ours as stored") > 50
