@@ -11,6 +11,9 @@ from __future__ import annotations
 
 REPLACEMENT = "\ufffd"
 INT_MAX = 0x7FFFFFFF
+# Of a long.
+_MOST_DIGITS = 19
+_SHOWN = 40
 _TRIMMED = "".join(map(chr, range(0x21)))
 
 
@@ -98,7 +101,13 @@ def _parse_number(text: str, bits: int) -> int:
     # Java's Character.digit knows the decimal digits of every script, as str.isdecimal does.
     if not digits.isdecimal() or any(ord(c) > 0xFFFF for c in digits):
         raise ValueError(f"not an integer: {text!r}")
-    value = int(text)
+    # Java passes over any number of zeros at the beginning; Python refuses thousands of digits.
+    leading = next((i for i, digit in enumerate(digits) if int(digit)), len(digits))
+    if len(digits) - leading > _MOST_DIGITS:
+        raise ValueError(f"beyond {bits} bits: {text[:_SHOWN]!r}…")
+    value = int(digits[leading:] or "0")
+    if text[0] == "-":
+        value = -value
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise ValueError(f"beyond {bits} bits: {text!r}")
+        raise ValueError(f"beyond {bits} bits: {text[:_SHOWN]!r}")
     return value

@@ -148,6 +148,20 @@ class TestParse:
             with pytest.raises(ValueError, match="64 bits"):
                 java.parse_long(text)
 
+    @pytest.mark.parametrize("sign", ["", "+", "-"])
+    def test_zeros_at_the_beginning_mean_nothing(self, sign):
+        """
+        However many: a property may hold 32 KB of them, where Python stops at 4,300 digits.
+        """
+        for zeros in ("0" * 32_000, "\u0660" * 9_000):
+            assert java.parse_int(sign + zeros + "5") == int(sign + "5")
+            assert java.parse_long(sign + zeros) == 0
+
+    def test_many_digits_are_beyond_any_range(self):
+        for parse in (java.parse_int, java.parse_long):
+            with pytest.raises(ValueError, match=r"beyond (32|64) bits: .1000"):
+                parse("1" + "0" * 32_000)
+
     @given(st.integers(-(1 << 31), (1 << 31) - 1))
     @examples(100)
     def test_numbers_survive(self, value):

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
+from formats.encode import Message
 from formats.errors import UsageError
 from streaming import choosing
 from streaming.dispatcher import StoreDispatcher
@@ -94,6 +95,21 @@ def pushed(parsed, conditions):
     rows = rows_of(reader)
     assert len({row["physicalOffset"] for row in rows}) == len(rows)
     return answer(rows, conditions)
+
+
+def test_a_topic_without_a_name_is_one_too(tmp_path):
+    """
+    No broker stores such a topic; where a log has one, a filter finds it.
+    """
+    log = Log()
+    for i in range(20):
+        log.append(Message("t" if i % 2 else "", b"x", queue_offset=i // 2))
+    parsed = options(log.write(tmp_path / "store"))
+    conditions = [EqualTo(("topic",), "")]
+
+    rows = rows_of(BatchReader(parsed))
+    assert pushed(parsed, conditions) == answer(rows, conditions)
+    assert len(answer(rows, conditions)) == 10
 
 
 class Conditions:
