@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _ROWS = 20_000
 _PROPERTIES = 16 * _ROWS
 _BLOCK_BYTES = 4 << 20
+# Of bodies in a block; one that is larger alone may be its block's only compressed one.
+_DECOMPRESSED_BYTES = 16 << 20
 
 
 class RowBlock(NamedTuple):
@@ -77,7 +79,10 @@ class RowReader:
                 verdict, reached, count = self._parse(data, position, reached, end)
                 following = file_end if verdict == Verdict.ROLL else reached
                 if count or verdict == Verdict.ROLL:
-                    yield self._block(data, count, following)
+                    block = self._block(data, count, following)
+                    if block.reached != following:
+                        verdict, reached = Verdict.FULL, block.reached
+                    yield block
             if verdict == Verdict.ROLL:
                 position = file_end
             elif verdict == Verdict.SHORT and position + length < file_end:
@@ -107,17 +112,28 @@ class RowReader:
         return Verdict(verdict), int(at) - PAD + position, int(count)
 
     def _block(self, data: Bytes, count: int, reached: int) -> RowBlock:
+        """Return rows, or the first of them where their bodies become large."""
         columns = _first(self._columns, count)
         if columns.odd.any():
             data, columns = with_odd_rows(data, columns)
         if self._decompresses and (columns.sys_flag & COMPRESSED).any():
-            data, columns = self._decompressed(data, columns)
+            data, columns, following = self._decompressed(data, columns)
+            reached = reached if following is None else following
         if self._decompresses and is_wrapped(columns.sys_flag).any():
             data, columns = unwrapped(data, columns, PAD)
         return RowBlock(data, columns, reached)
 
-    def _decompressed(self, data: Bytes, columns: RowColumns) -> tuple[Bytes, RowColumns]:
-        """Lay the bodies behind the other bytes as their producers had them."""
+    def _decompressed(
+        self, data: Bytes, columns: RowColumns
+    ) -> tuple[Bytes, RowColumns, int | None]:
+        """Lay the bodies after the other bytes as their producers had them.
+
+        Some kilobytes can stand for 64 MiB: the rows end where `_DECOMPRESSED_BYTES` are reached.
+
+        Returns:
+            Bytes and columns, and the physical offset of the first row that is left out.
+        """
+        following = None
         body = Slices(columns.body.at.copy(), columns.body.length.copy())
         added: list[bytes] = []
         end = len(data)
@@ -134,12 +150,17 @@ class RowReader:
                     'Send bodies as they are stored: body = "stored".',
                 )
             plain = found.data
+            if added and end - len(data) + len(plain) > _DECOMPRESSED_BYTES:
+                following = int(columns.physical_offset[row])
+                columns = _first(columns, row)
+                body = Slices(body.at[:row], body.length[:row])
+                break
             body.at[row], body.length[row] = end, len(plain)
             added.append(plain)
             end += len(plain)
         # Kernels load whole words: as many bytes as the log's own have behind them.
         pieces = [data, np.frombuffer(b"".join(added) + bytes(PAD), np.uint8)]
-        return np.concatenate(pieces), columns._replace(body=body)
+        return np.concatenate(pieces), columns._replace(body=body), following
 
 
 def _first(columns: RowColumns, count: int) -> RowColumns:
