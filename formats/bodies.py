@@ -20,6 +20,7 @@ Source: RocketMQ `MessageSysFlag`, `CompressionType`, `MessageDecoder#decode`, `
 
 from __future__ import annotations
 
+import io
 import zlib
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +38,7 @@ _ZSTD_PIECE = 512
 # RocketMQ's zstd does not look at what stands after a frame before there are so many bytes.
 _ZSTD_HEAD = 5
 _LZ4_PIECE = 8 << 10
-_LZ4_MADE = 1 << 20
+_MADE = 1 << 20
 # A zlib header with this bit in its second byte asks for a dictionary.
 _ZLIB_DICTIONARY = 0x20
 
@@ -96,20 +97,21 @@ def decompressed(stored: bytes, sys_flag: int, limit: int = MAX_BODY) -> Body:
     if kind is None:
         unknown = f"not decompressed: unknown compression 0x{sys_flag & COMPRESSION_KIND:x}"
         return Body(stored, problem=unknown)
-    data = bytearray()
+    # Its value is no copy of what was written, which may be much.
+    data = io.BytesIO()
     cut = None
     try:
         for piece in _PIECES[kind](stored, limit + 1):
-            data += piece
-            if len(data) > limit:
+            data.write(piece)
+            if data.tell() > limit:
+                data.truncate(limit)
                 cut = f"cut: more than {limit} bytes, the rest is left out"
                 break
     except _CutError as error:
         cut = f"cut: {error}"
     except (zlib.error, RuntimeError, EOFError, ValueError, OSError) as error:
         return Body(stored, kind, f"not decompressed: {error}")
-    del data[limit:]
-    return Body(bytes(data), kind, cut)
+    return Body(data.getvalue(), kind, cut)
 
 
 def _zlib(stored: bytes, size: int) -> Iterator[bytes]:
@@ -121,10 +123,14 @@ def _zlib(stored: bytes, size: int) -> Iterator[bytes]:
     if len(stored) > 1 and stored[1] & _ZLIB_DICTIONARY and not int.from_bytes(stored[:2]) % 31:
         raise _CutError("the body needs a dictionary, and a consumer gets nothing of it")
     inflate = zlib.decompressobj()
-    data = inflate.decompress(stored, size)
-    yield data
-    if not inflate.eof and len(data) < size:
-        raise _ends_too_early(0)
+    rest, made = stored, 0
+    while not inflate.eof and made < size:
+        piece = inflate.decompress(rest, _MADE)
+        rest = inflate.unconsumed_tail
+        made += len(piece)
+        yield piece
+        if not (piece or rest or inflate.eof):
+            raise _ends_too_early(0)
 
 
 def _lz4(stored: bytes, _size: int) -> Iterator[bytes]:
@@ -145,7 +151,7 @@ def _lz4(stored: bytes, _size: int) -> Iterator[bytes]:
                 if not piece:
                     raise _ends_too_early(ended)
                 at += len(piece)
-            yield frame.decompress(piece, max_length=_LZ4_MADE)
+            yield frame.decompress(piece, max_length=_MADE)
         at -= len(frame.unused_data or b"")
         ended = at
 

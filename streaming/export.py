@@ -17,10 +17,10 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as f
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from formats import bodies
-from formats.commitlog import COMPRESSED
 from stores.message_filter import TagFilter, compile_filter
+from streaming import export_target
 from streaming.console import ERR
+from streaming.decompressing import DECOMPRESSED_SCHEMA, with_plain_bodies
 from streaming.job import source_error
 from streaming.rows import SCHEMA
 from streaming.session import naming_its_end
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
 _GROUP = "reput export"
 _LOOK_SECONDS = 0.2
+# Whatever is in the messages: what goes to Python at a time, and what a writer holds of bodies that
+# stand for 64 MiB each (measured: two tasks need less than 2 GiB).
+MOST_AT_A_TIME = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
+HEAP_A_TASK = 1024
+# Parquet looks at what it holds after every hundredth row else: of 64 MiB each these fill any heap.
+_PARQUET = {"parquet.block.size.row.check.min": "1", "parquet.page.size.row.check.min": "1"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,8 @@ class Selection:
         begin: ms; stored then or later.
         end: ms; stored then or earlier.
         filter_text: tags, or SQL92.
-        decompresses: bodies are as their senders had them, not as they are stored.
+        decompresses: bodies are as their senders had them, not as they are stored, and a column
+            says why one is not.
     """
 
     topic: str | None = None
@@ -100,7 +107,7 @@ class Selection:
         if keep is not None and keep.kind == "SQL92":
             messages = messages.mapInArrow(_passing(self.filter_text), SCHEMA)
         if self.decompresses:
-            messages = messages.mapInArrow(_decompressed, SCHEMA)
+            messages = messages.mapInArrow(with_plain_bodies, DECOMPRESSED_SCHEMA)
         return messages
 
 
@@ -118,34 +125,14 @@ def _passing(
     return passing
 
 
-def _decompressed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with bodies as their senders had them, where that can be had."""
-    for batch in batches:
-        flags = batch.column("sysFlag").to_pylist()
-        if not any(flag & COMPRESSED for flag in flags):
-            yield batch
-            continue
-        stored = batch.column("body").to_pylist()
-        found = [
-            bodies.decompressed(body, flag).data if flag & COMPRESSED else body
-            for body, flag in zip(stored, flags, strict=True)
-        ]
-        at = batch.schema.get_field_index("body")
-        field = batch.schema.field(at)
-        yield batch.set_column(at, field, pa.array(found, field.type))
-
-
-def write(
-    messages: DataFrame, target: Path, file_format: str, *, by_day: bool, overwrite: bool
-) -> int:
+def write(messages: DataFrame, target: Path, file_format: str, *, by_day: bool) -> int:
     """Write the rows to a directory, with a bar on a terminal; return how many there were.
 
     Args:
         messages: rows of the source.
-        target: a directory.
+        target: a directory that is held; what is in it goes.
         file_format: `parquet` or `json`.
         by_day: into a directory for each day (UTC) of store time, `day=2026-11-21`.
-        overwrite: what is there goes.
 
     Raises:
         ReputError: the log cannot be read, or the files cannot be written.
@@ -158,17 +145,20 @@ def write(
         # JSON has no bytes: base64, and the text beside it where it is one.
         text = f.col("body").cast("string")
         messages = messages.withColumn("bodyText", f.when(f.is_valid_utf8(text), text))
-    writer = messages.write.format(file_format).mode("overwrite" if overwrite else "errorifexists")
+    writer = messages.write.format(file_format).mode("append")
+    if file_format == "parquet":
+        writer = writer.options(**_PARQUET)
     if by_day:
         writer = writer.partitionBy("day")
     spark = messages.sparkSession
     try:
-        with naming_its_end(), _progress(spark):
+        export_target.clear(target)
+        with naming_its_end("Export again"), _progress(spark):
             spark.sparkContext.setJobGroup(_GROUP, f"export to {target}")
             writer.save(str(target))
             return int(observation.get["messages"])
     except PySparkException as error:
-        raise source_error(str(error)) from None
+        raise source_error(str(error), "the export failed") from None
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from enum import StrEnum
@@ -12,7 +13,7 @@ import typer
 
 from formats import broker
 from formats.errors import UsageError
-from streaming import option_values
+from streaming import export_target, option_values
 from streaming.query_options import Begin, Conf, End, Json, OptionalTopic, Output, QueueId, Store
 
 OK, NOTHING = 0, 1
@@ -59,7 +60,14 @@ def export(
         bool, typer.Option("--by-day", help="A directory for each day (UTC): day=2026-11-21.")
     ] = False,
     stored_bodies: Annotated[
-        bool, typer.Option("--stored-bodies", help="Leave bodies compressed as they are stored.")
+        bool,
+        typer.Option(
+            "--stored-bodies",
+            help="Leave bodies compressed as they are stored. Else they are decompressed, up to "
+            "64 MiB each, and the column bodyProblem says what is not as its sender had it: null "
+            'where it is, "not decompressed: …" where the body is as stored, "cut: …" where it is '
+            "only a beginning.",
+        ),
     ] = False,
     ascending_store_time: Annotated[
         bool,
@@ -86,12 +94,19 @@ def export(
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
-    if to.exists() and not overwrite and (not to.is_dir() or any(to.iterdir())):
-        raise UsageError(f"--to {to}: there is something already; take another, or --overwrite")
+    export_target.check(to, overwrite=overwrite)
     version = broker.version_of(broker_version)
     # Spark and the compiler take seconds to import: what is wrong is said before.
-    from streaming.export import FilterText, Selection, write  # noqa: PLC0415
-    from streaming.session import build_session  # noqa: PLC0415
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+
+    from streaming.export import (  # noqa: PLC0415
+        HEAP_A_TASK,
+        MOST_AT_A_TIME,
+        FilterText,
+        Selection,
+        write,
+    )
+    from streaming.session import build_session, memory_for_tasks  # noqa: PLC0415
     from streaming.source import NAME, RocketMQDataSource, register  # noqa: PLC0415
 
     expression = tag if tag is not None else sql
@@ -120,15 +135,16 @@ def export(
     # What is wrong with the store is said here, and not in Spark's words.
     RocketMQDataSource(options).schema()
     began = time.monotonic()
-    spark = build_session("reput export")
-    try:
-        register(spark)
-        messages = spark.read.format(NAME).options(**options).load()
-        count = write(
-            selection.of(messages), to, file_format.value, by_day=by_day, overwrite=overwrite
-        )
-    finally:
-        spark.stop()
+    with export_target.held(to, overwrite=overwrite):
+        spark = build_session("reput export", **memory_for_tasks(HEAP_A_TASK), **MOST_AT_A_TIME)
+        try:
+            register(spark)
+            messages = spark.read.format(NAME).options(**options).load()
+            count = write(selection.of(messages), to, file_format.value, by_day=by_day)
+        finally:
+            # Of a JVM that has ended the error is said already.
+            with contextlib.suppress(ConnectionError, Py4JError):
+                spark.stop()
     seconds = time.monotonic() - began
     if as_json:
         print(json.dumps({"messages": count, "to": str(to), "seconds": round(seconds, 3)}))

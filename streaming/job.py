@@ -541,13 +541,18 @@ class Job:
         self.summary.writer_cpu_seconds = writers.cpu_seconds
 
 
-def source_error(text: str) -> ReputError:
-    """Return what our source said, out of what Spark made of it."""
+def source_error(text: str, failed: str = "the streaming query failed") -> ReputError:
+    """Return what our source said, out of what Spark made of it.
+
+    Args:
+        text: Spark's.
+        failed: what to say where the source said nothing.
+    """
     for line in reversed(text.splitlines()):
         name, found, message = line.partition(": ")
         if found and name.strip().startswith("formats.errors."):
             return _rebuilt(name.strip().removeprefix("formats.errors."), message.strip())
-    return ReputError(f"the streaming query failed: {text.strip()[:2000]}")
+    return ReputError(f"{failed}: {text.strip()[:2000]}")
 
 
 def _rebuilt(kind: str, message: str) -> ReputError:

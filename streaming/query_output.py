@@ -59,7 +59,8 @@ def body_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]:
         try:
             fields["body_json"] = json.loads(body.data)
         except (ValueError, RecursionError) as error:
-            fields["body_problem"] = f"no JSON: {error}"
+            problem = f"no JSON: {error}"
+            fields["body_problem"] = f"{body.problem}; {problem}" if body.problem else problem
         else:
             return fields
     if mode == BodyMode.HEX or (mode == BodyMode.AUTO and not _is_text(data)):

@@ -37,6 +37,9 @@ ARCHIVE_DIRECTORY = Path("~/.cache/reput")
 _LOOPBACK = "127.0.0.1"
 _WORKER = Path(__file__).with_name("worker-python")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_HEAP = "spark.driver.memory"
+# MiB: Spark's own default, and where a JVM's pointers become longer.
+_LEAST_HEAP, _MOST_HEAP = 1024, 30 * 1024
 _INSTALL = (
     f"Spark needs a JDK {OLDEST_JAVA} or later. Install one (Debian, Ubuntu: apt-get install "
     f"openjdk-{OLDEST_JAVA}-jdk-headless; Fedora: dnf install java-{OLDEST_JAVA}-openjdk-headless),"
@@ -52,7 +55,7 @@ QUICK_START = {
     _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
     # Of such a session no data passes through the JVM. What it keeps of past batches is for a
     # page that is not shown; over weeks the heap would fill up to its bound with it.
-    "spark.driver.memory": "512m",
+    _HEAP: "512m",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
@@ -130,6 +133,21 @@ def build_session(app_name: str, master: str | None = None, **conf: str) -> Spar
         UsageError: no JDK, or too old a one.
     """
     return begin_session(app_name, master, **conf).session()
+
+
+def memory_for_tasks(a_task: int) -> dict[str, str]:
+    """Return a setting that gives a local Spark's heap room for as many tasks as there are cores.
+
+    Args:
+        a_task: MiB. The heap only grows to what is used.
+
+    Returns:
+        Nothing where spark-submit has set the heap.
+    """
+    if _HEAP in _submitted():
+        return {}
+    tasks = len(os.sched_getaffinity(0))
+    return {_HEAP: f"{min(max(tasks * a_task, _LEAST_HEAP), _MOST_HEAP)}m"}
 
 
 def begin_session(app_name: str, master: str | None = None, **conf: str) -> SessionStart:
@@ -230,8 +248,13 @@ def end_session(spark: SparkSession) -> None:
 
 
 @contextlib.contextmanager
-def naming_its_end() -> Iterator[None]:
+def naming_its_end(
+    remedy: str = "Start again; the output goes on where it was",
+) -> Iterator[None]:
     """Say it in one line where Spark's JVM has ended: killed, or out of memory.
+
+    Args:
+        remedy: what to do then.
 
     Raises:
         ReputError: it has.
@@ -246,7 +269,7 @@ def naming_its_end() -> Iterator[None]:
     except (Py4JError, ConnectionError, PySparkRuntimeError) as error:
         raise ReputError(
             f"Spark's JVM has ended ({type(error).__name__}): it was killed, or had no memory "
-            "left. Start again; the output goes on where it was"
+            f"left. {remedy}"
         ) from error
 
 

@@ -136,5 +136,12 @@ def _print_arrival(queue_id: int, fields: dict[str, Any], *, as_json: bool) -> N
         if name in properties
     )
     stored = out.moment(fields["store_timestamp"]).partition("(")[2].rstrip(")")
-    line = f"{stored} {queue_id}:{fields['in_queue_at']} {marks} {printable(str(body))}"
+    notes = []
+    if "body_shown" in fields:
+        notes.append(f"{fields['body_shown']} of {fields['body_size']} bytes shown")
+    if "body_problem" in fields:
+        notes.append(f"body {fields['body_problem']}")
+    # What is shown is not all of the body, or not what its sender had.
+    after = f" [{printable('; '.join(notes))}]" if notes else ""
+    line = f"{stored} {queue_id}:{fields['in_queue_at']} {marks} {printable(str(body))}{after}"
     print(line, flush=True)

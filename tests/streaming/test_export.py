@@ -96,6 +96,52 @@ class TestExport:
         bodies = {int(line["properties"]["n"]): line.get("bodyText") for line in lines}
         assert bodies == {i: f"body {i}" if i % 5 else None for i in range(10, 20)}
 
+    def test_into_an_empty_directory_and_after_a_kill(self, store, tmp_path):
+        """
+        What a killed export has left is neither in the way nor in the output.
+        """
+        left = (
+            tmp_path / "t" / "_temporary" / "0" / "task_202611220000000000000000000000000_0000_m_0"
+        )
+        left.mkdir(parents=True)
+        (left / "part-00000.json").write_text('{"topic": "of another export"}\n')
+        done = export(store, "--to", tmp_path / "t", "--topic", "orders", "--format", "json")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("80 messages to ")
+        lines = [line for p in (tmp_path / "t").glob("*.json") for line in p.open()]
+        assert len(lines) == 80
+
+        done = export(store, "--to", tmp_path / "t", "--topic", "payments", "--overwrite")
+        assert done.returncode == 0, done.stderr
+        assert pq.read_table(tmp_path / "t").num_rows == 40
+        assert not list((tmp_path / "t").glob("*.json"))
+
+    def test_a_body_that_is_not_its_senders_is_marked(self, tmp_path):
+        """
+        A reader of the files can tell such a row from a good one.
+        """
+        log = Log()
+        cut = zlib.compress(b"0123456789" * 20)[:-4]
+        for i, (flag, body) in enumerate(((0, b"a"), (1, zlib.compress(b"b")), (1, cut))):
+            log.append(Message("t", body, queue_offset=i, sys_flag=flag))
+        root = log.write(tmp_path / "store")
+        conf = tmp_path / "broker.conf"
+        conf.write_text("".join(f"{name}={value}\n" for name, value in SMALL.items()))
+        command = ("-m", "streaming", "export", "--store", root, "--broker-conf", conf)
+        done = run(*command, "--to", tmp_path / "plain", cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        rows = pq.read_table(tmp_path / "plain").to_pylist()
+        assert [row["body"] for row in rows] == [b"a", b"b", cut]
+        assert [row["bodyProblem"] for row in rows] == [
+            *(None, None),
+            "not decompressed: the compressed bytes end too early",
+        ]
+        done = run(*command, "--to", tmp_path / "stored", "--stored-bodies", cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        rows = pq.read_table(tmp_path / "stored").to_pylist()
+        assert [row["body"] for row in rows] == [b"a", zlib.compress(b"b"), cut]
+        assert "bodyProblem" not in rows[0]
+
     def test_nothing_is_code_1(self, store, tmp_path):
         done = export(store, "--to", tmp_path / "t", "--topic", "none")
         assert done.returncode == 1, done.stderr

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import zlib
 
 import pytest
 
@@ -247,6 +248,26 @@ class TestBodies:
         (message,) = json.loads(reput(*words)[1])["messages"]
 
         assert message[expected[0]] == expected[1]
+
+    @pytest.mark.parametrize("mode", ["auto", "json", "hex", "none"])
+    def test_one_that_is_not_its_senders_is_marked(self, reput, mode):
+        """
+        However it is shown; in the lines of tail too.
+        """
+        reput.put(zlib.compress(b"a body" * 9)[:-5], sys_flag=1, properties={"KEYS": "k"})
+        reput.dispatch()
+        words = ("query", "key", "k", "--topic", "t", "--body", mode, "--json")
+        (message,) = json.loads(reput(*words)[1])["messages"]
+        assert message["body_problem"].startswith("not decompressed: the compressed bytes end")
+
+        words = ("tail", "--topic", "t", "--from-start", "--limit", "1", "--body", mode)
+        assert "[body not decompressed: the compressed bytes end" in reput(*words)[1]
+
+    def test_tail_says_how_much_of_one_is_shown(self, reput):
+        reput.put(b"0123456789")
+        reput.dispatch()
+        words = ("tail", "--topic", "t", "--from-start", "--limit", "1", "--body-bytes", "4")
+        assert reput(*words)[1].endswith(" 0123 [4 of 10 bytes shown]\n")
 
     def test_what_would_steer_a_terminal_is_harmless(self, reput):
         """

@@ -1,0 +1,68 @@
+"""The directory that an export writes: held for one export, empty before it begins."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Spark writes there first; a killed export leaves it.
+_UNFINISHED = "_temporary"
+
+
+def check(target: Path, *, overwrite: bool) -> None:
+    """Check that nothing would be lost.
+
+    Args:
+        target: a directory, there or not.
+        overwrite: what is there may go.
+
+    Raises:
+        UsageError: there is something already, other than what a killed export leaves.
+    """
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"--to {target}: this is a file; name a directory")
+    if not overwrite and target.is_dir() and any(p.name != _UNFINISHED for p in target.iterdir()):
+        raise UsageError(f"--to {target}: there is something already; take another, or --overwrite")
+
+
+@contextlib.contextmanager
+def held(target: Path, *, overwrite: bool) -> Iterator[None]:
+    """Make the directory, and hold it: files of two exports would be one's.
+
+    Args:
+        target: the directory.
+        overwrite: what is there may go; see `clear`.
+
+    Raises:
+        UsageError: as `check`; or another export holds it.
+    """
+    check(target, overwrite=overwrite)
+    target.mkdir(parents=True, exist_ok=True)
+    directory = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"--to {target}: another export is writing there") from None
+        check(target, overwrite=overwrite)
+        yield
+    finally:
+        os.close(directory)
+
+
+def clear(target: Path) -> None:
+    """Remove all that is in the directory; Spark would make another one, which nobody holds."""
+    for path in target.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
