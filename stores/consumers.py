@@ -88,11 +88,12 @@ def lags(
     for (each_group, each_topic), queues in sorted(store.consumer_offsets().items()):
         if group not in {None, each_group} or topic not in {None, each_topic}:
             continue
-        # A queue that the group has never asked for is one that it has all of before it.
+        # Of a queue without an offset a group has all before it, from 0 on: as
+        # `AdminBrokerProcessor#getConsumeStats` has it, what has expired included.
         for queue_id in sorted({*queues, *store.queue_ids(each_topic)}):
             queue = store.queue(each_topic, queue_id, is_quick=True)
             low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
-            offset = queues.get(queue_id, low)
+            offset = queues.get(queue_id, 0)
             entry = (
                 next(queue.all_entries(max(offset, low)), None) if queue and offset < high else None
             )

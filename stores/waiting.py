@@ -16,7 +16,7 @@ from formats.errors import StoreError
 from stores.layout import read_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from formats.commitlog import Record
     from stores.message_store import MessageStore
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 _DELAY_OFFSETS = "delayOffset.json"
 _TIMER_CHECK = "timercheck"
+# ms of a slot by default (timerPrecisionMs).
+_SLOT = 1000
+_NEVER = 1 << 63
 _TIMER_LONGS = struct.Struct(">qqq")
 
 
@@ -178,13 +181,15 @@ def timers(store: MessageStore, now: int) -> Iterator[Waiting]:
     read_until = progress.read_until if progress else now
     records = []
     last: dict[str, int] = {}
-    cancelled = set()
+    # By what they say of the message, and by the wheel's slot: when each was stored.
+    recalls: dict[tuple[str, int], int] = {}
     for queue_id in store.queue_ids(TIMER_TOPIC):
         for offset, record in store.messages(TIMER_TOPIC, queue_id, 0):
             properties = record.properties
             if "TIMER_DEL_UNIQKEY" in properties:
-                # Newer brokers put the topic before it.
-                cancelled.add(properties["TIMER_DEL_UNIQKEY"].rpartition("_")[2])
+                due = _milliseconds(properties.get("TIMER_OUT_MS"))
+                recall = properties["TIMER_DEL_UNIQKEY"], due
+                recalls[recall] = min(recalls.get(recall, _NEVER), record.store_timestamp)
                 continue
             records.append((offset, record))
             last[properties.get("UNIQ_KEY", "")] = offset
@@ -194,13 +199,28 @@ def timers(store: MessageStore, now: int) -> Iterator[Waiting]:
         uniq_key = properties.get("UNIQ_KEY", "")
         if progress is not None and offset >= progress.next_offset:
             state = TimerState.NEW
-        elif uniq_key in cancelled:
+        elif _is_recalled(record, due, recalls):
             state = TimerState.CANCELLED
         elif uniq_key and last[uniq_key] > offset:
             state = TimerState.ROLLED
         else:
             state = TimerState.WAITING if due > read_until else TimerState.DELIVERED
         yield Waiting(0, offset, due, record, state)
+
+
+def _is_recalled(record: Record, due: int, recalls: Mapping[tuple[str, int], int]) -> bool:
+    """Tell whether a recall was there in the message's slot of the wheel before that was due.
+
+    A broker refuses a recall whose time has passed, and one of another slot does nothing. Source:
+    `TimerMessageStore#buildDeleteKey`, which from 5.3.2 on may have the topic before the key,
+    `TimerMessageStore#dequeue`, `HookUtils#transformTimerMessage`.
+    """
+    uniq_key = record.properties.get("UNIQ_KEY", "")
+    if not uniq_key:
+        return False
+    names_of_it = (uniq_key, f"{record.properties.get('REAL_TOPIC', '')}+{uniq_key}")
+    # The time in the property is up to a slot earlier than the sender's.
+    return any(recalls.get((name, due), _NEVER) < due + _SLOT for name in names_of_it)
 
 
 def _milliseconds(text: str | None) -> int:

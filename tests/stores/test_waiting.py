@@ -8,6 +8,7 @@ import pytest
 
 from formats import broker, names
 from formats.commitlog import COMMIT
+from formats.consumequeue import ENTRY_SIZE
 from formats.encode import Message
 from formats.errors import StoreError
 from stores import waiting
@@ -22,7 +23,7 @@ from stores.transactions import (
 )
 from stores.waiting import TimerState
 from streaming.dispatcher import StoreDispatcher
-from tests.streaming.stores_for_tests import Log, config_of
+from tests.streaming.stores_for_tests import QUEUE_FILE, Log, config_of
 
 NOW = 1_700_000_000_000
 
@@ -246,7 +247,7 @@ class TestTimers:
         self.put(queues, "rolled", NOW + 9)
         self.put(queues, "rolled", NOW + 9, TIMER_ROLL_TIMES="1")
         self.put(queues, "recalled", NOW + 9)
-        self.put(queues, "x", NOW + 9, TIMER_DEL_UNIQKEY="topic_recalled")
+        self.put(queues, "x", NOW + 9, TIMER_DEL_UNIQKEY="recalled")
         self.put(queues, "fresh", NOW + 9)
         store = opened(queues)
         (store.root / names.CONFIG).mkdir(exist_ok=True)
@@ -263,6 +264,39 @@ class TestTimers:
             ("recalled", TimerState.CANCELLED),
             ("fresh", TimerState.NEW),
         ]
+
+    @pytest.mark.parametrize(
+        ("key", "due", "stored", "state"),
+        [
+            ("my_order_7", 9000, 0, TimerState.CANCELLED),
+            ("my_topic+my_order_7", 9000, 0, TimerState.CANCELLED),
+            ("other+my_order_7", 9000, 0, TimerState.DELIVERED),
+            ("my_topic_my_order_7", 9000, 0, TimerState.DELIVERED),
+            ("7", 9000, 0, TimerState.DELIVERED),
+            ("my_topic+my_order_7", 8000, 0, TimerState.DELIVERED),
+            ("my_topic+my_order_7", 9000, 10_000, TimerState.DELIVERED),
+        ],
+    )
+    def test_a_recall_counts_in_the_messages_slot_and_in_time(
+        self, queues, opened, key, due, stored, state
+    ):
+        """
+        As on a broker's wheel: whole key, with topic and `+` or without, same time, not too late.
+        """
+        self.put(queues, "my_order_7", NOW + 9000, REAL_TOPIC="my_topic")
+        queues.put(
+            waiting.TIMER_TOPIC,
+            store_timestamp=NOW + stored,
+            properties={
+                "UNIQ_KEY": "x",
+                "TIMER_OUT_MS": str(NOW + due),
+                "REAL_TOPIC": "my_topic",
+                "TIMER_DEL_UNIQKEY": key,
+            },
+        )
+        store = opened(queues)
+
+        assert [t.state for t in waiting.timers(store, NOW + 20_000)] == [state]
 
     @pytest.mark.parametrize("raw", [None, b"", b"\0" * 8])
     def test_without_the_wheels_own_record_the_clock_counts(self, queues, opened, raw):
@@ -297,6 +331,28 @@ class TestConsumers:
             ("g", "t", 1): (1, NOW),
         }
         assert {x.group for x in lags(store, group="g", topic="t")} == {"g"}
+
+    def test_a_queue_without_an_offset_counts_from_0(self, queues, opened):
+        """
+        As `mqadmin consumerProgress` has it, also where the queue's first messages have expired.
+        """
+        for _ in range(200):
+            queues.put("t", store_timestamp=NOW)
+        queues.put("t", queue_id=1, store_timestamp=NOW)
+        store = opened(queues)
+        first = min(store.log.bases)
+        (store.log.file_of(first)[0]).unlink()
+        # With the log's file go the queue's whose entries all point into it.
+        gone = sum(place.position < 1 << 14 for place in queues.log.places)
+        for path in (store.output / names.CONSUMEQUEUE / "t" / "0").iterdir():
+            if int(path.name) + QUEUE_FILE <= gone * ENTRY_SIZE:
+                path.unlink()
+        store.refresh()
+        write_config(store, "consumerOffset.json", '{"offsetTable":{"t@g":{1:0}}}')
+
+        found = {x.queue_id: x for x in lags(store)}
+        assert found[0].min_offset > 0
+        assert (found[0].offset, found[0].lag) == (0, found[0].max_offset) == (0, 200)
 
     def test_a_store_without_the_file_has_no_consumers(self, queues, opened):
         queues.put("t")
