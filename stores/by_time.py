@@ -1,29 +1,17 @@
 """Records by their store time, over the whole commitlog, whatever topic they are of.
 
-A broker stores in the order of its clock, so the file is found by the first record of each, and the
-place in it by going from record to record: a place in the middle of a file may look like a record
-and be a message's body.
+A clock that was set back leaves records out of order, and only their heads say where: so all before
+the wanted one are passed. Where no clock ever went back, the file is found by the first record of
+each. In a file the way goes from record to record: a place in the middle of it may look like a
+record and be a message's body.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
-from formats.commitlog import (
-    BLANK_HEAD,
-    BLANK_SIZE,
-    BORN_HOST,
-    BORN_HOST_V6,
-    HOST_V4,
-    HOST_V6,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_SIZE,
-    PHYSICAL_OFFSET_AT,
-    SYS_FLAG_AT,
-    Record,
-)
+from formats.commitlog import BORN_HOST_V6, MAGIC_V1, MAGIC_V2, MIN_SIZE, Record, Verdict
 from stores.findings import Kind
 from stores.records import look_at, stored_at
 
@@ -35,15 +23,32 @@ if TYPE_CHECKING:
 
 _STEP = 4 << 20
 _MAGICS = {MAGIC_V1, MAGIC_V2}
+# Of a record: size, magic, physical offset, sysFlag, store timestamp after an IPv4 or IPv6 host.
+_HEAD = struct.Struct(">ii20xqi16xq4xq")
 
 
-def first_since(log: LogFiles, timestamp: int) -> int | None:
+def first_since(
+    log: LogFiles, timestamp: int, report: Report, *, ascending: bool = False
+) -> int | None:
     """Return the physical offset of the first record stored at a time or later, None for none.
 
     Args:
         log: the commitlog.
         timestamp: ms.
+        report: gets the places where records end that should not.
+        ascending: no clock ever went back.
     """
+    bases = log.bases
+    first = _first_file(log, timestamp) if ascending else 0
+    for base in bases[first:]:
+        for offset, stored in walk(log, base, report):
+            if stored >= timestamp:
+                return offset
+    return None
+
+
+def _first_file(log: LogFiles, timestamp: int) -> int:
+    """Return which file has the record, if store times rise."""
     bases = log.bases
     low, high = 0, len(bases)
     # The first file that begins at that time or later; the record may be in the one before it.
@@ -54,38 +59,37 @@ def first_since(log: LogFiles, timestamp: int) -> int | None:
             high = middle
         else:
             low = middle + 1
-    for base in bases[max(low - 1, 0) :]:
-        for offset, stored in walk(log, base):
-            if stored >= timestamp:
-                return offset
-    return None
+    return max(low - 1, 0)
 
 
-def walk(log: LogFiles, base: int) -> Iterator[tuple[int, int]]:
+def walk(log: LogFiles, base: int, report: Report) -> Iterator[tuple[int, int]]:
     """Yield physical offset and store time of the records of one file, to the first that is none.
 
-    Only sizes, magics and offsets are looked at.
+    Only sizes, magics and offsets are looked at. What ends them in the middle of a file is a
+    finding, unless nothing was ever written there.
     """
     file_end = base + log.file_size
     position = base
     while position < file_end:
         data = log.bytes_at(position, min(_STEP, file_end - position))
-        at = 0
-        while at + BLANK_SIZE <= len(data):
-            size, magic = BLANK_HEAD.unpack_from(data, at)
-            if magic == MAGIC_BLANK or magic not in _MAGICS or size < MIN_SIZE:
-                return
-            if at + MIN_SIZE > len(data):
+        at, last = 0, len(data) - _HEAD.size
+        while at <= last:
+            size, magic, physical, flag, stored_v4, stored_v6 = _HEAD.unpack_from(data, at)
+            if magic not in _MAGICS or physical != position + at:
                 break
-            if int.from_bytes(data[at + PHYSICAL_OFFSET_AT : at + SYS_FLAG_AT]) != position + at:
-                return
-            born = HOST_V6 if data[at + SYS_FLAG_AT + 3] & BORN_HOST_V6 else HOST_V4
-            stored_position = at + BORN_HOST + born
-            yield position + at, int.from_bytes(data[stored_position : stored_position + 8])
+            if not MIN_SIZE <= size <= file_end - physical:
+                break
+            yield physical, stored_v6 if flag & BORN_HOST_V6 else stored_v4
             at += size
-        if at == 0:
-            return
         position += at
+        if at <= last or at == 0:
+            # Whatever stands here is no record.
+            verdict, _ = look_at(log, position)
+            is_end = verdict == Verdict.END and look_at(log, file_end)[0] == Verdict.END
+            if not is_end and verdict != Verdict.ROLL:
+                path, byte = log.file_of(position)
+                report.add(Kind.WRONG_BYTES, path, byte, verdict.explanation)
+            return
 
 
 def records_from(log: LogFiles, offset: int, report: Report) -> Iterator[Record]:

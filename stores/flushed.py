@@ -82,7 +82,8 @@ class FlushedEnd:
 def first_since(log: CommitLog, timestamp: int, end: int) -> int:
     """Return the first record stored at `timestamp` or later, `end` if there is none.
 
-    A broker stores in the order of its clock, so bisection finds it, as it does in RocketMQ.
+    Where no clock went back, bisection finds it, as it does in RocketMQ; else it finds one of
+    several places: `stores.first_since` finds the first.
     """
     low, high = log.min_offset, end
     while low < high:

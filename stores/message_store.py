@@ -292,9 +292,15 @@ class MessageStore:
             return queue_time.nearest_offset(queue, timestamp)
         return queue_time.offset_by_time(queue, timestamp, boundary or Boundary.LOWER)
 
-    def first_since(self, timestamp: int) -> int | None:
-        """Return the physical offset of the first record stored at a time or later, ms."""
-        return by_time.first_since(self.log, timestamp)
+    def first_since(self, timestamp: int, *, ascending: bool = False) -> int | None:
+        """Return the physical offset of the first record stored at a time or later, None for none.
+
+        Args:
+            timestamp: ms.
+            ascending: no clock of the broker ever went back: the file is found by bisection, and
+                those before it are not read.
+        """
+        return by_time.first_since(self.log, timestamp, self.report, ascending=ascending)
 
     def records_from(self, physical_offset: int) -> Iterator[Record]:
         """Yield the records of all topics from one on, to the log's end."""

@@ -16,6 +16,7 @@ from formats import names
 from formats.commitlog import ACCEPT_V2, Verdict
 from formats.errors import FormatError, ReputError, StoreError
 from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
+from stores.first_since import Passed, first_since
 from stores.head_cursor import HeadCursor
 from stores.lazy import lazy_module
 from stores.tail import KnownEnd, TailWatch, corruption
@@ -47,7 +48,12 @@ class StoreOffsets:
     """The offsets of one store; lives as long as the query and remembers the log's end."""
 
     def __init__(
-        self, store: Store, *, skips_corrupt: bool = False, only_flushed: bool = False
+        self,
+        store: Store,
+        *,
+        skips_corrupt: bool = False,
+        only_flushed: bool = False,
+        ascending_time: bool = False,
     ) -> None:
         """Look at the store.
 
@@ -55,6 +61,7 @@ class StoreOffsets:
             store: which.
             skips_corrupt: the log goes on behind what is corrupt.
             only_flushed: the log ends where the broker has flushed it to.
+            ascending_time: no clock went back, so times are found by bisection.
 
         Raises:
             StoreError: it is not there, or is none.
@@ -66,6 +73,8 @@ class StoreOffsets:
         self._directories = commitlog_directories(store.path, store.settings)
         self._log: CommitLog | None = None
         self._skips_corrupt = skips_corrupt
+        self._ascending_time = ascending_time
+        self._passed: Passed | None = None
         self._watch: TailWatch | None = None
         self._flushed = flushed.FlushedEnd(store.path) if only_flushed else None
         self._frozen: int | None = None
@@ -185,12 +194,22 @@ class StoreOffsets:
             return log.min_offset
         end = self.end()
         if bound.kind == "timestamp":
-            return flushed.first_since(log, bound.value, end)
+            return self._first_since(log, bound.value, end)
         if bound.value > end:
             raise ReputError(
                 f"store {self.name}: offset {bound.value} is behind the end of the commitlog, {end}"
             )
         return self.existing(bound.value, fail_on_data_loss=fail_on_data_loss)
+
+    def _first_since(self, log: CommitLog, timestamp: int, end: int) -> int:
+        if self._ascending_time:
+            return flushed.first_since(log, timestamp, end)
+        found = first_since(
+            log, timestamp, end, passed=self._passed, skips_corrupt=self._skips_corrupt
+        )
+        # Of two bounds the second one need not look at what the first has passed.
+        self._passed = Passed(timestamp, found, end)
+        return found
 
     def existing(self, start: int, *, fail_on_data_loss: bool) -> int:
         """Return `start`, or the log's first offset where `start` has expired.

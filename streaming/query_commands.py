@@ -281,6 +281,14 @@ def by_time(
             "next one or the one before. [default: lower; before 5.1.1 the nearest]",
         ),
     ] = None,
+    ascending_store_time: Annotated[
+        bool,
+        typer.Option(
+            "--ascending-store-time",
+            help="No clock of the broker ever went back: without --topic, the file is found by "
+            "bisection instead of a look at all records before that time.",
+        ),
+    ] = False,
     output: Output = None,
     limit: Limit = 1,
     body: Bodies = BodyMode.AUTO,
@@ -291,6 +299,9 @@ def by_time(
 ) -> None:
     """Find what was stored at a time: in the queues of a topic, or in the whole commitlog.
 
+    In a queue the answer is a broker's, which bisects; in the commitlog it is the first record that
+    was stored then or later, though clocks went back.
+
     Example: `reput query time 2026-11-21T09:30:00 --store /data/rocketmq/store --topic TopicTest`
     """
     timestamp = milliseconds("TIME", at)
@@ -298,7 +309,10 @@ def by_time(
         if topic is None:
             if queue is not None or boundary is not None:
                 raise UsageError("--queue and --boundary are for the queues of a --topic")
-            _time_in_log(asked, timestamp, limit, body, body_bytes, as_json=as_json)
+            start = asked.first_since(timestamp, ascending=ascending_store_time)
+            _time_in_log(asked, start, limit, body, body_bytes, as_json=as_json)
+        if ascending_store_time:
+            raise UsageError("--ascending-store-time is for the whole commitlog, without --topic")
         queue_ids = asked.queue_ids(topic or "") if queue is None else [queue]
         rows = []
         for queue_id in queue_ids:
@@ -325,10 +339,9 @@ def by_time(
 
 
 def _time_in_log(
-    asked: MessageStore, timestamp: int, limit: int, body: BodyMode, size: int, *, as_json: bool
+    asked: MessageStore, start: int | None, limit: int, body: BodyMode, size: int, *, as_json: bool
 ) -> None:
-    """Show the first records of the log from a time on."""
-    start = asked.first_since(timestamp)
+    """Show records of the log from a physical offset on."""
     records: Iterable[Record] = asked.records_from(start) if start is not None else ()
     messages = [out.message_fields(r, body, size) for r in first(limit, records)]
     if not as_json:

@@ -12,9 +12,10 @@ stores                           JSON {"name": "path"}, or {"name": {"path": …
                                  …, "brokerConf": …, "broker": {setting: value}}}
 startingOffsets       earliest   earliest, latest, a physical offset, timestamp:MS, or JSON with
                                  one of these for each store; a stream with a checkpoint goes on
-startingTimestamp                ms or ISO 8601; the first record stored then or later
+startingTimestamp                ms or ISO 8601; the first record stored then or later: the log is
+                                 looked at up to there, unless ascendingStoreTime is true
 endingOffsets         latest     batch only; the same without earliest; exclusive
-endingTimestamp                  batch only; exclusive
+endingTimestamp                  batch only; exclusive: up to the first record stored then or later
 maxBytesPerTrigger               stream only; about so much log a batch (64m, 1g), one record at
                                  least, all stores together
 maxBytesPerStore                 stream only; so much of each store at most
@@ -29,7 +30,8 @@ output                           where queues and index are, if not in the store
                                  by them where that is less (`streaming.choosing`)
 pushdown              true       false: the log is read whole, Spark alone filters
 ascendingStoreTime    false      true: no clock ever went back, so filters by storeTimestamp leave
-                                 parts of the log out, as a broker's search by time does
+                                 parts of the log out, and times are found by bisection, as a
+                                 broker does
 explain               false      true: what was chosen is said on standard error too
 broker.NAME                      one setting of it, such as broker.mappedFileSizeCommitLog
 knownEnds                        JSON {"name": [end, offset, size, hash]}: where a log ended when
@@ -430,7 +432,10 @@ def open_stores(options: SourceOptions) -> dict[str, StoreOffsets]:
 
     return {
         store.name: StoreOffsets(
-            store, skips_corrupt=options.skips_corrupt, only_flushed=options.only_flushed
+            store,
+            skips_corrupt=options.skips_corrupt,
+            only_flushed=options.only_flushed,
+            ascending_time=options.ascending_store_time,
         )
         for store in options.stores
     }

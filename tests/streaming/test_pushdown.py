@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import operator
 import random
 import shutil
@@ -41,6 +42,7 @@ COMPARE = {
     GreaterThan: operator.gt,
     GreaterThanOrEqual: operator.ge,
 }
+NOW = 1_700_000_000_000
 BROKER = {f"broker.{name}": value for name, value in SMALL.items()}
 
 
@@ -95,6 +97,41 @@ def pushed(parsed, conditions):
     rows = rows_of(reader)
     assert len({row["physicalOffset"] for row in rows}) == len(rows)
     return answer(rows, conditions)
+
+
+def test_bounds_by_time_after_a_clock_went_back(tmp_path):
+    """
+    Between two times is what lies from the first record stored at the one, or later, up to the
+    first stored at the other: parts with such bounds join without gaps and without repetition.
+    """
+    log = Log()
+    times = [NOW + 1000 * i for i in [*range(50), *range(20, 70), *range(10, 90, 3)]]
+    for i, stored in enumerate(times):
+        log.append(Message("t", b"x" * 50, queue_offset=i, store_timestamp=stored))
+    store = log.write(tmp_path / "store")
+
+    def first(at):
+        return next((i for i, stored in enumerate(times) if stored >= at), len(times))
+
+    marks = [NOW + 1000 * at for at in (-5, 0, 10, 25, 30, 45, 49, 55, 69, 80, 88, 99)]
+    seen = []
+    for begin, end in itertools.pairwise(marks):
+        more = {"startingTimestamp": str(begin), "endingTimestamp": str(end)}
+        rows = rows_of(BatchReader(options(store, **more)))
+        assert [row["queueOffset"] for row in rows] == list(range(first(begin), first(end)))
+        seen += [row["queueOffset"] for row in rows]
+    assert seen == list(range(first(marks[0]), len(times)))
+
+
+def test_bounds_by_time_are_bisected_where_that_is_asked_for(tmp_path, monkeypatch):
+    log = Log()
+    for i in range(100):
+        log.append(Message("t", b"x" * 50, queue_offset=i, store_timestamp=NOW + i))
+    more = {"startingTimestamp": str(NOW + 60), "ascendingStoreTime": "true"}
+    parsed = options(log.write(tmp_path / "store"), **more)
+    monkeypatch.setattr("streaming.offsets.first_since", None)
+
+    assert [row["queueOffset"] for row in rows_of(BatchReader(parsed))] == list(range(60, 100))
 
 
 def test_a_topic_without_a_name_is_one_too(tmp_path):

@@ -213,6 +213,28 @@ class TestShown:
         assert len(document["messages"]) == 2
         assert filled("query", "time", NOW + 9999)[0] == 1
 
+    def test_by_time_after_a_clock_went_back(self, reput):
+        """
+        The first record stored then or later; bisection has to be asked for.
+        """
+        for i in range(30):
+            stored = NOW + 1000 * (i if i < 15 else i - 10)
+            reput.put(b"x" * 200, store_timestamp=stored)
+        reput.dispatch()
+        places = reput.log.places
+        assert len({place.position // reput.log.file_size for place in places}) > 1
+        words = ("query", "time", NOW + 9000, "--json")
+        assert json.loads(reput(*words)[1])["physical_offset"] == places[9].position
+        for at in range(19):
+            words = ("query", "time", NOW + 1000 * at, "--json")
+            expected = next(p for p in places if p.message.store_timestamp >= NOW + 1000 * at)
+            assert json.loads(reput(*words)[1])["physical_offset"] == expected.position
+            code, shown, _ = reput(*words, "--ascending-store-time")
+            assert code == 0
+            found = json.loads(shown)["messages"][0]
+            assert found["store_timestamp"] >= NOW + 1000 * at
+        assert reput(*words, "--ascending-store-time", "--topic", "t")[0] == 2
+
     def test_topics_and_their_queues(self, filled):
         assert filled("topics")[1].splitlines()[1].split() == ["t", "simple", "1", "4"]
         row = json.loads(filled("topics", "--topic", "t", "--json")[1])["queues"][0]

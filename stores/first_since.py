@@ -1,0 +1,113 @@
+"""The first record stored at a time or later, though clocks go back: by reading all before it.
+
+Brokers bisect, which finds that record only where store times rise along the log. A clock that was
+set back leaves records before the place that bisection finds, and nothing short of their heads says
+whether there are any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.commitlog import ACCEPT_V2, Verdict
+from formats.errors import FormatError
+from stores.commitlog import PAD, LogChangedError
+from stores.lazy import lazy_module
+from stores.tail import corruption, next_record
+
+if TYPE_CHECKING:
+    from formats import record_times
+    from stores.commitlog import CommitLog
+else:
+    # It brings the compiler.
+    record_times = lazy_module("formats.record_times")
+
+_STEP = 4 << 20
+
+
+class Passed(NamedTuple):
+    """All records before `position` were stored before `timestamp`.
+
+    Attributes:
+        timestamp: ms.
+        position: physical offset of a record, or of the log's end.
+        end: where the log ended then.
+    """
+
+    timestamp: int
+    position: int
+    end: int
+
+
+def first_since(
+    log: CommitLog,
+    timestamp: int,
+    end: int,
+    *,
+    passed: Passed | None = None,
+    skips_corrupt: bool = False,
+) -> int:
+    """Return the first record stored at `timestamp` or later, `end` if there is none.
+
+    Args:
+        log: the commitlog.
+        timestamp: ms.
+        end: physical offset after the last record.
+        passed: what is known of the log by an earlier look, if it ended there then too.
+        skips_corrupt: go on after what is corrupt.
+
+    Raises:
+        FormatError: something that is no record stands before it.
+    """
+    position = log.min_offset
+    if passed is not None and passed.timestamp <= timestamp and passed.end == end:
+        position = max(position, passed.position)
+    step = _STEP
+    while position < end:
+        try:
+            verdict, reached = _pass_older(log, position, step, end, timestamp)
+        except LogChangedError:
+            log.refresh()
+            if position >= log.min_offset:
+                raise
+            # What was being looked at has expired.
+            position = log.min_offset
+            continue
+        if verdict == Verdict.RECORD and reached < end:
+            return reached
+        if verdict == Verdict.ROLL:
+            position = log.base_of(reached) + log.file_size
+        elif verdict == Verdict.SHORT and position + step < log.base_of(position) + log.file_size:
+            # A record that is longer than the step, or only its last one.
+            step = step * 2 if reached == position else _STEP
+            position = reached
+        elif verdict == Verdict.RECORD:
+            position = reached
+        elif skips_corrupt:
+            position = next_record(log, reached)
+        else:
+            raise _unreadable(corruption(log, reached, verdict))
+    return end
+
+
+def _pass_older(
+    log: CommitLog, position: int, step: int, end: int, timestamp: int
+) -> tuple[Verdict, int]:
+    """Return what stands where the records end that are older, in the next `step` bytes."""
+    file_end = log.base_of(position) + log.file_size
+    data = log.read(position, min(step, file_end - position))
+    verdict, reached = record_times.pass_older(
+        data, PAD, len(data) - PAD, position, file_end, log.rules & ACCEPT_V2, end, timestamp
+    )
+    return Verdict(verdict), int(reached)
+
+
+def _unreadable(error: FormatError) -> FormatError:
+    """Return the error with what else can be done: reading by time begins before it."""
+    return FormatError(
+        error.path,
+        error.position,
+        error.problem,
+        "Records before a time are looked at from the log's beginning on: restore the file, give a "
+        "physical offset after this place, or ascendingStoreTime=true if no clock went back.",
+    )
