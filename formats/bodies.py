@@ -120,7 +120,8 @@ def _zlib(stored: bytes, size: int) -> Iterator[bytes]:
     Raises:
         ValueError: it ends too early; other errors are the library's own.
     """
-    if len(stored) > 1 and stored[1] & _ZLIB_DICTIONARY and not int.from_bytes(stored[:2]) % 31:
+    is_zlib = int.from_bytes(stored[:2]) % 31 == 0 and stored[0] & 0xF == zlib.DEFLATED
+    if is_zlib and len(stored) > 1 and stored[1] & _ZLIB_DICTIONARY:
         raise _CutError("the body needs a dictionary, and a consumer gets nothing of it")
     inflate = zlib.decompressobj()
     rest, made = stored, 0

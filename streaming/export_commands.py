@@ -94,7 +94,8 @@ def export(
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
-    export_target.check(to, overwrite=overwrite)
+    sources = [store] if output is None else [store, output]
+    export_target.check(to, overwrite=overwrite, sources=sources)
     version = broker.version_of(broker_version)
     # Spark and the compiler take seconds to import: what is wrong is said before.
     from py4j.protocol import Py4JError  # noqa: PLC0415

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -11,23 +12,28 @@ from typing import TYPE_CHECKING
 from formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+LOG = logging.getLogger("reput")
 # Spark writes there first; a killed export leaves it.
 _UNFINISHED = "_temporary"
 
 
-def check(target: Path, *, overwrite: bool) -> None:
+def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> None:
     """Check that nothing would be lost.
 
     Args:
         target: a directory, there or not.
         overwrite: what is there may go.
+        sources: what is exported, which may not be in it.
 
     Raises:
         UsageError: there is something already, other than what a killed export leaves.
     """
+    for source in sources:
+        if source.resolve().is_relative_to(target.resolve()):
+            raise UsageError(f"--to {target}: {source} is in there, which is to be read")
     if target.exists() and not target.is_dir():
         raise UsageError(f"--to {target}: this is a file; name a directory")
     if not overwrite and target.is_dir() and any(p.name != _UNFINISHED for p in target.iterdir()):
@@ -53,6 +59,9 @@ def held(target: Path, *, overwrite: bool) -> Iterator[None]:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"--to {target}: another export is writing there") from None
+        except OSError as error:
+            # Some file systems of networks hold no directories.
+            LOG.warning("%s is not held against a second export: %s", target, error.strerror)
         check(target, overwrite=overwrite)
         yield
     finally:

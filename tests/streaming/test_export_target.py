@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from formats.errors import UsageError
@@ -42,6 +44,32 @@ def test_a_file_is_no_directory(tmp_path):
     for overwrite in (False, True):
         with pytest.raises(UsageError, match="this is a file"):
             check(tmp_path / "file", overwrite=overwrite)
+
+
+def test_what_is_exported_is_not_written_over(tmp_path):
+    """
+    `--overwrite` with a directory above the store would remove the store.
+    """
+    store = tmp_path / "data" / "store"
+    store.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    for target in (store, tmp_path / "data", tmp_path / "link", tmp_path / "data" / "." / "store"):
+        with pytest.raises(UsageError, match="is to be read"):
+            check(target, overwrite=True, sources=[store])
+    check(store / "exports", overwrite=True, sources=[store])
+
+
+def test_a_file_system_that_holds_nothing_is_no_hindrance(tmp_path, monkeypatch, caplog):
+    """
+    The export is made, and said to be unprotected.
+    """
+
+    def refuse(*_):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with held(tmp_path, overwrite=False):
+        assert "not held against a second export" in caplog.text
 
 
 def test_two_exports_do_not_write_to_one_directory(tmp_path):
