@@ -136,8 +136,10 @@ def export(
     # What is wrong with the store is said here, and not in Spark's words.
     RocketMQDataSource(options).schema()
     began = time.monotonic()
+    # Days are sorted, which holds rows once more.
+    heap = HEAP_A_TASK * (2 if by_day else 1)
     with export_target.held(to, overwrite=overwrite):
-        spark = build_session("reput export", **memory_for_tasks(HEAP_A_TASK), **MOST_AT_A_TIME)
+        spark = build_session("reput export", **memory_for_tasks(heap), **MOST_AT_A_TIME)
         try:
             register(spark)
             messages = spark.read.format(NAME).options(**options).load()
