@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from formats.storecheckpoint import StoreCheckpoint
 
 
+# In our own directory, while `reput rebuild --repair` exchanges files.
+REPAIRING = "repairing"
+
+
 def read_checkpoint(root: Path) -> StoreCheckpoint | None:
     """Return the longs of a store's checkpoint file, None when it has none.
 
@@ -65,6 +69,28 @@ def clear_abort(root: Path) -> None:
     if has_abort(root):
         disk.remove_file(root / names.ABORT)
         disk.sync_directory(root)
+
+
+def set_repairing(staging: Path) -> None:
+    """Mark an output as one whose files are being exchanged: nothing may go on from it.
+
+    Args:
+        staging: our own directory in it.
+    """
+    disk.write_file(staging / REPAIRING, b"")
+    disk.sync_directory(staging)
+
+
+def clear_repairing(staging: Path) -> None:
+    """Take that mark away."""
+    if is_repairing(staging):
+        disk.remove_file(staging / REPAIRING)
+        disk.sync_directory(staging)
+
+
+def is_repairing(staging: Path) -> bool:
+    """Tell whether that mark is there."""
+    return (staging / REPAIRING).exists()
 
 
 def has_abort(root: Path) -> bool:

@@ -20,6 +20,7 @@ from stores.log_files import Stamp
 from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 STATE_DIRECTORY = ".reput"
@@ -42,10 +43,15 @@ class Progress:
         trail: some of the records, oldest first; the last one ends at `end`.
         queues: by directory below the root ("consumequeue/TopicTest/0"): bytes, from the queue's
             very beginning, of what is in it.
+        firsts: where the oldest file of a queue begins, bytes from the queue's very beginning; 0
+            for a queue that is not named. Recorded before files that have expired are removed.
+        lasts: by consume queue: physical offset where the record of its last entry ends.
         ahead: of these, those whose last file has nothing in it yet: a record that was repeated
             may have had it made.
         index_name: the newest index file, "" for none.
         index_header: its header.
+        index_before: names and headers of the older index files, oldest first; those whose records
+            have all expired need not be there.
         checkpoint: the longs of the broker's checkpoint file, as last written.
         logics_timestamp: store timestamp of the last record put into a consume queue.
         logics_offset: where that record starts.
@@ -69,9 +75,12 @@ class Progress:
     files: tuple[FileHeads, ...] = ()
     trail: tuple[Point, ...] = ()
     queues: dict[str, int] = field(default_factory=dict)
+    firsts: dict[str, int] = field(default_factory=dict)
+    lasts: dict[str, int] = field(default_factory=dict)
     ahead: tuple[str, ...] = ()
     index_name: str = ""
     index_header: tuple[int, ...] = _NO_LONGS
+    index_before: tuple[tuple[str, tuple[int, ...]], ...] = ()
     checkpoint: tuple[int, ...] = _NO_LONGS
     logics_timestamp: int = 0
     logics_offset: int = 0
@@ -97,7 +106,7 @@ def load(root: Path) -> Progress | None:
         text = path.read_text("utf-8", "replace")
     except FileNotFoundError:
         return None
-    remedy = "Remove the output and rebuild it."
+    remedy = "`reput rebuild --repair` with the same store and output makes another one."
     head, _, rest = text.partition("\n")
     try:
         crc = json.loads(head + '"": 0}')["crc"]
@@ -113,6 +122,8 @@ def load(root: Path) -> Progress | None:
     trail = tuple(_point(point) for point in values.pop("trail"))
     for name in ("ahead", "index_header", "checkpoint"):
         values[name] = tuple(values[name])
+    older = values.pop("index_before")
+    values["index_before"] = tuple((name, tuple(header)) for name, header in older)
     for name in ("skipped", "lost", "cuts"):
         values[name] = tuple((first, second) for first, second in values[name])
     return Progress(**values, files=files, trail=trail)
@@ -126,6 +137,24 @@ def _point(values: dict[str, Any]) -> Point:
     record = Fingerprint(**values.pop("record"))
     header = tuple(values.pop("index_header"))
     return Point(record=record, index_header=header, **values)
+
+
+def shortened(found: Progress, queues: Mapping[str, int], index_name: str) -> dict[str, Any]:
+    """Return what is known of files, as fields, where some of the queues end earlier.
+
+    Args:
+        found: what was known before.
+        queues: where queues end now; those that are not named are gone.
+        index_name: the newest index file now.
+    """
+    same = {name for name, end in queues.items() if found.queues.get(name) == end}
+    return {
+        "queues": dict(queues),
+        "firsts": {name: base for name, base in found.firsts.items() if name in queues},
+        "lasts": {name: end for name, end in found.lasts.items() if name in same},
+        "ahead": tuple(name for name in found.ahead if name in same),
+        "index_before": tuple(older for older in found.index_before if older[0] < index_name),
+    }
 
 
 def save(root: Path, progress: Progress) -> None:

@@ -264,6 +264,22 @@ class ConsumeQueueSink:
             if files.bases
         }
 
+    def firsts(self) -> dict[str, int]:
+        """Return where the oldest files of queues begin, see `Progress.firsts`."""
+        return {
+            self._path_below_root(number): files.bases[0]
+            for number, files in self._files.items()
+            if files.bases and files.bases[0]
+        }
+
+    def lasts(self) -> dict[str, int]:
+        """Return where the records of the queues' last entries end, see `Progress.lasts`."""
+        return {
+            self._path_below_root(number): int(self._last_end[number])
+            for number in self._files
+            if self._last_end[number] > 0
+        }
+
     def _path_below_root(self, number: int) -> str:
         topic, queue_id = self._queues.names[number]
         return f"{names.CONSUMEQUEUE}/{topic}/{queue_id}"

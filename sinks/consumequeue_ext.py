@@ -37,7 +37,7 @@ class _ExtQueue(UnitQueue):
     """The units of one queue; a file that is left says so."""
 
     def __init__(self, files: FileQueue) -> None:
-        wrote = 0 if files.base is None else _end_of_units(files.last().data.tobytes())
+        wrote = 0 if files.base is None else end_of_units(files.last().data.tobytes())
         super().__init__(files, wrote, SPARE)
 
     def end_file(self) -> None:
@@ -46,7 +46,12 @@ class _ExtQueue(UnitQueue):
             self.files.last().write(self.wrote, END_MARK)
 
 
-def _end_of_units(data: bytes) -> int:
+def end_of_units(data: bytes) -> int:
+    """Return the byte behind the last unit of a file.
+
+    Raises:
+        ValueError: the sizes of some unit do not add up.
+    """
     at = 0
     while (unit := consumequeue_ext.unpack(data, at)) is not None:
         at += unit.size

@@ -78,7 +78,7 @@ def restore(
     """
     taken = Taken()
     missing = set(queues)
-    for kind, (file_size, unit_size) in _kinds(settings).items():
+    for kind, (file_size, unit_size) in kinds(settings).items():
         for path in queue_directories(root / kind):
             name = path.relative_to(root).as_posix()
             missing.discard(name)
@@ -88,7 +88,7 @@ def restore(
             files = FileQueue(path, file_size, staging)
             cleared += _restore_queue(files, queues.get(name, 0), is_ahead=name in ahead)
             taken.entries += -(-cleared // unit_size) if unit_size else 0
-        _remove_empty(root / kind)
+        remove_empty(root / kind)
     for name in sorted(missing):
         if queues[name] > 0:
             raise FormatError(root / name, 0, f"nothing is here, expected {queues[name]} bytes")
@@ -97,7 +97,7 @@ def restore(
     return taken
 
 
-def _kinds(settings: BrokerSettings) -> dict[str, tuple[int, int]]:
+def kinds(settings: BrokerSettings) -> dict[str, tuple[int, int]]:
     """Return file size and unit size by kind of queue; 0 for units of any size."""
     return {
         names.CONSUMEQUEUE: (settings.consumequeue_file_size, consumequeue.ENTRY_SIZE),
@@ -144,7 +144,7 @@ def _restore_queue(files: FileQueue, end: int, *, is_ahead: bool) -> int:
     return disk.clear(files.path(files.bases[-1]), end - files.bases[-1])
 
 
-def _remove_empty(base: Path) -> None:
+def remove_empty(base: Path) -> None:
     """Remove the directories in which nothing is left, also those of an earlier, unfinished try."""
     for directory, _, _ in os.walk(base, topdown=False):
         if not os.listdir(directory):  # noqa: PTH208 - thousands of them: no Path for each name
@@ -207,7 +207,7 @@ def queues_before(
         if kind == names.CONSUMEQUEUE_EXT:
             continue
         unit = consumequeue.ENTRY if kind == names.CONSUMEQUEUE else batchconsumequeue.UNIT
-        files = _Units(root / name, _kinds(settings)[kind][0], unit)
+        files = _Units(root / name, kinds(settings)[kind][0], unit)
         position, following = files.position_before(end, stop)
         before[name] = position
         ext = f"{names.CONSUMEQUEUE_EXT}/{rest}"

@@ -71,6 +71,8 @@ class IndexSink:
         # End timestamp of the newest full file that is on disk; the checkpoint wants it.
         self.flushed_timestamp = 0
         self.names = self._existing()
+        # By name, of the files before the newest.
+        self._headers: dict[str, Header] = {}
         if self.names:
             try:
                 self._open_last()
@@ -101,10 +103,11 @@ class IndexSink:
         self._load(header)
         self._file.prepare(HEADER_SIZE + self.slots * SLOT_SIZE)
         self._flushed_count = header.next_item
+        for name in self.names[:-1]:
+            with (self.directory / name).open("rb") as file:
+                self._headers[name] = Header.unpack(file.read(HEADER_SIZE))
         if len(self.names) > 1:
-            before = self.directory / self.names[-2]
-            with before.open("rb") as file:
-                self.flushed_timestamp = Header.unpack(file.read(HEADER_SIZE)).end_timestamp
+            self.flushed_timestamp = self._headers[self.names[-2]].end_timestamp
 
     def _load(self, header: Header) -> None:
         self._state[State.BEGIN_TIMESTAMP] = header.begin_timestamp
@@ -138,6 +141,15 @@ class IndexSink:
     def position(self) -> IndexPosition:
         """Return where the index ends."""
         return IndexPosition(self.names[-1], self.header) if self.names else NO_INDEX
+
+    def before(self, floor: int) -> tuple[tuple[str, Header], ...]:
+        """Return the files before the newest, oldest first, as far as records are left of them.
+
+        Args:
+            floor: physical offset where the log begins.
+        """
+        kept = self._headers.items()
+        return tuple((name, header) for name, header in kept if header.end_offset >= floor)
 
     @property
     def inserted(self) -> tuple[int, int]:
@@ -202,6 +214,7 @@ class IndexSink:
         previous = None
         if self._file is not None:
             previous = self.header
+            self._headers[self.names[-1]] = previous
             self._publish()
             self._file.begin_flush_meanwhile()
             self._full.append(self._file)

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 
 def remove_expired(root: Path, settings: BrokerSettings, min_offset: int) -> list[Path]:
-    """Remove the files of an output that hold nothing but expired records.
+    """Remove the files of an output that hold nothing but expired records; see `expired_files`."""
+    found = expired_files(root, settings, min_offset)
+    for path in found:
+        disk.remove_file(path)
+    return found
+
+
+def expired_files(root: Path, settings: BrokerSettings, min_offset: int) -> list[Path]:
+    """Return the files of an output that hold nothing but expired records.
 
     What they held is on disk and recorded; no crash brings anything but such files back.
 
@@ -32,20 +40,35 @@ def remove_expired(root: Path, settings: BrokerSettings, min_offset: int) -> lis
         settings: file sizes.
         min_offset: physical offset where the commitlog begins.
 
-    Returns:
-        The files that were removed.
-
     Raises:
-        OSError: a file cannot be read or removed.
+        OSError: a file cannot be read.
     """
-    removed = []
+    found = []
     for path in sorted(queue_directories(root / names.CONSUMEQUEUE)):
-        removed += _remove_units(path, settings.consumequeue_file_size, _ENTRY, min_offset)
+        files = _expired_units(path, settings.consumequeue_file_size, _ENTRY, min_offset)
+        found += files
         if settings.writes_ext:
-            removed += _remove_ext(root, path, settings, min_offset)
+            found += _expired_ext(root, path, len(files), settings, min_offset)
     for path in sorted(queue_directories(root / names.BATCH_CONSUMEQUEUE)):
-        removed += _remove_units(path, settings.batch_file_size, _UNIT, min_offset)
-    return removed + _remove_index(root / names.INDEX, min_offset)
+        found += _expired_units(path, settings.batch_file_size, _UNIT, min_offset)
+    return found + _expired_index(root / names.INDEX, min_offset)
+
+
+def firsts_without(root: Path, settings: BrokerSettings, expired: list[Path]) -> dict[str, int]:
+    """Return where queues begin once these files are gone, by directory below the root."""
+    sizes = {
+        names.CONSUMEQUEUE: settings.consumequeue_file_size,
+        names.CONSUMEQUEUE_EXT: settings.ext_file_size,
+        names.BATCH_CONSUMEQUEUE: settings.batch_file_size,
+    }
+    firsts: dict[str, int] = {}
+    for path in expired:
+        name = path.parent.relative_to(root).as_posix()
+        size = sizes.get(name.partition("/")[0])
+        base = names.parse_offset_file(path.name)
+        if size is not None and base is not None:
+            firsts[name] = max(firsts.get(name, 0), base + size)
+    return firsts
 
 
 _ENTRY = consumequeue.ENTRY_SIZE
@@ -54,50 +77,49 @@ _UNIT = batchconsumequeue.UNIT_SIZE
 _PHYSICAL_OFFSET_SIZE = 8
 
 
-def _remove_units(path: Path, file_size: int, unit_size: int, min_offset: int) -> list[Path]:
-    removed = []
+def _expired_units(path: Path, file_size: int, unit_size: int, min_offset: int) -> list[Path]:
+    found = []
     for file in sorted(path.iterdir())[:-1]:
         with file.open("rb") as stream:
             stream.seek(file_size - unit_size)
             last = int.from_bytes(stream.read(_PHYSICAL_OFFSET_SIZE), "big", signed=True)
         if last >= min_offset:
             break
-        disk.remove_file(file)
-        removed.append(file)
-    return removed
+        found.append(file)
+    return found
 
 
-def _remove_ext(root: Path, path: Path, settings: BrokerSettings, min_offset: int) -> list[Path]:
-    """Remove the files of a queue's extension that lie before its first live unit."""
+def _expired_ext(
+    root: Path, path: Path, gone: int, settings: BrokerSettings, min_offset: int
+) -> list[Path]:
+    """Return the files of a queue's extension that lie before its first live unit."""
     ext = root / names.CONSUMEQUEUE_EXT / path.relative_to(root / names.CONSUMEQUEUE)
     if not ext.is_dir():
         return []
-    # The files before are gone, so that is where the first live entry is, or there is none.
-    units = np.fromfile(min(path.iterdir()), consumequeue.ENTRY)
+    # The files before go, so that is where the first live entry is, or there is none.
+    units = np.fromfile(sorted(path.iterdir())[gone], consumequeue.ENTRY)
     live = units["physical_offset"].astype(np.int64) >= min_offset
     codes = units["tags_code"][live & (units["size"] > 0)].astype(np.int64)
     if not len(codes) or not consumequeue_ext.is_address(int(codes[0])):
         return []
     first = consumequeue_ext.position(int(codes[0]))
-    removed = []
+    found = []
     for file in sorted(ext.iterdir())[:-1]:
         base = names.parse_offset_file(file.name)
         if base is None or base + settings.ext_file_size >= first:
             break
-        disk.remove_file(file)
-        removed.append(file)
-    return removed
+        found.append(file)
+    return found
 
 
-def _remove_index(directory: Path, min_offset: int) -> list[Path]:
-    removed: list[Path] = []
+def _expired_index(directory: Path, min_offset: int) -> list[Path]:
+    found: list[Path] = []
     if not directory.is_dir():
-        return removed
+        return found
     for file in sorted(directory.iterdir())[:-1]:
         with file.open("rb") as stream:
             header = Header.unpack(stream.read(HEADER_SIZE))
         if header.end_offset >= min_offset:
             break
-        disk.remove_file(file)
-        removed.append(file)
-    return removed
+        found.append(file)
+    return found

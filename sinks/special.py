@@ -149,6 +149,10 @@ class SpecialSink:
         """Return where the queues end that were written to, see `Progress.queues`."""
         return self._ext.positions() | self._batches.positions()
 
+    def firsts(self) -> dict[str, int]:
+        """Return where the oldest files of queues begin, see `Progress.firsts`."""
+        return self._ext.firsts() | self._batches.firsts()
+
     def flush(self) -> None:
         """Have everything on disk that was put."""
         self._ext.flush()

@@ -101,6 +101,15 @@ class UnitSink(Generic[Queue]):
             for queue in self._queues.values()
         }
 
+    def firsts(self) -> dict[str, int]:
+        """Return where the oldest files of queues begin, see `Progress.firsts`."""
+        root = self._directory.parent
+        return {
+            queue.files.directory.relative_to(root).as_posix(): queue.files.bases[0]
+            for queue in self._queues.values()
+            if queue.files.bases and queue.files.bases[0]
+        }
+
     def flush(self) -> None:
         """Have every unit on disk that was appended."""
         for queue in self._queues.values():

@@ -15,11 +15,11 @@ import errno
 import functools
 import mmap
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -144,7 +144,7 @@ def clear(path: Path, start: int) -> int:
         size = os.fstat(descriptor).st_size
         end = at = start
         while at < size:
-            data = _next_data(descriptor, at, size)
+            data = next_data(descriptor, at, size)
             hole = os.lseek(descriptor, data, os.SEEK_HOLE) if data < size else size
             piece = os.pread(descriptor, min(_PIECE, hole - data), data)
             used = len(piece.rstrip(b"\0"))
@@ -158,7 +158,7 @@ def clear(path: Path, start: int) -> int:
         os.close(descriptor)
 
 
-def _next_data(descriptor: int, at: int, size: int) -> int:
+def next_data(descriptor: int, at: int, size: int) -> int:
     """Return where bytes that are no hole go on, `size` if they do not."""
     try:
         return os.lseek(descriptor, at, os.SEEK_DATA)
@@ -196,6 +196,14 @@ def remove_file(path: Path) -> None:
 def remove_directory(path: Path) -> None:
     """Remove an empty directory."""
     path.rmdir()
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory with all that is in it, if it is there."""
+    for directory, _, files in os.walk(path, topdown=False):
+        for name in files:
+            remove_file(Path(directory) / name)
+        remove_directory(Path(directory))
 
 
 @_named

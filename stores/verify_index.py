@@ -72,6 +72,11 @@ class IndexCheck:
         self._report.end_runs()
         return replay.full_ends
 
+    def head(self) -> IndexReplay:
+        """Go past the items of expired records; return the index as it was at the log's start."""
+        self._pass_expired()
+        return self._replay
+
     @property
     def file_count(self) -> int:
         """Return how many files there are."""

@@ -263,6 +263,15 @@ KafkaSet = Annotated[
     ),
 ]
 
+Repair = Annotated[
+    bool,
+    typer.Option(
+        "--repair",
+        help="Mend the output: make again from the log what is missing, damaged or set back, keep "
+        "what is right, and verify. Needs room for the output once more.",
+    ),
+]
+
 
 def configs_of(
     store: Path | None,
@@ -479,9 +488,12 @@ def rebuild(
     spark_checkpoint: SparkCheckpoint = None,
     kafka_bootstrap: KafkaBootstrap = "",
     kafka: KafkaSet = None,
+    repair: Repair = False,
     as_json: Json = False,
 ) -> None:
     """Dispatch all that a store has now, then end with a summary. Goes on where it was left.
+
+    With --repair: exit code 1 if `reput verify` still finds something after it.
 
     Example: `reput rebuild --store /backup/store --output /backup/rebuilt --broker-version 4.9.8`
     """
@@ -495,6 +507,16 @@ def rebuild(
         kafka_bootstrap=kafka_bootstrap,
         kafka=kafka,
     )
+    if repair:
+        if tail == TailMode.FLUSHED or delete_expired:
+            raise UsageError("--repair goes with neither --tail flushed nor --delete-expired")
+        repair_outputs(
+            configs,
+            threads=threads,
+            fail_on_data_loss=fail_on_data_loss,
+            skips_corrupt=on_corrupt == CorruptMode.SKIP,
+            as_json=as_json,
+        )
     options = job_options(
         available_now=True,
         trigger_seconds=0.0,
@@ -510,6 +532,31 @@ def rebuild(
         checkpoint=spark_checkpoint,
     )
     run_job(configs, options, as_json=as_json, shows_progress=not as_json)
+
+
+def repair_outputs(configs: list[StoreConfig], *, as_json: bool, **options: Any) -> NoReturn:
+    """Repair outputs, one after another, without Spark; exit with what became of them.
+
+    Raises:
+        ReputError: one cannot be repaired, or its log ends early; those before it are.
+    """
+    from streaming.repair import repair  # noqa: PLC0415 - numba is slow to import
+
+    results = []
+    try:
+        for config in configs:
+            with console.busy("repairing"):
+                results.append((config, repair(config, **options)))
+    except (ReputError, OSError):
+        if results and not as_json:
+            console.print_repairs(results, as_json=False)
+        raise
+    console.print_repairs(results, as_json=as_json)
+    failures = [result.failure for _, result in results if result.failure is not None]
+    for failure in failures:
+        console.ERR.print(f"reput: {failure}", markup=False, soft_wrap=True)
+    is_fine = all(result.ok for _, result in results)
+    raise typer.Exit(FAILED if failures else OK if is_fine else FINDINGS)
 
 
 def job_options(max_batch_bytes: str | None, **values: Any) -> JobOptions:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streaming.handover import Handover
     from streaming.job import Job, Summary
     from streaming.pipeline import Block
+    from streaming.repair import Repair
 
 # Into a pipe or a file, lines may be long: a table that is cut off is of no use there.
 _PIPE_WIDTH = 200
@@ -283,6 +284,53 @@ def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> N
             markup=False,
             soft_wrap=True,
         )
+
+
+def print_repairs(results: Sequence[tuple[StoreConfig, Repair]], *, as_json: bool) -> None:
+    """Print what was done to outputs, file by file."""
+    if as_json:
+        stores = [_repair_as_dict(config, result) for config, result in results]
+        print(json.dumps({"ok": all(result.ok for _, result in results), "stores": stores}))
+        return
+    for config, result in results:
+        if result.record:
+            OUT.print(f"progress record made again: {result.record}", markup=False, soft_wrap=True)
+        if result.changes:
+            table = Table(title=config.name, title_justify="left")
+            for header in ("what", "file", "why"):
+                table.add_column(header, overflow="fold")
+            for change in result.changes[:_SHOWN]:
+                cells = (change.what, str(change.path), change.detail)
+                table.add_row(*(escape(printable(cell)) for cell in cells))
+            OUT.print(table)
+        more = len(result.changes) - _SHOWN
+        OUT.print(
+            f"{len(result.changes)} change{'s' if len(result.changes) != 1 else ''}"
+            f"{f', {_SHOWN} of them shown' if more > 0 else ''}; "
+            f"{result.kept:,} files were right and stay; {result.messages:,} messages up to "
+            f"physical offset {result.end:,}, in {result.seconds:.2f} s"
+        )
+        if result.report is not None:
+            print_report(result.report, as_json=False)
+
+
+def _repair_as_dict(config: StoreConfig, result: Repair) -> dict[str, object]:
+    return {
+        "name": config.name,
+        "output": str(config.output),
+        "ok": result.ok,
+        "changes": [
+            {"what": change.what, "file": str(change.path), "detail": change.detail}
+            for change in result.changes
+        ],
+        "kept": result.kept,
+        "progress": result.record or "read",
+        "end": result.end,
+        "messages": result.messages,
+        "failure": str(result.failure) if result.failure is not None else None,
+        "verify": report_as_dict(result.report) if result.report is not None else None,
+        "seconds": round(result.seconds, 3),
+    }
 
 
 def report_as_dict(report: Report) -> dict[str, object]:

@@ -244,6 +244,16 @@ class StoreDispatcher:
         self._repeated_before = self.progress.repeated
         self.pipeline.gaps = dict(self.progress.skipped)
 
+    def begin_with(self, known: progress.Progress) -> None:
+        """Go on from files that were put into an output after it was opened, with nothing in it.
+
+        Args:
+            known: what is known of them.
+        """
+        self._close_sinks()
+        self.progress = known
+        self._open_sinks()
+
     def _close_sinks(self) -> None:
         self.entries.close()
         self.special.close()
@@ -773,18 +783,29 @@ class StoreDispatcher:
         self._consistent = False
         with self._timed("flush"):
             self._flush_files()
+        # After the flush: no file that is removed waits for one. At the end once more: what was
+        # a queue's last file, and stayed, may since have got another one after it.
+        is_due = clean or self.log.min_offset > self._expired_to
+        expired = self._expired() if self._removes_expired and is_due else []
         # Only now: a checkpoint ahead of the files would lose messages for good.
         with self._timed("record"):
             self._write_checkpoint()
             self._save(clean=clean)
         self._consistent = True
         self._flushed_at = self._flushed_partly_at = time.monotonic()
-        is_due = clean or self.log.min_offset > self._expired_to
-        if self._removes_expired and is_due:
-            # Behind the flush: no file that is removed waits for one. At the end once more: what
-            # was a queue's last file, and stayed, may since have got another one behind it.
-            retention.remove_expired(self.config.output, self.config.settings, self.log.min_offset)
-            self._expired_to = self.log.min_offset
+        for path in expired:
+            disk.remove_file(path)
+
+    def _expired(self) -> list[Path]:
+        """Return the files that have expired, and have the progress say so before they go."""
+        output, settings = self.config.output, self.config.settings
+        found = retention.expired_files(output, settings, self.log.min_offset)
+        self._expired_to = self.log.min_offset
+        if found:
+            where = self._where()
+            firsts = where["firsts"] | retention.firsts_without(output, settings, found)
+            self.progress = replace(self.progress, **{**where, "firsts": firsts})
+        return found
 
     def _flush_files(self) -> None:
         self.entries.flush()
@@ -814,13 +835,23 @@ class StoreDispatcher:
         """Return where the files end, as fields of the progress."""
         position = self.index.position if self.index is not None else None
         positions = self.entries.positions()
-        ahead = (set(self.progress.ahead) - positions.keys()) | self.entries.ahead()
+        known = self.progress
+        ahead = (set(known.ahead) - positions.keys()) | self.entries.ahead()
+        # Of a queue that is known: files that have expired since it was opened are in the books.
+        began = (self.entries.firsts() | self.special.firsts()).items()
         return {
-            "queues": self.progress.queues | positions | self.special.positions(),
+            "queues": known.queues | positions | self.special.positions(),
+            "firsts": {name: at for name, at in began if name not in known.queues} | known.firsts,
+            "lasts": known.lasts | self.entries.lasts(),
             "ahead": tuple(sorted(ahead)),
+            "index_before": self._index_before(),
             "index_name": position.name if position else "",
             "index_header": tuple(position.header) if position else _NO_HEADER,
         }
+
+    def _index_before(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        older = self.index.before(self.log.min_offset) if self.index is not None else ()
+        return tuple((name, tuple(header)) for name, header in older)
 
     def _save(self, *, clean: bool) -> None:
         self.progress = replace(
@@ -853,10 +884,10 @@ class StoreDispatcher:
         output, settings = self.config.output, self.config.settings
         queues = cut.queues_before(output, settings, where["queues"], self.progress.end)
         queues |= {name: min(queues.get(name, at), at) for name, at in leftovers.items()}
-        is_same = {name for name, at in where["queues"].items() if queues.get(name) == at}
-        where["queues"] = {name: at for name, at in queues.items() if at > 0}
-        where["ahead"] = tuple(name for name in where["ahead"] if name in is_same)
-        self.progress = replace(self.progress, **where)
+        queues = {name: at for name, at in queues.items() if at > 0}
+        known = replace(self.progress, **where)
+        shortened = progress.shortened(known, queues, known.index_name)
+        self.progress = replace(known, **shortened)
         position = IndexPosition(where["index_name"], Header(*where["index_header"]))
         known = self.progress
         cut.restore(output, self._staging, settings, known.queues, position, known.ahead)

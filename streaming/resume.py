@@ -11,14 +11,15 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from checkpoints import marks, progress
+from checkpoints import marks, progress, untouched
 from checkpoints.progress import Progress
 from formats import names
 from formats.errors import StoreError
-from formats.indexfile import HEADER_SIZE, Header
+from formats.indexfile import Header
 from formats.storecheckpoint import StoreCheckpoint
 from sinks import cut
 from sinks.index import IndexPosition
+from stores import disk
 from stores.identity import Comparison, Known, compare, gone_back, settled
 from streaming.events import CORRUPT, RECOVERY, TRUNCATION, Event
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from streaming.config import StoreConfig
 
 _CUTS = 32
-_NO_HEADER = (0,) * len(Header._fields)
+# Where `reput rebuild --repair` builds an output once more.
+REPAIR = "repair"
 
 
 @dataclass
@@ -55,14 +57,22 @@ def check_output(output: Path) -> None:
     Raises:
         StoreError: which.
     """
-    if (output / progress.STATE_DIRECTORY / progress.FILE_NAME).exists() or not output.exists():
+    staging = output / progress.STATE_DIRECTORY
+    if marks.is_repairing(staging):
+        raise StoreError(
+            staging / marks.REPAIRING,
+            "`reput rebuild --repair` was cut off while it exchanged files",
+            "Run it again with the same store and output; it begins from the start",
+        )
+    if (staging / progress.FILE_NAME).exists() or not output.exists():
         return
     for kind in names.DISPATCHED:
         if (output / kind).exists():
             raise StoreError(
                 output / kind,
-                "it is there already and was not written by reput",
-                "Move it away, or give an empty directory as the output",
+                "it is there already and was not written by reput, or its progress record is gone",
+                "Move it away, or give an empty directory as the output; if reput has written it, "
+                "`reput rebuild --repair` makes another record",
             )
 
 
@@ -74,13 +84,16 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     Raises:
         StoreError: it was written with other settings, of another log, or by somebody else since.
     """
+    # Of a repair that was cut off before it changed anything.
+    disk.remove_tree(config.output / progress.STATE_DIRECTORY / REPAIR)
     found = progress.load(config.output)
     if found is None:
         return beginning(config)
-    _check_settings(config, found)
-    if found.clean:
-        _check_untouched(config, found)
-    else:
+    check_settings(config, found)
+    found = replace(
+        found, firsts=untouched.check(config.output, found, config.settings, log.min_offset)
+    )
+    if not found.clean:
         recovery.reasons.append(Event("its last writer was killed", RECOVERY))
         if (config.output / names.CHECKPOINT).exists():
             # It may be of a flush that was not recorded any more, and is taken back now.
@@ -149,7 +162,7 @@ def go_back(config: StoreConfig, found: Progress, seen: Comparison, recovery: Re
     """
     recovery.truncations += 1
     older = _gone_back(config, found, seen)
-    older = replace(older, cuts=_with_cut(found.cuts, max(older.end, 0)))
+    older = replace(older, cuts=with_cut(found.cuts, max(older.end, 0)))
     text = (
         f"the log has other records than before from some place after {max(older.end, 0)} on; "
         f"what was dispatched of it up to {found.end} is dispatched again"
@@ -163,7 +176,7 @@ def go_back(config: StoreConfig, found: Progress, seen: Comparison, recovery: Re
     return older
 
 
-def _with_cut(cuts: tuple[tuple[int, int], ...], position: int) -> tuple[tuple[int, int], ...]:
+def with_cut(cuts: tuple[tuple[int, int], ...], position: int) -> tuple[tuple[int, int], ...]:
     """Return the cuts with one more; the two oldest become one where there are many."""
     number = max(time.time_ns(), cuts[-1][0] + 1 if cuts else 0)
     if len(cuts) >= _CUTS:
@@ -202,8 +215,7 @@ def _gone_back(config: StoreConfig, found: Progress, seen: Comparison) -> Progre
         messages=common.messages,
         files=gone_back(found.files, common, config.settings.commitlog_file_size),
         trail=found.trail[: found.trail.index(common) + 1],
-        queues=queues,
-        ahead=tuple(name for name in found.ahead if queues.get(name) == found.queues[name]),
+        **progress.shortened(found, queues, common.index_name),
         index_name=common.index_name,
         index_header=common.index_header,
         checkpoint=tuple(checkpoint),
@@ -239,7 +251,12 @@ def _restore(config: StoreConfig, found: Progress, recovery: Recovery) -> None:
     recovery.items += taken.items
 
 
-def _check_settings(config: StoreConfig, found: Progress) -> None:
+def check_settings(config: StoreConfig, found: Progress) -> None:
+    """Refuse an output that was written with other settings.
+
+    Raises:
+        StoreError: which.
+    """
     for name, value in config.settings.fingerprint().items():
         if found.settings.get(name) != value:
             raise StoreError(
@@ -247,28 +264,3 @@ def _check_settings(config: StoreConfig, found: Progress) -> None:
                 f"it was written with {name} = {found.settings.get(name)}, now it is {value}",
                 "Use the same broker version and broker.conf, or another output",
             )
-
-
-def _check_untouched(config: StoreConfig, found: Progress) -> None:
-    """Refuse files that somebody else has written to since: a broker, after in-place work."""
-    directory = config.output / names.INDEX
-    files = [path.name for path in directory.iterdir()] if directory.is_dir() else []
-    newest = max(files, default="")
-    header: tuple[int, ...] = _NO_HEADER
-    if newest:
-        with (directory / newest).open("rb") as file:
-            raw = file.read(HEADER_SIZE)
-        # A file that is too short for one is not as it was left either.
-        header = tuple(Header.unpack(raw)) if len(raw) == HEADER_SIZE else ()
-    # A broker's last act on a file without items is to count to one.
-    is_same = header[:-1] == found.index_header[:-1] and (
-        max(header[-1], 1) == max(found.index_header[-1], 1)
-    )
-    if newest != found.index_name or not is_same:
-        raise StoreError(
-            directory,
-            f"the newest index file is {newest or 'missing'} and not as it was left "
-            f"({found.index_name or 'none'})",
-            "Somebody else has written here since, a broker perhaps: move consumequeue, "
-            "index and .reput away and rebuild",
-        )

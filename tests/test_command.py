@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from streaming.demo_writer import Writer
+from streaming.dispatcher import rebuild
 from tests.golden_stores import GOLDENS, VERSIONS
 from tests.test_goldens import FROM_NOTHING, files_below
 
@@ -438,3 +439,56 @@ def test_help_teaches():
         assert "Usage" in done.stdout
     assert "Exit codes" in reput("--help").stdout
     assert "Example" in reput("run", "--help").stdout
+
+
+class TestRepair:
+    """`reput rebuild --repair`, which needs no Spark."""
+
+    @pytest.fixture
+    def output(self, store, tmp_path):
+        path, conf, source = store
+        rebuild(path, tmp_path / "out", broker_version="5.5", broker_conf=source.conf)
+        return tmp_path / "out", [
+            "--store",
+            path,
+            "--output",
+            tmp_path / "out",
+            "--broker-conf",
+            conf,
+        ]
+
+    def test_it_mends_and_says_what(self, output):
+        """
+        Exit code 0: sound now; each file that was made again is named.
+        """
+        path, options = output
+        before = files_below(path, "consumequeue")
+        gone = min(file for file in (path / "consumequeue").rglob("*") if file.is_file())
+        gone.unlink()
+        (path / ".reput" / "progress.json").unlink()
+        done = reput("rebuild", "--repair", "--json", *options)
+        said = json.loads(done.stdout)
+
+        assert done.returncode == 0
+        assert said["ok"]
+        [store] = said["stores"]
+        assert [(c["what"], c["file"]) for c in store["changes"]] == [("made", str(gone))]
+        assert store["verify"]["ok"]
+        assert files_below(path, "consumequeue") == before
+
+    def test_a_table_for_people(self, output):
+        path, options = output
+        (path / "checkpoint").unlink()
+        done = reput("rebuild", "--repair", *options)
+
+        assert done.returncode == 0
+        assert "as the queues say" in done.stdout
+        assert "1 change;" in done.stdout
+        assert "clean" in done.stdout
+
+    def test_what_does_not_go_with_it(self, output):
+        _, options = output
+        done = reput("rebuild", "--repair", "--delete-expired", *options)
+
+        assert done.returncode == 2
+        assert "--repair goes with neither" in done.stderr

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash import kill_core, kill_job, kill_large
+from tests.crash import kill_core, kill_job, kill_large, kill_repair
 from tests.crash.kill_points import BREAKS, PHASES
 
 if TYPE_CHECKING:
@@ -55,6 +55,18 @@ def test_threads_that_work_ahead_leave_nothing_behind(tmp_path: Path) -> None:
 
     assert result.differences == []
     assert result.kills >= 10
+
+
+def test_a_repair_is_killed_50_times(tmp_path: Path) -> None:
+    """
+    Whatever it leaves is refused, or found, and another repair ends with a rebuild's bytes.
+    """
+    result = kill_repair.run(50, 1, tmp_path)
+
+    assert result.failure == ""
+    assert result.kills.total() >= 50
+    assert result.repairs > 0
+    assert result.refused > 0
 
 
 @pytest.mark.spark

@@ -1,0 +1,327 @@
+"""Whether the files of an output are those that its progress record was written for.
+
+Looked at when an output is opened, so it has to be cheap: where queues begin and end, their last
+entries, and the headers of the index files. What stands further back is for `reput verify`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from formats import batchconsumequeue, consumequeue, consumequeue_ext, indexfile, names
+from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
+from formats.errors import StoreError
+from formats.indexfile import HEADER_SIZE, Header
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from checkpoints.progress import Progress
+    from formats.broker import BrokerSettings
+
+REMEDY = (
+    "Somebody has removed it, set it back or written to it since; `reput rebuild --repair` with "
+    "the same store and output mends it"
+)
+# A unit without a byte that is not zero in its last so many: its bit map is empty.
+_UNIT_TAIL = 4096
+_FIRST_FILE = names.offset_file(0)
+_BATCH_SIZE = batchconsumequeue.UNIT_SIZE
+
+
+class _Kind(NamedTuple):
+    """A kind of queue: bytes of its files and of its units, 0 for units of any size."""
+
+    file_size: int
+    unit_size: int
+
+
+def check(root: Path, found: Progress, settings: BrokerSettings, floor: int) -> dict[str, int]:
+    """Refuse files that are missing, set back or written to since; see `REMEDY`.
+
+    Args:
+        root: the output root.
+        found: its progress record. After a writer that was killed, more may be there than it says.
+        settings: file sizes.
+        floor: physical offset where the log begins: what points below it may be gone.
+
+    Returns:
+        Where queues begin now, see `Progress.firsts`.
+
+    Raises:
+        StoreError: the file, what was expected and what was found.
+        OSError: no permission, the device failed.
+    """
+    checks = _Queues(root, found, settings, floor)
+    for name, end in found.queues.items():
+        if end > 0:
+            checks.check(name, end)
+    if found.clean:
+        checks.check_others()
+    if settings.writes_index:
+        _check_index(root / names.INDEX, found, settings, floor)
+    return checks.firsts
+
+
+class _Queues:
+    """The queues of one output root; paths are text, for there may be ten thousand."""
+
+    def __init__(self, root: Path, found: Progress, settings: BrokerSettings, floor: int) -> None:
+        self._root = str(root)
+        self._found = found
+        self._floor = floor
+        self._kinds = {
+            names.CONSUMEQUEUE: _Kind(settings.consumequeue_file_size, ENTRY_SIZE),
+            names.CONSUMEQUEUE_EXT: _Kind(settings.ext_file_size, 0),
+            names.BATCH_CONSUMEQUEUE: _Kind(settings.batch_file_size, _BATCH_SIZE),
+        }
+        self._ahead = frozenset(found.ahead)
+        self.firsts = dict(found.firsts)
+
+    def check(self, name: str, end: int) -> None:
+        """Check one queue, which ends at byte `end`."""
+        path = f"{self._root}/{name}"
+        kind = self._kinds[name.partition("/")[0]]
+        size = kind.file_size
+        if end <= size and self._is_single(path, name, end, kind):
+            return
+        try:
+            listed = os.listdir(path)  # noqa: PTH208 - thousands of them: no Path for each name
+        except (FileNotFoundError, NotADirectoryError):
+            raise StoreError(
+                path, f"no such directory, expected a queue of {end} bytes", REMEDY
+            ) from None
+        bases = sorted(b for text in listed if (b := names.parse_offset_file(text)) is not None)
+        last = (end - 1) // size * size
+        self._check_bases(name, bases, last, end)
+        for base in bases[:-1] if len(bases) > 1 else ():
+            if base < last:
+                _check_size(self._path(path, base), size)
+        descriptor = os.open(self._path(path, last), os.O_RDONLY | os.O_CLOEXEC)
+        self._check_last(self._path(path, last), descriptor, name, end, kind)
+
+    def _is_single(self, path: str, name: str, end: int, kind: _Kind) -> bool:
+        """Check a queue of one file, as most are, without listing it; tell if it is one."""
+        if name in self._ahead or name in self._found.firsts:
+            return False
+        if self._found.clean and os.access(self._path(path, kind.file_size), os.F_OK):
+            return False
+        file = f"{path}/{_FIRST_FILE}"
+        try:
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        self._check_last(file, descriptor, name, end, kind)
+        return True
+
+    def _check_last(self, path: str, descriptor: int, name: str, end: int, kind: _Kind) -> None:
+        """Check a queue's last file, and close it."""
+        try:
+            _check_size(path, kind.file_size, descriptor)
+            base = (end - 1) // kind.file_size * kind.file_size
+            if kind.unit_size:
+                self._check_units(path, descriptor, name, end - base, kind)
+            else:
+                self._check_ext(path, descriptor, name, base, end)
+        finally:
+            os.close(descriptor)
+
+    @staticmethod
+    def _path(directory: str, base: int) -> str:
+        return f"{directory}/{names.offset_file(base)}"
+
+    def _check_bases(self, name: str, bases: list[int], last: int, end: int) -> None:
+        """Check which files there are."""
+        path = f"{self._root}/{name}"
+        size = self._kinds[name.partition("/")[0]].file_size
+        began = self._found.firsts.get(name, 0)
+        first = min(bases, default=began)
+        if first > began:
+            if first > last or not self._has_expired(name, first):
+                found = f"no such file, the queue has {end} bytes and began with it"
+                raise StoreError(self._path(path, began), found, REMEDY)
+            self.firsts[name] = first
+        following = last + size if name in self._ahead else last
+        known = set(bases)
+        for base in range(min(first, began) if first < began else first, following + 1, size):
+            if base not in known:
+                found = f"no such file, the queue has {end} bytes"
+                raise StoreError(self._path(path, base), found, REMEDY)
+        if self._found.clean and bases[-1] > following:
+            found = f"this file is there, and the queue ends before it, at byte {end}"
+            raise StoreError(self._path(path, bases[-1]), found, REMEDY)
+
+    def _has_expired(self, name: str, first: int) -> bool:
+        """Tell whether all that stood before byte `first` of a queue was of expired records."""
+        if self._floor == 0:
+            return False
+        kind, _, rest = name.partition("/")
+        if kind == names.CONSUMEQUEUE_EXT:
+            return self._has_expired_units(rest, first)
+        path = self._path(f"{self._root}/{name}", first)
+        with open(path, "rb") as file:  # noqa: PTH123 - as above
+            offset = int.from_bytes(file.read(8), "big", signed=True)
+        return offset <= self._floor
+
+    def _has_expired_units(self, rest: str, first: int) -> bool:
+        """Tell whether the first entry of a record that is there has its unit behind `first`."""
+        directory = f"{self._root}/{names.CONSUMEQUEUE}/{rest}"
+        try:
+            listed = sorted(os.listdir(directory))  # noqa: PTH208 - as above
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        for text in listed:
+            if names.parse_offset_file(text) is None:
+                continue
+            entries = np.fromfile(f"{directory}/{text}", consumequeue.ENTRY)
+            is_live = (entries["size"] > 0) & (entries["physical_offset"] >= self._floor)
+            if is_live.any():
+                code = int(entries["tags_code"][int(np.argmax(is_live))])
+                is_address = consumequeue_ext.is_address(code)
+                return is_address and consumequeue_ext.position(code) >= first
+        return False
+
+    def _check_units(self, path: str, descriptor: int, name: str, end: int, kind: _Kind) -> None:
+        """Check the unit before byte `end` of a file, and that none follows it."""
+        unit = kind.unit_size
+        at = end - unit
+        raw = os.pread(descriptor, 2 * unit, at) if at >= 0 else b""
+        offset = int.from_bytes(raw[:8], "big", signed=True)
+        size = int.from_bytes(raw[8:12], "big", signed=True)
+        behind = offset + size
+        expected = self._found.lasts.get(name, behind)
+        is_right = size > 0 and offset >= 0 and behind == expected and behind <= self._found.end
+        if not is_right:
+            where = f"ends at {expected}" if name in self._found.lasts else "is before the end"
+            raise StoreError(
+                path,
+                f"at byte {at} the queue's last entry is of a record of {size} bytes at physical "
+                f"offset {offset}, expected one that {where} ({self._found.end} is dispatched)",
+                REMEDY,
+            )
+        if self._found.clean and any(raw[unit:]):
+            raise StoreError(
+                path, f"an entry follows at byte {end}, where the queue has ended", REMEDY
+            )
+
+    def _check_ext(self, path: str, descriptor: int, name: str, base: int, end: int) -> None:
+        """Check the unit before byte `end` of an extension, and that none follows it."""
+        address = self._last_address(name)
+        start = end - base
+        if address is not None and base <= address < end:
+            start = address - base
+        else:
+            start = max(start - _UNIT_TAIL, 0)
+        raw = os.pread(descriptor, end - base - start + 2, start)
+        units = raw[: end - base - start]
+        is_right = any(units)
+        if address is not None and base <= address < end:
+            is_right = int.from_bytes(units[:2], "big", signed=True) == len(units)
+        if not is_right:
+            raise StoreError(
+                path, f"no unit ends at byte {end - base}, where the queue's last one does", REMEDY
+            )
+        if self._found.clean and any(raw[end - base - start :]):
+            raise StoreError(
+                path, f"a unit follows at byte {end - base}, where the queue has ended", REMEDY
+            )
+
+    def _last_address(self, name: str) -> int | None:
+        """Return where the unit of the last entry of an extension's queue is, if that is known."""
+        queue = f"{names.CONSUMEQUEUE}/{name.partition('/')[2]}"
+        end = self._found.queues.get(queue, 0)
+        size = self._kinds[names.CONSUMEQUEUE].file_size
+        if not end or self._found.repeated:
+            # A record that was repeated has a unit and no entry.
+            return None
+        last = (end - 1) // size * size
+        try:
+            with open(self._path(f"{self._root}/{queue}", last), "rb", 0) as file:  # noqa: PTH123
+                raw = os.pread(file.fileno(), ENTRY_SIZE, end - last - ENTRY_SIZE)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if len(raw) < ENTRY_SIZE:
+            return None
+        code = ENTRY_STRUCT.unpack(raw)[2]
+        return consumequeue_ext.position(code) if consumequeue_ext.is_address(code) else None
+
+    def check_others(self) -> None:
+        """Refuse queues that are not in the books: entries would go on behind theirs."""
+        known = self._found.queues
+        for kind in self._kinds:
+            for topic in _directories(f"{self._root}/{kind}"):
+                for queue in _directories(topic.path):
+                    name = f"{kind}/{topic.name}/{queue.name}"
+                    if name not in known:
+                        self._check_other(name)
+
+    def _check_other(self, name: str) -> None:
+        known = self._found.queues
+        for directory, _, files in os.walk(f"{self._root}/{name}"):
+            if files and directory[len(self._root) + 1 :] not in known:
+                found = "a queue that is not in the progress record"
+                raise StoreError(f"{directory}/{min(files)}", found, REMEDY)
+
+
+def _directories(path: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as found:
+            return [entry for entry in found if entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _check_size(path: str, expected: int, descriptor: int | None = None) -> None:
+    size = os.stat(path if descriptor is None else descriptor).st_size  # noqa: PTH116 - thousands
+    if size != expected:
+        raise StoreError(path, f"the file has {size} bytes, expected {expected}", REMEDY)
+
+
+def _check_index(directory: Path, found: Progress, settings: BrokerSettings, floor: int) -> None:
+    """Check names, sizes and headers of the index files."""
+    listed = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+    headers = {name: Header(*values) for name, values in found.index_before}
+    if found.index_name:
+        headers[found.index_name] = Header(*found.index_header)
+    size = indexfile.file_size(settings.index_slots, settings.index_items)
+    oldest = min(headers, default="")
+    for name in listed:
+        is_newer = name > found.index_name
+        if name not in headers and name >= oldest and (found.clean or not is_newer):
+            raise StoreError(directory / name, "an index file that reput has not left", REMEDY)
+    for name, header in headers.items():
+        path = directory / name
+        if name not in listed:
+            if name != found.index_name and header.end_offset < floor:
+                continue
+            items = header.next_item - indexfile.FIRST_ITEM
+            raise StoreError(path, f"no such file, expected {items} items", REMEDY)
+        _check_size(str(path), size)
+        with path.open("rb") as file:
+            there = Header.unpack(file.read(HEADER_SIZE))
+            file.seek(indexfile.item_position(header.next_item - 1, settings.index_slots))
+            item = file.read(indexfile.ITEM_SIZE)
+        is_newest = name == found.index_name
+        if there != header and not (is_newest and _may_follow(there, header, is_clean=found.clean)):
+            raise StoreError(
+                path, f"its header is {tuple(there)}, expected {tuple(header)}", REMEDY
+            )
+        offset = indexfile.ITEM_STRUCT.unpack(item)[1]
+        if header.index_count > indexfile.FIRST_ITEM and offset != header.end_offset:
+            raise StoreError(
+                path,
+                f"its item {header.next_item - 1} is of physical offset {offset}, expected "
+                f"{header.end_offset}",
+                REMEDY,
+            )
+
+
+def _may_follow(there: Header, known: Header, *, is_clean: bool) -> bool:
+    """Tell whether the newest file's header may be what it is: its writer may have gone on."""
+    if is_clean:
+        # A broker's last act on a file without items is to count to one.
+        return there[:-1] == known[:-1] and there.next_item == known.next_item
+    return there.next_item >= known.next_item

@@ -1,0 +1,381 @@
+"""`reput rebuild --repair`: mends an output from its log, and leaves alone what is right in it.
+
+The output is built once more, in `.reput/repair` within it, as far as the log reaches, and compared
+file by file: what is missing or different is put in its place by a rename. Until all is done the
+output is marked, so nothing goes on from a part of it; cut off, the repair is run again. Source:
+docs/adr/0019-repair.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from checkpoints import locks, marks, progress, quarantine
+from formats import names
+from formats.errors import FormatError, ReputError, StoreError
+from formats.indexfile import Header
+from formats.storecheckpoint import StoreCheckpoint
+from sinks import exchange
+from sinks.exchange import LOST, Change, Exchange, Plan
+from sinks.heads import IndexHead, bases_of, copy_index_head, copy_unit_heads
+from stores import disk
+from stores.identity import compare
+from stores.tail import find_tail
+from streaming import resume
+from streaming.dispatcher import StoreDispatcher
+from streaming.verify import verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from checkpoints.progress import Progress
+    from stores.findings import Report
+    from streaming.config import StoreConfig
+
+_PROGRESS = f"{progress.STATE_DIRECTORY}/{progress.FILE_NAME}"
+
+
+@dataclass
+class Repair:
+    """What a repair did.
+
+    Attributes:
+        changes: files made, replaced and removed, and what of expired records is lost.
+        kept: files that were right.
+        record: what was wrong with the progress record, "" for nothing.
+        end: physical offset behind the last dispatched record.
+        messages: records dispatched, see `Progress.messages`.
+        report: of `reput verify`, after it.
+        failure: where the log could not be read any further; the output is repaired up to there.
+        seconds: wall time.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    kept: int = 0
+    record: str = ""
+    end: int = 0
+    messages: int = 0
+    report: Report | None = None
+    failure: ReputError | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether the output is sound now."""
+        return self.report is not None and self.report.ok and self.failure is None
+
+
+def repair(
+    config: StoreConfig,
+    *,
+    threads: int = 2,
+    fail_on_data_loss: bool = True,
+    skips_corrupt: bool = False,
+) -> Repair:
+    """Make an output hold what its log gives, up to the log's end.
+
+    Args:
+        config: the store and the output.
+        threads: that parse.
+        fail_on_data_loss: see `StoreDispatcher`.
+        skips_corrupt: likewise.
+
+    Raises:
+        ReputError: the store or the output cannot be repaired; the output is as it was.
+        OSError: no permission, no space, the device failed.
+    """
+    began = time.monotonic()
+    result = Repair()
+    staging = config.output / progress.STATE_DIRECTORY
+    with contextlib.ExitStack() as opened:
+        if config.in_place:
+            opened.enter_context(locks.lock_store(config.path))
+        disk.make_directories(staging)
+        disk.sync_names(staging)
+        opened.enter_context(locks.lock_output(staging))
+        known = _known(config, result)
+        copy = staging / resume.REPAIR
+        disk.remove_tree(copy)
+        opened.callback(disk.remove_tree, copy)
+        rebuild = _Rebuild(
+            config,
+            copy,
+            known,
+            threads,
+            fail_on_data_loss=fail_on_data_loss,
+            skips_corrupt=skips_corrupt,
+        )
+        result.failure = rebuild.run()
+        _exchange(config, rebuild, result)
+    try:
+        result.report = verify(config)
+    except FormatError as error:
+        # The log itself, beyond where the output has got to.
+        result.failure = result.failure or error
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _known(config: StoreConfig, result: Repair) -> Progress | None:
+    """Return the output's progress record, None if it has none that can be read.
+
+    Raises:
+        StoreError: it was written with other settings, or not by us.
+    """
+    output = config.output
+    if not config.in_place and (output / names.COMMITLOG).exists():
+        raise StoreError(
+            output / names.COMMITLOG,
+            "the output is a broker's store",
+            "Give the directory that reput wrote to, or --in-place for the store itself",
+        )
+    try:
+        found = progress.load(output)
+    except (FormatError, UnicodeDecodeError, TypeError) as error:
+        result.record = str(error)
+        return None
+    if found is not None:
+        resume.check_settings(config, found)
+        return found
+    if not any((output / kind).exists() for kind in names.DISPATCHED):
+        return None
+    result.record = "no such file"
+    if config.in_place and not marks.is_repairing(output / progress.STATE_DIRECTORY):
+        raise StoreError(
+            output / _PROGRESS,
+            "no such file: these may be the broker's own queues",
+            "Move consumequeue, index and their like away, and rebuild",
+        )
+    return None
+
+
+class _Rebuild:
+    """The output once more, in a directory of its own.
+
+    Attributes:
+        copy: its root.
+        floor: physical offset where it begins.
+        head: what the output has of expired records in its index.
+        made: its progress record.
+        messages: records dispatched in all, see `Progress.messages`.
+        known: the output's own progress record.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        copy: Path,
+        known: Progress | None,
+        threads: int,
+        *,
+        fail_on_data_loss: bool,
+        skips_corrupt: bool,
+    ) -> None:
+        self._config = config
+        self.copy = copy
+        self.known = known
+        self.head = IndexHead()
+        self.messages = 0
+        # Where the output's log was found cut, None if it was not.
+        self._cut: int | None = None
+        disk.make_directories(copy)
+        self._dispatcher = StoreDispatcher(
+            replace(config, output=copy, in_place=False, kafka=None),
+            threads=threads,
+            fail_on_data_loss=fail_on_data_loss,
+            skips_corrupt=skips_corrupt,
+        )
+        self.floor = self._dispatcher.log.min_offset
+        self.made = self._dispatcher.progress
+
+    def run(self) -> ReputError | None:
+        """Dispatch all that the log has; return what ended it early.
+
+        Raises:
+            ReputError: it ended before the place that the output has reached.
+        """
+        dispatcher, known = self._dispatcher, self.known
+        failure: ReputError | None = None
+        try:
+            if known is not None:
+                self._check_log(known)
+            dispatcher.begin_with(self._beginning())
+            try:
+                end = find_tail(dispatcher.log, skips_corrupt=True).end
+                if known is not None and self.floor:
+                    dispatcher.dispatch(min(known.end, end))
+                    # Those that have expired since.
+                    self.messages = max(known.messages - dispatcher.progress.messages, 0)
+                dispatcher.dispatch(end)
+            except ReputError as error:
+                if known is None or dispatcher.progress.end < known.end:
+                    raise
+                failure = error
+        finally:
+            dispatcher.close()
+        self.made = dispatcher.progress
+        self.messages += self.made.messages
+        return failure
+
+    def _check_log(self, known: Progress) -> None:
+        """Refuse a log from which the output's entries cannot be made again."""
+        log = self._dispatcher.log
+        seen = compare(log, resume.known_log(known), is_thorough=True)
+        if seen.damaged is not None:
+            path, _ = log.file_of(seen.damaged)
+            raise StoreError(
+                path,
+                "it is not as it was when it was dispatched, though a later file is",
+                "Restore it from a replica first: what the output has of it cannot be made from it",
+            )
+        if not seen.is_same and seen.common is None and not seen.is_related:
+            raise _other_store(self._config)
+        if not seen.is_same:
+            self._cut = max(seen.common.end, 0) if seen.common is not None else 0
+
+    def _beginning(self) -> Progress:
+        """Return where the rebuild begins, with what is left of expired records in its files."""
+        begins = self._dispatcher.progress
+        known, output, settings = self.known, self._config.output, self._config.settings
+        if known is not None:
+            begins = replace(
+                begins,
+                end=min(known.end, self.floor) if known.end >= 0 else -1,
+                skipped=tuple(gap for gap in known.skipped if gap[0] >= self.floor),
+            )
+        if not self.floor:
+            return begins
+        staging = self.copy / progress.STATE_DIRECTORY
+        if settings.writes_index:
+            self.head = copy_index_head(
+                output, self.copy, staging, settings, self.floor, self.recorded
+            )
+        ends = known.queues if known is not None else {}
+        copy_unit_heads(output, self.copy, staging, settings, self.floor, ends)
+        longs = StoreCheckpoint(*known.checkpoint) if known is not None else StoreCheckpoint()
+        flushed = self.head.flushed_timestamp or longs.index_timestamp
+        longs = StoreCheckpoint()._replace(index_timestamp=flushed)
+        return replace(begins, checkpoint=tuple(longs))
+
+    @property
+    def recorded(self) -> dict[str, Header]:
+        """Return the index files that were recorded."""
+        known = self.known
+        if known is None:
+            return {}
+        found = {name: Header(*values) for name, values in known.index_before}
+        if known.index_name:
+            found[known.index_name] = Header(*known.index_header)
+        return found
+
+    def progress(self, plan: Plan, root: Path) -> Progress:
+        """Return the record of the output, once the files are exchanged."""
+        made, known = self.made, self.known
+        called = plan.index_names
+        queues = plan.queues | made.queues
+        lasts = known.lasts if known is not None else {}
+        older = known.queues if known is not None else {}
+        lasts = {n: lasts[n] for n in plan.queues if n in lasts and older.get(n) == plan.queues[n]}
+        firsts = {name: bases[0] for name in queues if (bases := bases_of(root / name))}
+        values: dict[str, Any] = {
+            "clean": True,
+            "messages": self.messages,
+            "queues": queues,
+            "lasts": made.lasts | lasts,
+            "firsts": {name: first for name, first in firsts.items() if first},
+            "index_name": called.get(made.index_name, made.index_name),
+            "index_before": tuple((called[name], header) for name, header in made.index_before),
+            "trail": tuple(
+                replace(point, index_name=called.get(point.index_name, "")) for point in made.trail
+            ),
+            "generation": made.generation,
+        }
+        if known is not None:
+            values |= {
+                "generation": known.generation + 1,
+                "starts": known.starts + 1,
+                "recoveries": known.recoveries,
+                "truncations": known.truncations + (self._cut is not None),
+                "cuts": (
+                    known.cuts if self._cut is None else resume.with_cut(known.cuts, self._cut)
+                ),
+                "repeated": max(known.repeated, made.repeated) if self.floor else made.repeated,
+                "skipped": (*(g for g in known.skipped if g[0] < self.floor), *made.skipped),
+                "lost": (*known.lost, *made.lost),
+            }
+            if not made.logics_timestamp:
+                values |= {
+                    "logics_timestamp": known.logics_timestamp,
+                    "logics_offset": known.logics_offset,
+                }
+        return replace(made, **values)
+
+
+def _other_store(config: StoreConfig) -> StoreError:
+    return StoreError(
+        config.output,
+        f"nothing in it is of the commitlog of {config.path}",
+        "It belongs to another store: give that one, or another output",
+    )
+
+
+def _exchange(config: StoreConfig, rebuild: _Rebuild, result: Repair) -> None:
+    """Put the rebuild's files in place of what is missing or different, and record it."""
+    output, copy = config.output, rebuild.copy
+    staging = output / progress.STATE_DIRECTORY
+    known = rebuild.known
+    ends = known.queues if known is not None else {}
+    work = Exchange(
+        output, copy, copy / progress.STATE_DIRECTORY, config.settings, rebuild.floor, ends
+    )
+    plan = work.plan(rebuild.made.queues, rebuild.head, rebuild.recorded)
+    if known is None and not plan.has_common and not marks.is_repairing(staging):
+        raise _other_store(config)
+    # What is renamed below is on disk already; this is for what the plan has written into it.
+    disk.sync_file_system(output)
+    marks.set_repairing(staging)
+    marks.set_abort(output, staging)
+    exchange.apply(output, plan)
+    _keep_quarantined(copy, output)
+    made = rebuild.progress(plan, output)
+    longs = StoreCheckpoint(*made.checkpoint)._replace(
+        logics_timestamp=made.logics_timestamp, logics_offset=made.logics_offset
+    )
+    fields = config.settings.version.checkpoint_fields
+    before = _read(output / names.CHECKPOINT)
+    marks.write_checkpoint(output, staging, longs, fields)
+    if before != _read(output / names.CHECKPOINT):
+        what = exchange.MADE if before is None else exchange.REPLACED
+        plan.changes.append(Change(what, output / names.CHECKPOINT, "as the queues say"))
+    made = replace(made, checkpoint=tuple(longs[:fields]) + (0,) * (len(longs) - fields))
+    progress.save(output, made)
+    marks.clear_abort(output)
+    marks.clear_repairing(staging)
+    result.changes = plan.changes
+    result.kept = plan.kept
+    result.end, result.messages = made.end, made.messages
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _keep_quarantined(copy: Path, output: Path) -> None:
+    """Keep the copies of what was passed over in the log."""
+    source = copy / progress.STATE_DIRECTORY / quarantine.DIRECTORY
+    target = output / progress.STATE_DIRECTORY / quarantine.DIRECTORY
+    if source.is_dir():
+        disk.make_directories(target)
+        for path in sorted(source.iterdir()):
+            disk.rename(path, target / path.name)
+        disk.sync_directory(target)
+        disk.sync_directory(target.parent)
+
+
+__all__ = ["LOST", "Change", "Repair", "repair"]
