@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from formats import names
@@ -47,7 +48,10 @@ class Broker:
             at = max(start - base, 0)
             piece = self.log.data[base + at : base + LOG_FILE]
             raw[at : at + len(piece)] = piece
-            path.write_bytes(raw)
+            # Not made empty first where it is there: a job that looks meanwhile sees whole files.
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            os.write(descriptor, raw)
+            os.close(descriptor)
 
     def recover(self, position: int) -> None:
         """Cut the log at a record, as a recovery does: files behind go, bytes behind stay."""
