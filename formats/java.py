@@ -9,12 +9,16 @@ the rules of `sun.nio.cs.UTF_8` written out.
 
 from __future__ import annotations
 
+import unicodedata
+
 REPLACEMENT = "\ufffd"
 INT_MAX = 0x7FFFFFFF
 # Of a long.
 _MOST_DIGITS = 19
 _SHOWN = 40
 _TRIMMED = "".join(map(chr, range(0x21)))
+_CONTROL_BLANKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f"
+_NO_BREAK = "\u00a0\u2007\u202f"
 
 
 def decode(raw: bytes) -> str:
@@ -76,6 +80,18 @@ def hash_code(text: str) -> int:
 def trim(text: str) -> str:
     """Return `text.trim()`: without the blank and every character below it at both ends."""
     return text.strip(_TRIMMED)
+
+
+def is_whitespace(character: str) -> bool:
+    """Return `Character.isWhitespace(character)`: no blank that forbids a line break."""
+    if character in _NO_BREAK:
+        return False
+    return character in _CONTROL_BLANKS or unicodedata.category(character) in {"Zs", "Zl", "Zp"}
+
+
+def is_blank(text: str) -> bool:
+    """Return `StringUtils.isBlank(text)` of commons-lang, for a text that is there."""
+    return all(map(is_whitespace, text))
 
 
 def parse_int(text: str) -> int:

@@ -215,7 +215,7 @@ def multi_queues(record: Record, *, lmq: bool, every: bool) -> list[tuple[QueueN
 
 def _split(text: str) -> list[str]:
     """Split as Java does, which drops empty pieces at the end."""
-    if not text.strip():
+    if java.is_blank(text):
         return []
     pieces = text.split(_SEPARATOR)
     while pieces and not pieces[-1]:

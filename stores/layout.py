@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from formats.broker import BrokerSettings
 
-_QUEUE_TYPE_ATTRIBUTES = ("queue.type", "+queue.type")
+# The sign of a change request, `+queue.type`, is no part of the name: `AttributeUtil` takes it off.
+_QUEUE_TYPE_ATTRIBUTE = "queue.type"
 
 
 def read_config(store: Path, name: str) -> str | None:
@@ -74,9 +75,7 @@ def batch_topics_for(store: Path, settings: BrokerSettings) -> frozenset[str]:
 
 def _is_batch(config: Any) -> bool:
     attributes = config.get("attributes") if isinstance(config, dict) else None
-    return isinstance(attributes, dict) and any(
-        attributes.get(name) == QUEUE_TYPE for name in _QUEUE_TYPE_ATTRIBUTES
-    )
+    return isinstance(attributes, dict) and attributes.get(_QUEUE_TYPE_ATTRIBUTE) == QUEUE_TYPE
 
 
 def contradictions(store: Path, settings: BrokerSettings) -> list[str]:

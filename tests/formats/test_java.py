@@ -166,3 +166,25 @@ class TestParse:
     @examples(100)
     def test_numbers_survive(self, value):
         assert java.parse_int(str(value)) == value
+
+
+class TestWhitespace:
+    # What a Java 17 says of each `char`, by Character.isWhitespace.
+    WHITE = (
+        "\t\n\v\f\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009"
+        "\u200a\u2028\u2029\u205f\u3000"
+    )
+
+    def test_the_characters_that_java_calls_so(self):
+        assert "".join(filter(java.is_whitespace, map(chr, range(1 << 16)))) == self.WHITE
+
+    @pytest.mark.parametrize("text", ["", " ", WHITE])
+    def test_a_text_of_nothing_else_is_blank(self, text):
+        assert java.is_blank(text)
+
+    @pytest.mark.parametrize("text", ["\u00a0", "\u2007", "\u202f", "\x85", " \u200b ", "\0", " a"])
+    def test_blanks_that_forbid_a_line_break_are_text(self, text):
+        """
+        Python's `str.strip` takes the first four off.
+        """
+        assert not java.is_blank(text)

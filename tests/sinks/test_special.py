@@ -43,6 +43,11 @@ class TestMultiQueues:
     def test_empty_pieces_at_the_end_are_dropped_as_javas_split_does(self):
         assert self.queues("t", "a,b,,", "1,2,") == [("a", 3, 1), ("b", 3, 2)]
 
+    @pytest.mark.parametrize("name", ["\u00a0", "\u2007", "\u202f", "\x85"])
+    def test_a_name_that_java_does_not_call_blank_is_a_queue(self, name):
+        assert self.queues("t", name, "1") == [(name, 3, 1)]
+        assert self.queues("t", "\u3000", "1") == []
+
     def test_a_name_with_the_path_separator_is_skipped(self):
         assert self.queues("t", "a/b,c", "1,2") == [("c", 3, 2)]
         assert self.queues("t", "a/b,c", "1,2", every=True) == [("a/b", 3, 1), ("c", 3, 2)]
