@@ -23,9 +23,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats import java
 from formats.layout import dtype_of, struct_of
+from formats.properties import INNER_BASE, INNER_NUM
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
 
     UNIT: np.dtype[Any]
@@ -52,6 +56,25 @@ def __getattr__(name: str) -> Any:
         value = globals()["UNIT"] = dtype_of(FIELDS)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def inner_batch(properties: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return first queue offset and size of an inner batch, None for an ordinary record.
+
+    A broker from 5.0 on does this with every record that it reads from its log
+    (`CommitLog#setBatchSizeIfNeeded`).
+
+    Raises:
+        ValueError: they are no numbers (the broker then takes the record for unreadable).
+    """
+    base, number = properties.get(INNER_BASE), properties.get(INNER_NUM)
+    if base is None or number is None:
+        return None
+    first = java.parse_long(base)
+    size = java.parse_int(number)
+    if not -(1 << 15) <= size < 1 << 15:
+        raise ValueError(f"beyond 16 bits: {number!r}")
+    return first, size
 
 
 class Unit(NamedTuple):

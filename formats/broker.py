@@ -108,6 +108,7 @@ class BrokerSettings:
             accepts_v2=self.version.reads_v2,
             checks_property_crc=self.checks_property_crc,
             requires_property_crc=self.requires_property_crc,
+            parses_batches=self.version.has_batch_queues,
         )
 
     @property

@@ -131,6 +131,7 @@ class Verdict(IntEnum):
     BAD_DELAY = 10
     UNKNOWN_QUEUE = 11  # not an error: the kernel's caller has to register the queue
     FULL = 12  # not an error: the caller's columns are full
+    BAD_BATCH = 13
 
     @property
     def explanation(self) -> str:
@@ -150,6 +151,7 @@ _EXPLANATIONS = {
     Verdict.BAD_BODY_CRC: "a record whose body does not match its CRC",
     Verdict.BAD_PROPERTY_CRC: "a record that does not match its property CRC",
     Verdict.BAD_DELAY: "a delayed record whose DELAY is no number",
+    Verdict.BAD_BATCH: "a record whose INNER_BASE or INNER_NUM is no number that fits",
     Verdict.UNKNOWN_QUEUE: "a queue that is not known yet",
     Verdict.FULL: "more records than fit",
 }
@@ -159,6 +161,7 @@ CHECK_BODY_CRC = 1
 CHECK_PROPERTY_CRC = 2
 ACCEPT_V2 = 4
 REQUIRE_PROPERTY_CRC = 8
+PARSE_BATCHES = 16
 
 
 class ReadRules(NamedTuple):
@@ -168,6 +171,8 @@ class ReadRules(NamedTuple):
     checks_body_crc: bool = True
     checks_property_crc: bool = False
     requires_property_crc: bool = False
+    # From 5.0 on a broker parses the numbers of an inner batch, whatever the topic.
+    parses_batches: bool = False
 
     @property
     def bits(self) -> int:
@@ -177,6 +182,7 @@ class ReadRules(NamedTuple):
             | CHECK_PROPERTY_CRC * self.checks_property_crc
             | REQUIRE_PROPERTY_CRC * self.requires_property_crc
             | ACCEPT_V2 * self.accepts_v2
+            | PARSE_BATCHES * self.parses_batches
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats.compiled import kernel
-from formats.memory import load_i32, load_i64, match64, negative64, trailing_zeros
+from formats.memory import load_i16, load_i32, load_i64, match64, negative64, trailing_zeros
 from formats.properties import NAME_END, VALUE_END
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ _KEYS_WORD = int.from_bytes(b"KEYS", "big")
 _INNER_WORD = int.from_bytes(b"INNE", "big")
 _DELAY_WORD = int.from_bytes(b"DELA", "big")
 _DELAY_LAST = ord("Y")
+_BATCH_BASE_WORD = int.from_bytes(b"INNER_BA", "big")
+_BATCH_BASE_END = int.from_bytes(b"SE", "big")
+_BATCH_NUMBER_WORD = int.from_bytes(b"INNER_NU", "big")
+_BATCH_NUMBER_END = ord("M")
+# More digits may be beyond a Java short or long: the slow path judges them.
+_PLAIN_BASE, _PLAIN_NUMBER = 18, 4
 _UNIQ_KEY_WORD = int.from_bytes(b"UNIQ_KEY", "big")
 
 
@@ -101,3 +107,52 @@ def find(data: Bytes, at: int, length: int) -> tuple[int, ...]:
         inner,
         ascii_only,
     )
+
+
+@kernel
+def has_plain_batch(data: Bytes, at: int, length: int) -> bool:
+    """Tell whether INNER_BASE and INNER_NUM are absent, or short numbers of plain digits.
+
+    Args:
+        data: see `find`.
+        at: first byte of the properties.
+        length: their bytes.
+    """
+    base_at = number_at = 0
+    base_length = number_length = 0
+    piece = at
+    name_end = -1
+    end = at + length
+    for i in range(at, end + 1):
+        if i < end and data[i] == NAME_END and name_end < 0:
+            name_end = i
+        elif i == end or data[i] == VALUE_END:
+            name_length = name_end - piece
+            if name_end >= 0 and i > name_end + 1:
+                if name_length == 10:
+                    if load_i64(data, piece) == _BATCH_BASE_WORD:
+                        if load_i16(data, piece + 8) == _BATCH_BASE_END:
+                            base_at, base_length = name_end + 1, i - name_end - 1
+                elif name_length == 9:
+                    if load_i64(data, piece) == _BATCH_NUMBER_WORD:
+                        if data[piece + 8] == _BATCH_NUMBER_END:
+                            number_at, number_length = name_end + 1, i - name_end - 1
+            piece = i + 1
+            name_end = -1
+    if base_length == 0 or number_length == 0:
+        return True
+    return (
+        base_length <= _PLAIN_BASE
+        and number_length <= _PLAIN_NUMBER
+        and _are_digits(data, base_at, base_length)
+        and _are_digits(data, number_at, number_length)
+    )
+
+
+@kernel
+def _are_digits(data: Bytes, at: int, length: int) -> bool:
+    others = 0
+    for i in range(at, at + length):
+        if data[i] < 48 or data[i] > 57:
+            others += 1
+    return others == 0

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from formats import consumequeue, indexfile
+from formats.batchconsumequeue import inner_batch
 from formats.commitlog import (
+    PARSE_BATCHES,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     SYS_FLAG_AT,
@@ -23,7 +25,7 @@ from formats.frames import check
 from formats.heads import record_hash
 from formats.java_kernels import hash_ascii, hash_utf8
 from formats.memory import load_i32, load_i64, match64, trailing_zeros
-from formats.property_kernels import MASK_WIDTH, find
+from formats.property_kernels import MASK_WIDTH, find, has_plain_batch
 from formats.routes import SCHEDULE, SPECIAL, lookup
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ _ONE = np.uint64(1)
 
 _RECORD = int(Verdict.RECORD)
 _BAD_DELAY = int(Verdict.BAD_DELAY)
+_BAD_BATCH = int(Verdict.BAD_BATCH)
 _UNKNOWN_QUEUE = int(Verdict.UNKNOWN_QUEUE)
 _FULL = int(Verdict.FULL)
 
@@ -103,12 +106,22 @@ class Row(NamedTuple):
     key_hashes: list[int]
 
 
-def describe(record: Record, delays: Sequence[int], *, tag_entries: bool) -> Row:
+def describe(
+    record: Record, delays: Sequence[int], *, tag_entries: bool, parses_batches: bool = False
+) -> Row:
     """Return the columns of one record but its head's hash, the slow and readable way.
 
+    Args:
+        record: the record.
+        delays: ms by level, level 1 first.
+        tag_entries: hash the tags as keys too.
+        parses_batches: see `commitlog.ReadRules`.
+
     Raises:
-        ValueError: a delayed record whose DELAY is no number.
+        ValueError: a delayed record whose DELAY is no number, a batch whose numbers are none.
     """
+    if parses_batches:
+        inner_batch(record.properties)
     keys = indexfile.index_keys(record.topic, record.properties, tag_entries=tag_entries)
     return Row(
         record.physical_offset,
@@ -196,7 +209,7 @@ def scan(
         limit: index behind the last byte of the file that is at hand.
         origin: physical offset of `data[0]`.
         file_end: physical offset of the file's end.
-        rules: see `frames.check`.
+        rules: see `frames.check`; with `PARSE_BATCHES` the numbers of inner batches must be some.
         first: rows that are filled already (a scan that goes on).
         slots: see `routes.RouteArrays`, so the next eight.
         topic_at: by route.
@@ -259,6 +272,9 @@ def scan(
             inner,
             ascii_only,
         ) = find(data, properties_at, properties_length)
+        if inner != 0 and (rules & PARSE_BATCHES) != 0:
+            if not has_plain_batch(data, properties_at, properties_length):
+                return _BAD_BATCH, at, rows
         flags = load_i32(data, at + SYS_FLAG_AT)
         timestamp = load_i64(data, timestamp_at)
         code = np.int64(0)

@@ -8,15 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from formats import consumequeue, consumequeue_ext, java, names
+from formats.batchconsumequeue import inner_batch
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
 from formats.errors import ReputError
-from formats.properties import (
-    INNER_BASE,
-    INNER_NUM,
-    MULTI_DISPATCH,
-    MULTI_QUEUE_OFFSET,
-)
+from formats.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from sinks.batchconsumequeue import BatchConsumeQueueSink, unit_of
 from sinks.consumequeue_ext import ExtSink
 from sinks.queues import QueueName
@@ -167,21 +163,6 @@ class SpecialSink:
 def needs_slow_path(settings: BrokerSettings, batch_topics: frozenset[str], topic: str) -> bool:
     """Tell whether every record of a topic is more than one plain entry."""
     return settings.writes_ext or topic in batch_topics
-
-
-def inner_batch(properties: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return first queue offset and size of an inner batch, None for an ordinary record.
-
-    Raises:
-        ValueError: they are no numbers (the broker then takes the record for unreadable).
-    """
-    base, number = properties.get(INNER_BASE), properties.get(INNER_NUM)
-    if base is None or number is None:
-        return None
-    size = java.parse_int(number)
-    if not -(1 << 15) <= size < 1 << 15:
-        raise ValueError(f"beyond 16 bits: {number!r}")
-    return java.parse_long(base), size
 
 
 def multi_queues(record: Record, *, lmq: bool, every: bool) -> list[tuple[QueueName, int]]:

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     CHECKPOINT = "checkpoint"
     CHECKPOINT_AHEAD = "checkpoint ahead of files"
     PROGRESS = "progress"
+    UNREADABLE = "unreadable record"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,12 @@ _LENGTH = 2
 _HEX_BYTES = 32
 _SEARCHED = 16 << 20
 _TRIES = 3
+# A whole record with a number in it that Java does not take for one: replicas have it as well.
+_NUMBERS = {Verdict.BAD_DELAY, Verdict.BAD_BATCH}
+_UNREADABLE_NUMBER = (
+    "A broker of this version cannot read it either, and cuts its log there when it recovers. "
+    "Go on after it with --on-corrupt skip."
+)
 # So often the whole directory is looked at, though nothing is new where the log ends.
 _LOOK_SECONDS = 1.0
 
@@ -333,7 +339,7 @@ def corruption(log: CommitLog, position: int, verdict: Verdict) -> FormatError:
         path,
         byte,
         f"{verdict.explanation} (physical offset {position}, bytes {bytes_of(data)})",
-        "Restore the file from a replica.",
+        _UNREADABLE_NUMBER if verdict in _NUMBERS else "Restore the file from a replica.",
     )
 
 

@@ -16,6 +16,7 @@ from checkpoints import locks, marks, progress
 from formats import names
 from formats.errors import StoreError
 from stores.commitlog import CommitLog, commitlog_directories
+from stores.findings import Kind
 from stores.tail import find_tail
 from streaming.verify import verify
 
@@ -92,6 +93,13 @@ def examine(config: StoreConfig) -> Handover:
             "there when it recovers; restore the file from a replica and rebuild"
         )
     result.report = verify(config)
+    result.problems += [
+        f"{finding.path}, byte {finding.position}: {finding.detail}. A broker cuts its log there "
+        "when it recovers, and what comes after it is lost: set the store up from a replica, or "
+        "read the messages with spark.read first"
+        for finding in result.report.findings
+        if finding.kind == Kind.UNREADABLE
+    ]
     if not result.report.ok:
         result.problems.append(
             f"reput verify has {result.report.found} findings; look at them, then rebuild"

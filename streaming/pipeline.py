@@ -235,7 +235,7 @@ class Pipeline:
                 except Exception as error:  # noqa: BLE001 - raised where the block is used
                     block.error = error
                     return
-            elif verdict == Verdict.BAD_DELAY:
+            elif verdict in {Verdict.BAD_DELAY, Verdict.BAD_BATCH}:
                 at = self._append_slowly(block, data, at, origin)
                 if at < 0:
                     return
@@ -278,11 +278,17 @@ class Pipeline:
         self._queues.add_route(topic, int.from_bytes(raw_id, "big", signed=True))
 
     def _append_slowly(self, block: Block, data: Bytes, at: int, origin: int) -> int:
-        """Append a record whose DELAY is not plain digits; -1 if it is no number at all."""
+        """Append a record with a number that is not plain digits; -1 if it is none to Java.
+
+        That is what a broker cannot read (`CommitLog#checkMessageAndReturnSize`).
+        """
         record = self.record_in(data, at, origin)
         try:
             row = scan.describe(
-                record, self._settings.delays, tag_entries=self._settings.version.indexes_tags
+                record,
+                self._settings.delays,
+                tag_entries=self._settings.version.indexes_tags,
+                parses_batches=self._settings.read_rules.parses_batches,
             )
         except ValueError:
             return -1

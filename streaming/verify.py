@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from checkpoints import marks, progress
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from formats import consumequeue, names
+from formats.batchconsumequeue import inner_batch
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
 from formats.errors import FormatError, ReputError, StoreError
 from sinks.batchconsumequeue import unit_of
 from sinks.queues import QueueDirectory, QueueName
-from sinks.special import inner_batch, multi_queues, needs_slow_path
+from sinks.special import multi_queues, needs_slow_path
 from stores import layout
-from stores.commitlog import CommitLog, commitlog_directories
+from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.deleted_topics import deleted_topics
 from stores.filters import bitmaps_of
 from stores.findings import Finding, Kind, Report, Scope
@@ -159,8 +160,26 @@ class _Verification:
             verify_progress(path, self.progress, self.facts, report)
         fields = self.settings.version.checkpoint_fields
         CheckpointCheck(output, fields, scope, report).check(self.facts, self.progress)
+        self._check_next_record()
         verify_abort(output, report)
         report.bytes = scope.end - scope.floor
+
+    def _check_next_record(self) -> None:
+        """Report what stopped the output: what has not been dispatched *yet* is no finding."""
+        end = self.progress.end if self.progress is not None else self.tail
+        if not self.scope.floor <= end < self.tail:
+            return
+        try:
+            for _ in self.pipeline.blocks(end, end + 1):
+                pass
+        except FormatError as error:
+            path, byte = self.log.file_of(end)
+            detail = f"{self.tail - end} bytes of the log are not dispatched: {error.problem}"
+            self.report.add(Kind.UNREADABLE, path, byte, detail)
+        except LogChangedError:
+            raise
+        except ReputError as error:
+            self.report.add(Kind.MISSING, self.config.output, 0, str(error))
 
     def _check_no_index(self, output: Path) -> None:
         for path in index_files(output / names.INDEX, self.settings, self.report):

@@ -140,7 +140,7 @@ class TestVersion:
 
     def test_how_records_are_read(self):
         assert not settings_of("4.9").read_rules.accepts_v2
-        assert settings_of("5.3").read_rules == (True, True, False, False)
+        assert settings_of("5.3").read_rules == (True, True, False, False, True)
         assert settings_of("5.3", {"forceVerifyPropCRC": "true"}).read_rules.requires_property_crc
 
     def test_an_old_broker_has_no_switch_for_index_files(self):

@@ -22,12 +22,14 @@ from formats import (
     scan,
     texts,
 )
+from formats.batchconsumequeue import inner_batch
 from formats.commitlog import (
     ACCEPT_V2,
     CHECK_BODY_CRC,
     CHECK_PROPERTY_CRC,
     MAGIC_BLANK,
     MIN_SIZE,
+    PARSE_BATCHES,
     REQUIRE_PROPERTY_CRC,
     ReadRules,
     Record,
@@ -54,6 +56,7 @@ def _rules(number: int) -> ReadRules:
         checks_body_crc=bool(number & CHECK_BODY_CRC),
         checks_property_crc=bool(number & CHECK_PROPERTY_CRC),
         requires_property_crc=bool(number & REQUIRE_PROPERTY_CRC),
+        parses_batches=bool(number & PARSE_BATCHES),
     )
 
 
@@ -176,7 +179,7 @@ def _chain(random: Random, before: int, behind: int) -> Chain:
     end = len(raw) - before
     # Junk that would go on with the properties, if a kernel looked at it.
     raw += random.choice((bytes(behind), b"\x01\x02" * behind, b"TAGS\x01x\x02" * behind))[:behind]
-    rules = random.choice((5, 5, 4, 7, 1))
+    rules = random.choice((5, 5, 4, 7, 1, 20, 21))
     file_end = position + end + random.choice((0, 8, 100_000))
     flags = (random.random() < 0.9, random.random() < 0.5, random.random() < 0.5)
     wide = random.random() < 0.9
@@ -277,10 +280,19 @@ class Scan:
 
     def _judge(self, batch: Chain, at: int, verdict: Verdict) -> str:
         wanted, record = self._read(batch, at)
-        if verdict != Verdict.BAD_DELAY:
+        if verdict not in {Verdict.BAD_DELAY, Verdict.BAD_BATCH}:
             same(verdict, wanted, "verdict")
             return verdict.name
         assert isinstance(record, Record)
+        if verdict == Verdict.BAD_BATCH:
+            parsed = bool(batch.rules & PARSE_BATCHES)
+            named = {"INNER_BASE", "INNER_NUM"} <= record.properties.keys()
+            same((parsed, named), (True, True), "batch")
+            try:
+                inner_batch(record.properties)
+            except ValueError:
+                return "BAD_BATCH"
+            return "SLOW_BATCH"
         level = record.properties["DELAY"]
         plain = level.isascii() and level.isdigit() and len(level) <= 9
         same((record.topic, plain), (consumequeue.SCHEDULE_TOPIC, False), "delay")
@@ -298,7 +310,12 @@ class Scan:
             at = int(columns.physical_offset[i]) - batch.position + scan.PADDING
             verdict, record = self._read(batch, at)
             assert isinstance(record, Record), verdict
-            row = scan.describe(record, _DELAYS, tag_entries=batch.versions[1])
+            row = scan.describe(
+                record,
+                _DELAYS,
+                tag_entries=batch.versions[1],
+                parses_batches=bool(batch.rules & PARSE_BATCHES),
+            )
             end = int(columns.key_end[i])
             found = scan.Row(
                 int(columns.physical_offset[i]),

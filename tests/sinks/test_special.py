@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from formats.batchconsumequeue import inner_batch
 from formats.commitlog import Record
 from formats.errors import ReputError
 from formats.routes import SCHEDULE, SPECIAL
 from sinks.queues import MAX_QUEUE_ID, QueueDirectory, QueueName
-from sinks.special import inner_batch, multi_queues
+from sinks.special import multi_queues
 
 
 def record(topic="t", names="", offsets="", **properties) -> Record:
