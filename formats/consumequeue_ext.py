@@ -26,6 +26,8 @@ UNIT = struct.Struct(">hqqh")
 MAX_UNIT_SIZE = 0x7FFF
 FILE_SIZE = 48 << 20
 SPARE = 4
+# Files in which a broker looks for room for a unit.
+TRIES = 3
 END_MARK = struct.pack(">h", -1)
 # An address is a byte position plus the lowest long; a tag's hash is never as low as this.
 ADDRESS_BASE = -(1 << 63)

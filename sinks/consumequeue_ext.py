@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats import consumequeue_ext, names
-from formats.consumequeue_ext import END_MARK, MAX_UNIT_SIZE, SPARE, Unit
+from formats.consumequeue_ext import END_MARK, MAX_UNIT_SIZE, SPARE, TRIES, Unit
 from sinks.unit_queue import UnitQueue, UnitSink
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ class ExtSink(UnitSink["_ExtQueue"]):
         Raises:
             OSError: no space, no permission.
         """
-        if unit.size > min(MAX_UNIT_SIZE, self._file_size - SPARE):
+        if unit.size > MAX_UNIT_SIZE:
+            return None
+        if unit.size > self._file_size - SPARE:
+            self.queue(name).give_up()
             return None
         return consumequeue_ext.address(self.queue(name).write(unit.pack()))
 
@@ -38,12 +41,27 @@ class _ExtQueue(UnitQueue):
 
     def __init__(self, files: FileQueue) -> None:
         wrote = 0 if files.base is None else end_of_units(files.last().data.tobytes())
-        super().__init__(files, wrote, SPARE)
+        is_ended = files.base is not None and files.last().data[wrote:][:2].tobytes() == END_MARK
+        super().__init__(files, files.file_size if is_ended else wrote, SPARE)
 
     def end_file(self) -> None:
         if self.wrote + len(END_MARK) <= self.files.file_size:
             self.files.room(self.wrote, len(END_MARK))
             self.files.last().write(self.wrote, END_MARK)
+
+
+    def give_up(self) -> None:
+        """Leave files behind for a unit that fits into none, as a broker's tries do.
+
+        Each try finds too little room, says that the file has ended and goes on with the next one
+        (`ConsumeQueueExt#put`). Files this small take an odd setting.
+        """
+        for _ in range(TRIES):
+            if self.files.base is None or self.wrote == self.files.file_size:
+                self.files.add(self.end)
+                self.wrote = self.flushed = 0
+            self.end_file()
+            self.wrote = self.files.file_size
 
 
 def end_of_units(data: bytes) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import batchconsumequeue, consumequeue_ext, names
-from formats.consumequeue_ext import END_MARK, MAX_UNIT_SIZE, SPARE
+from formats.consumequeue_ext import END_MARK, MAX_UNIT_SIZE, SPARE, TRIES
 from stores.findings import Kind
 from stores.stored_files import StoredFiles, queue_directories, surplus_runs
 from stores.verify_ends import NOT_THERE, RestCheck
@@ -68,7 +68,7 @@ class ExtCheck:
             has_head: entries of expired records stand before the queue's first: then only its
                 own entry tells where its unit is.
         """
-        if unit.size > min(MAX_UNIT_SIZE, self._file_size - SPARE):
+        if unit.size > MAX_UNIT_SIZE:
             return None
         place = self._queues.get(name)
         if place is None:
@@ -76,6 +76,12 @@ class ExtCheck:
             place = _Place(StoredFiles(directory, self._file_size, self._report))
             self._queues[name] = place
             self._begin(place, held, has_head=has_head)
+        if unit.size > self._file_size - SPARE:
+            for _ in range(TRIES):
+                wrote = place.position % self._file_size
+                self._check_end_of_file(place, wrote)
+                place.position += self._file_size - wrote
+            return None
         raw = unit.pack()
         wrote = place.position % self._file_size
         if wrote + len(raw) > self._file_size - SPARE:

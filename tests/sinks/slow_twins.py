@@ -75,20 +75,28 @@ class SlowQueue(SlowFiles):
 
 
 class SlowExt(SlowFiles):
-    """One extension: units, then -1 where the next does not fit before 4 spare bytes."""
+    """One extension: units, then -1 where the next does not fit before 4 spare bytes.
+
+    Three files are tried for one.
+    """
 
     def put(self, code: int, timestamp: int, bitmap: bytes = b"") -> int | None:
         raw = struct.pack(">hqqh", 20 + len(bitmap), code, timestamp, len(bitmap)) + bitmap
-        if len(raw) > self.file_size - 4:
+        if len(raw) > 32767:
             return None
-        if not self.files:
-            self.add(0)
-        elif len(raw) > self.file_size - self.wrote - 4:
-            self.write(struct.pack(">h", -1))
-            self.add(self.last + self.file_size)
-        at = self.last + self.wrote
-        self.write(raw)
-        return at - (1 << 63)
+        for _ in range(3):
+            if not self.files:
+                self.add(0)
+            elif self.wrote == self.file_size:
+                self.add(self.last + self.file_size)
+            if len(raw) > self.file_size - self.wrote - 4:
+                self.write(struct.pack(">h", -1))
+                self.wrote = self.file_size
+                continue
+            at = self.last + self.wrote
+            self.write(raw)
+            return at - (1 << 63)
+        return None
 
 
 class SlowBatches(SlowFiles):

@@ -35,12 +35,17 @@ class TestExt:
             assert consumequeue_ext.unpack(raw, address % 100) == unit
 
     def test_a_unit_that_fits_no_file_is_not_stored(self, root, staging):
+        """
+        A broker looks for room in three files before it gives up, and each says that it has ended.
+        """
         sink = ExtSink(root, staging, 100)
 
         assert sink.append(NAME, Unit(1, 2, bytes(77))) is None
-        assert sink.append(NAME, Unit(1, 2, bytes(76))) == BASE
+        assert sink.append(NAME, Unit(1, 2, bytes(76))) == BASE + 300
         assert ExtSink(root, staging, 1 << 20).append(NAME, Unit(1, 2, bytes(32748))) is None
         sink.close()
+        files = files_of(root).values()
+        assert [raw[:2] for raw in files] == [b"\xff\xff"] * 3 + [b"\0\x60"]
 
     @pytest.mark.parametrize("seed", range(15))
     def test_any_units_make_the_files_of_the_slow_twin(self, root, staging, seed):
