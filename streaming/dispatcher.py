@@ -433,7 +433,7 @@ class StoreDispatcher:
         self._close_sinks()
         before = self.progress
         self.progress = replace(
-            resume.go_back(self.config, self.progress, seen, recovery),
+            resume.go_back(self.config, self.log, self.progress, seen, recovery),
             starts=before.starts,
             recoveries=before.recoveries,
             truncations=before.truncations + recovery.truncations,

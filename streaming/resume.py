@@ -21,7 +21,7 @@ from sinks import cut
 from sinks.index import IndexPosition
 from stores import disk
 from stores.identity import Comparison, Known, compare, gone_back, settled
-from streaming.events import CORRUPT, RECOVERY, TRUNCATION, Event
+from streaming.events import CORRUPT, GAP, RECOVERY, TRUNCATION, Event
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,7 +133,7 @@ def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recov
     seen = compare(log, known_log(found))
     if seen.is_same:
         return still_same(log, found, seen, recovery.reasons)
-    return go_back(config, found, seen, recovery)
+    return go_back(config, log, found, seen, recovery)
 
 
 def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[str]) -> Progress:
@@ -148,11 +148,14 @@ def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[s
     return replace(found, files=settled(found.files, seen.certain, log.min_offset))
 
 
-def go_back(config: StoreConfig, found: Progress, seen: Comparison, recovery: Recovery) -> Progress:
+def go_back(
+    config: StoreConfig, log: CommitLog, found: Progress, seen: Comparison, recovery: Recovery
+) -> Progress:
     """Take an output back to where its log is still the same.
 
     Args:
         config: the store.
+        log: its log, as it is now.
         found: where the output is; the files hold that, and nobody has them mapped.
         seen: what has become of the log.
         recovery: gets what was done.
@@ -161,7 +164,7 @@ def go_back(config: StoreConfig, found: Progress, seen: Comparison, recovery: Re
         StoreError: the output is of another log.
     """
     recovery.truncations += 1
-    older = _gone_back(config, found, seen)
+    older = _gone_back(config, log, found, seen, recovery)
     older = replace(older, cuts=with_cut(found.cuts, max(older.end, 0)))
     text = (
         f"the log has other records than before from some place after {max(older.end, 0)} on; "
@@ -185,7 +188,9 @@ def with_cut(cuts: tuple[tuple[int, int], ...], position: int) -> tuple[tuple[in
     return (*cuts, (number, position))
 
 
-def _gone_back(config: StoreConfig, found: Progress, seen: Comparison) -> Progress:
+def _gone_back(
+    config: StoreConfig, log: CommitLog, found: Progress, seen: Comparison, recovery: Recovery
+) -> Progress:
     generation, common = found.generation + 1, seen.common
     if common is None:
         if not seen.is_related:
@@ -198,7 +203,7 @@ def _gone_back(config: StoreConfig, found: Progress, seen: Comparison) -> Progre
         return beginning(config, generation)
     if found.repeated and config.settings.writes_ext:
         # A repeated record has a unit and no entry: nothing says which units are its own.
-        return beginning(config, generation)
+        return _begun_again(config, log, found, recovery)
     queues = cut.queues_before(config.output, config.settings, found.queues, common.end)
     source = StoreCheckpoint(*found.checkpoint)
     checkpoint = source._replace(
@@ -226,6 +231,24 @@ def _gone_back(config: StoreConfig, found: Progress, seen: Comparison) -> Progre
         skipped=tuple(gap for gap in found.skipped if gap[0] < common.end),
         lost=tuple(gap for gap in found.lost if gap[0] < common.end),
     )
+
+
+def _begun_again(
+    config: StoreConfig, log: CommitLog, found: Progress, recovery: Recovery
+) -> Progress:
+    """Return the progress of an empty output; what cannot be dispatched again is lost, and said."""
+    again = replace(beginning(config, found.generation + 1), lost=found.lost)
+    # Where the first batch ended, or earlier: the output began in this file at the latest.
+    start = log.base_of(found.trail[0].record.physical_offset)
+    if start < log.min_offset:
+        gap = (start, log.min_offset)
+        text = (
+            f"the entries of physical offsets {gap[0]} to {gap[1]} are lost: the output begins "
+            "again, and these records have expired"
+        )
+        recovery.reasons.append(Event(text, GAP))
+        again = replace(again, lost=(*again.lost, gap))
+    return again
 
 
 def _write_checkpoint(config: StoreConfig, found: Progress) -> None:

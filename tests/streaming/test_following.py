@@ -20,6 +20,7 @@ from stores.commitlog import CommitLog, commitlog_directories
 from stores.tail import KnownEnd, TailWatch, find_tail, known_end, next_record
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
+from streaming.events import GAP, kind_of_event
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
 from tests.streaming.stores_for_tests import (
@@ -560,3 +561,25 @@ def test_an_empty_file_that_a_repeated_record_has_made_outlives_a_kill(made):
 
     assert max(p.name for p in (config.output / "consumequeue/t/0").iterdir()) == f"{160:020d}"
     assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+def test_what_cannot_be_dispatched_again_is_said_to_be_lost(made):
+    """
+    With a repeated record and extensions an output begins again behind a cut, which takes the
+    entries of records that have expired with it.
+    """
+    broker, config = made(2, {"out_of_turn": True}, **EXT)
+    dispatcher = StoreDispatcher(config)
+    for _ in range(2):
+        broker.append(60)
+        dispatch_all(dispatcher)
+    assert dispatcher.progress.repeated > 0
+    (broker.store / "commitlog" / names.offset_file(0)).unlink()
+    broker.recover(broker.log.places[-5].position)
+    broker.append(60, now=broker.messages.now + 5000)
+    batch = dispatch_all(dispatcher)
+    dispatcher.close()
+
+    assert dispatcher.progress.lost == ((0, LOG_FILE),)
+    assert batch.lost == LOG_FILE
+    assert GAP in [kind_of_event(event) for event in batch.events]
