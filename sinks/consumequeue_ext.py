@@ -49,7 +49,6 @@ class _ExtQueue(UnitQueue):
             self.files.room(self.wrote, len(END_MARK))
             self.files.last().write(self.wrote, END_MARK)
 
-
     def give_up(self) -> None:
         """Leave files behind for a unit that fits into none, as a broker's tries do.
 

@@ -71,21 +71,26 @@ class SpecialSink:
         self._ext = ExtSink(root, staging, settings.ext_file_size)
         self._batches = BatchConsumeQueueSink(root, staging, settings.batch_file_size)
 
-    def put(self, record: Record) -> None:
+    def put(self, record: Record) -> bool:
         """Put a record that has an entry, in all queues that it belongs to.
+
+        Returns:
+            False for a batch that no queue takes, so that no checkpoint may name it
+            (`BatchConsumeQueue#putMessagePositionInfoWrapper`).
 
         Raises:
             OSError: no space, no permission.
             ReputError: a queue that cannot have a directory, a property that is no number.
         """
         try:
-            self._put(record)
+            is_put = self._put(record)
         except ValueError as error:
             raise ReputError(
                 f"the record at physical offset {record.physical_offset}, of topic "
                 f"{record.topic!r}: {error}. A broker cannot dispatch it either"
             ) from error
         self._unit = None
+        return is_put
 
     def leftovers(self) -> dict[str, int]:
         """Return where an extension ends without the unit of a record that could not be put.
@@ -94,14 +99,13 @@ class SpecialSink:
         """
         return dict([self._unit]) if self._unit else {}
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: Record) -> bool:
         code = consumequeue.tags_code(
             record.topic, record.properties, record.store_timestamp, self._settings.delays
         )
         name = QueueName(record.topic, record.queue_id)
         if record.topic in self._batch_topics:
-            self._put_batch(name, record, code)
-            return
+            return self._put_batch(name, record, code)
         held = code
         if self._settings.writes_ext:
             held = self._put_ext(name, record, code)
@@ -110,8 +114,9 @@ class SpecialSink:
         self._entries.put_entry(number, record.queue_offset, entry)
         if self._settings.multi_dispatch:
             self._put_multi(record, entry._replace(tags_code=code))
+        return True
 
-    def _put_batch(self, name: QueueName, record: Record, code: int) -> None:
+    def _put_batch(self, name: QueueName, record: Record, code: int) -> bool:
         unit = unit_of(
             record.physical_offset,
             record.size,
@@ -120,8 +125,10 @@ class SpecialSink:
             record.queue_offset,
             inner_batch(record.properties),
         )
-        if unit.base_offset >= 0 and unit.batch_size >= 0:
+        is_valid = unit.base_offset >= 0 and unit.batch_size >= 0
+        if is_valid:
             self._batches.append(name, unit)
+        return is_valid
 
     def _put_ext(self, name: QueueName, record: Record, code: int) -> int:
         bitmap = None

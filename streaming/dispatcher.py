@@ -582,7 +582,8 @@ class StoreDispatcher:
 
         def put_special(row: int) -> None:
             position, size = int(columns.physical_offset[row]), int(columns.size[row])
-            self.special.put(self.pipeline.record_at(position, size))
+            if not self.special.put(self.pipeline.record_at(position, size)):
+                block.without_entry.add(row)
 
         def accept(row: int) -> bool:
             return self._is_settled(int(columns.physical_offset[row]), int(columns.size[row]))
@@ -600,7 +601,8 @@ class StoreDispatcher:
         repeated, misplaced = counts.repeated - before[0], counts.misplaced - before[1]
         batch.repeated += repeated
         batch.misplaced += misplaced
-        batch.entries += consumequeue.count_entries(columns.sys_flag[:written]) - repeated
+        entries = consumequeue.count_entries(columns.sys_flag[:written]) - len(block.without_entry)
+        batch.entries += entries - repeated
         is_whole = written == block.count
         if not is_whole:
             block.reached = int(columns.physical_offset[written])
@@ -926,7 +928,7 @@ def _last_entry(block: Block) -> tuple[int, int] | None:
     """Return store timestamp and place of the block's last record that has an entry."""
     columns = block.columns
     for i in range(block.count - 1, -1, -1):
-        if consumequeue.has_entry(int(columns.sys_flag[i])):
+        if consumequeue.has_entry(int(columns.sys_flag[i])) and i not in block.without_entry:
             return int(columns.store_timestamp[i]), int(columns.physical_offset[i])
     return None
 

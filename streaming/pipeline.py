@@ -47,6 +47,7 @@ class Block:
         reached: physical offset of what stands where parsing ended.
         verdict: what that is; RECORD: the end of the block.
         error: what registering a queue raised; counts only if `start` is right.
+        without_entry: rows of batches that no queue takes; filled by whoever puts the block.
     """
 
     def __init__(self, size: int) -> None:
@@ -59,6 +60,8 @@ class Block:
         self.reached = 0
         self.verdict = Verdict.RECORD
         self.error: Exception | None = None
+        # Rows that turned out to have no entry when they were put.
+        self.without_entry: set[int] = set()
 
 
 class Pipeline:
@@ -208,6 +211,7 @@ class Pipeline:
         block.start = start
         block.count = 0
         block.error = None
+        block.without_entry.clear()
         origin = start if data is None else block.first
         if data is None:
             data = self._read(block, start)

@@ -196,7 +196,8 @@ class _Verification:
         facts.messages += block.count
         facts.last_timestamp = int(columns.store_timestamp[block.count - 1])
         for i in range(block.count - 1, -1, -1):
-            if consumequeue.has_entry(int(columns.sys_flag[i])):
+            has_entry = consumequeue.has_entry(int(columns.sys_flag[i]))
+            if has_entry and i not in block.without_entry:
                 facts.entry_timestamp = int(columns.store_timestamp[i])
                 facts.entry_offset = int(columns.physical_offset[i])
                 return
@@ -224,9 +225,11 @@ class _QueuePass:
             if block.count == 0:
                 continue
 
-            def expect_special(row: int, columns: Columns = columns) -> None:
+            def expect_special(row: int, block: Block = block) -> None:
+                columns = block.columns
                 try:
-                    self._expect_row(columns, row)
+                    if not self._expect_row(columns, row):
+                        block.without_entry.add(row)
                 except ValueError as error:
                     offset = int(columns.physical_offset[row])
                     raise ReputError(
@@ -240,8 +243,8 @@ class _QueuePass:
         self._ext.finish()
         self._batches.finish()
 
-    def _expect_row(self, columns: Columns, row: int) -> None:
-        """Compare all that a record gives which is more than one plain entry."""
+    def _expect_row(self, columns: Columns, row: int) -> bool:
+        """Compare what a record gives beyond one plain entry; False if that is nothing at all."""
         run = self._verification
         position, size = int(columns.physical_offset[row]), int(columns.size[row])
         code, timestamp = int(columns.tags_code[row]), int(columns.store_timestamp[row])
@@ -251,8 +254,7 @@ class _QueuePass:
         if name.topic in run.batches or self._bitmaps is not None or run.settings.multi_dispatch:
             record = run.pipeline.record_at(position, size)
         if record is not None and name.topic in run.batches:
-            self._expect_batch(name, record, code)
-            return
+            return self._expect_batch(name, record, code)
         held = code
         if run.settings.writes_ext:
             bitmap = None
@@ -262,6 +264,7 @@ class _QueuePass:
         self._entries.expect(number, name, queue_offset, Entry(position, size, held))
         if record is not None and run.settings.multi_dispatch:
             self._expect_multi(record, Entry(position, size, code))
+        return True
 
     def _expect_multi(self, record: Record, entry: Entry) -> None:
         settings = self._verification.settings
@@ -270,7 +273,7 @@ class _QueuePass:
             number = self._queues.number(*name, nested=every)
             self._entries.expect(number, name, queue_offset, entry)
 
-    def _expect_batch(self, name: QueueName, record: Record, code: int) -> None:
+    def _expect_batch(self, name: QueueName, record: Record, code: int) -> bool:
         unit = unit_of(
             record.physical_offset,
             record.size,
@@ -279,8 +282,10 @@ class _QueuePass:
             record.queue_offset,
             inner_batch(record.properties),
         )
-        if unit.base_offset >= 0 and unit.batch_size >= 0:
+        is_valid = unit.base_offset >= 0 and unit.batch_size >= 0
+        if is_valid:
             self._batches.expect(name, unit)
+        return is_valid
 
     def _expect_ext(self, number: int, queue_offset: int, unit: ExtUnit) -> int:
         """Compare a unit and return what the entry should hold."""

@@ -20,6 +20,7 @@ from formats.errors import FormatError, ReputError, StoreError
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher, rebuild
 from streaming.pipeline import Pipeline
+from streaming.verify import verify
 from tests.sinks.slow_twins import SlowStore, differences
 from tests.streaming.stores_for_tests import (
     LOG_FILE,
@@ -207,6 +208,26 @@ class TestMarks:
         assert found.logics_timestamp == 2000
         assert found.logics_offset == log.places[1].position
         assert found.index_timestamp == 1000
+
+    @pytest.mark.parametrize("batch", [{"INNER_BASE": "-1"}, {"INNER_NUM": "-1"}])
+    def test_the_checkpoint_does_not_name_a_batch_that_no_queue_takes(self, made, batch):
+        """
+        A broker leaves out a unit with a negative number, and its checkpoint where it was.
+        """
+        log = Log()
+        log.append(Message("batches", store_timestamp=1000))
+        numbers = {"INNER_BASE": "7", "INNER_NUM": "2", **batch}
+        log.append(Message("batches", store_timestamp=2000, properties=numbers))
+        config = made(log)
+        name_batch_topics(config.path, "batches")
+        dispatcher = StoreDispatcher(config)
+        done = dispatcher.dispatch(log.end)
+        dispatcher.close()
+        found = marks.read_checkpoint(config.output)
+
+        assert (done.messages, done.entries) == (2, 1)
+        assert (found.logics_timestamp, found.logics_offset) == (1000, 0)
+        assert verify(config).ok
 
     @pytest.mark.parametrize(("version", "fields"), [("4.9", 3), ("5.3", 5), ("5.5", 6)])
     def test_the_brokers_own_longs_are_carried_over(self, made, version, fields):
