@@ -10,13 +10,15 @@ Source: RocketMQ `ConsumerFilterManager`, `CommitLogDispatcherCalcBitMap`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from formats import fastjson, sql92
 from formats.bloomfilter import BloomFilter, mask
 
 SQL92 = "SQL92"
+# Beyond every store timestamp.
+NEVER = (1 << 63) - 1
 # `filterDataCleanTimeSpan`, ms: how long a broker keeps a filter whose consumers are gone.
 CLEAN_TIME_SPAN = 24 * 3600 * 1000
 
@@ -46,6 +48,13 @@ class ConsumerFilter:
     def expired(self, now: int, clean_time_span: int = CLEAN_TIME_SPAN) -> bool:
         """Tell whether a broker would drop it at `now`, ms, when it next writes the file."""
         return self.dead and now - self.dead_time >= clean_time_span
+
+    def means_the_same_as(self, other: ConsumerFilter) -> bool:
+        """Tell whether it sets the same bits, since the same time."""
+        # Only these two change in a filter that stays.
+        return replace(self, dead_time=0, client_version=0) == replace(
+            other, dead_time=0, client_version=0
+        )
 
     def fits(self, bloom: BloomFilter) -> bool:
         """Tell whether its bits are of a bloom filter of this size (`BloomFilter#isValid`)."""
@@ -145,7 +154,10 @@ class FilterBitmaps:
     * one that is not of type SQL92, or that the broker cannot parse, sets no bits; but its topic
       has bit maps, if only empty ones;
     * if a single one has bits for a bloom filter of another size, the broker that reads the file
-      ignores it as a whole: no topic has bit maps.
+      ignores it as a whole: no topic has bit maps;
+    * one that was born after a record was stored: the broker dispatched the record without it.
+
+    `follow` takes later states of the file in, so that a record gets the filters of its time.
     """
 
     def __init__(
@@ -158,42 +170,120 @@ class FilterBitmaps:
             bloom: `BloomFilter.sized` of the broker's two settings.
             string_operators: see `sql92.parse`; False for a broker before 5.1.3.
         """
-        self._bytes = bloom.bits // 8
-        self._topics: dict[str, list[tuple[sql92.Expression, int]]] = {}
-        every = [entry for entries in filters.values() for entry in entries]
-        if all(entry.fits(bloom) for entry in every):
-            for topic, entries in filters.items():
-                if entries:
-                    self._topics[topic] = _compile(entries, string_operators)
+        self._bloom = bloom
+        self._string_operators = string_operators
+        self._topics: dict[str, list[_Term]] = {}
+        self.follow(filters, 0)
 
-    def bitmap_for(self, topic: str, properties: Mapping[str, str]) -> bytes | None:
+    def follow(self, filters: Filters, written: int) -> list[str]:
+        """Take over what the file says now; return the topics that something changed for.
+
+        A filter counts from its birth on. One that another one of its group replaces counts until
+        then; one that the file has no more, until the file was written: a broker drops filters
+        when it writes them (`ConsumerFilterManager#clean`).
+
+        Args:
+            filters: what `parse` returned.
+            written: when the file was written, ms.
+        """
+        if not all(entry.fits(self._bloom) for entries in filters.values() for entry in entries):
+            filters = {}
+        changed = []
+        for topic in filters.keys() | self._topics.keys():
+            terms = self._topics.get(topic, [])
+            left = {entry.group: entry for entry in filters.get(topic, ())}
+            after = []
+            for term in terms:
+                found = left.get(term.entry.group) if term.until == NEVER else None
+                if found is not None and found.means_the_same_as(term.entry):
+                    del left[found.group]
+                    after.append(term)
+                elif term.until == NEVER:
+                    after.append(term.ended(found.born_time if found is not None else written))
+                else:
+                    after.append(term)
+            after += [self._term(entry, NEVER) for entry in left.values()]
+            if after != terms:
+                self._topics[topic] = after
+                changed.append(topic)
+        return sorted(changed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there has been no filter yet."""
+        return not self._topics
+
+    def state(self) -> dict[str, list[dict[str, Any]]]:
+        """Return all filters with their ends, for `restore`."""
+        return {
+            topic: [{**asdict(term.entry), "until": term.until} for term in terms]
+            for topic, terms in self._topics.items()
+        }
+
+    def restore(self, state: dict[str, list[dict[str, Any]]]) -> None:
+        """Be as when `state` returned this.
+
+        Raises:
+            ValueError, TypeError, KeyError: it is none.
+        """
+        if not state:
+            return
+        names = [field.name for field in fields(ConsumerFilter)]
+        self._topics = {}
+        for topic, terms in state.items():
+            self._topics[topic] = []
+            for term in terms:
+                entry = ConsumerFilter(**{name: term[name] for name in names})
+                entry = replace(entry, bit_positions=tuple(entry.bit_positions))
+                self._topics[topic].append(self._term(entry, term["until"]))
+        every = [term.entry for terms in self._topics.values() for term in terms]
+        if not all(entry.fits(self._bloom) for entry in every):
+            # The broker's settings are others now; it ignores such filters as well.
+            self._topics = {}
+
+    def _term(self, entry: ConsumerFilter, until: int) -> _Term:
+        return _Term(entry, until, *_compile(entry, self._string_operators))
+
+    def bitmap_for(
+        self, topic: str, properties: Mapping[str, str], store_timestamp: int
+    ) -> bytes | None:
         """Return the bit map for a message, None (a unit's bit map size 0) for a topic without.
 
         Args:
             topic: of the queue that the message is dispatched to.
             properties: the message's.
+            store_timestamp: the message's, ms.
         """
-        filters = self._topics.get(topic)
-        if filters is None:
+        terms = self._topics.get(topic, ())
+        in_force = [t for t in terms if t.entry.born_time <= store_timestamp < t.until]
+        if not in_force:
             return None
         bits = 0
-        for expression, group_bits in filters:
-            if expression.matches(properties):
-                bits |= group_bits
-        return bits.to_bytes(self._bytes, "little")
+        for term in in_force:
+            if term.expression is not None and term.expression.matches(properties):
+                bits |= term.bits
+        return bits.to_bytes(self._bloom.bits // 8, "little")
 
 
-def _compile(
-    entries: tuple[ConsumerFilter, ...], string_operators: bool
-) -> list[tuple[sql92.Expression, int]]:
-    compiled = []
-    for entry in entries:
-        if entry.expression_type != SQL92:
-            continue
-        try:
-            expression = sql92.parse(entry.expression, string_operators=string_operators)
-        except sql92.ExpressionError:
-            # As the broker has it: such a group matches nothing, and gets every message to look at.
-            continue
-        compiled.append((expression, mask(entry.bit_positions)))
-    return compiled
+@dataclass(frozen=True)
+class _Term:
+    """A filter from its birth until `until`, ms; without an expression it sets no bits."""
+
+    entry: ConsumerFilter
+    until: int
+    expression: sql92.Expression | None
+    bits: int
+
+    def ended(self, at: int) -> _Term:
+        return replace(self, until=at)
+
+
+def _compile(entry: ConsumerFilter, string_operators: bool) -> tuple[sql92.Expression | None, int]:
+    if entry.expression_type != SQL92:
+        return None, 0
+    try:
+        expression = sql92.parse(entry.expression, string_operators=string_operators)
+    except sql92.ExpressionError:
+        # As the broker has it: such a group matches nothing, and gets every message to look at.
+        return None, 0
+    return expression, mask(entry.bit_positions)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from formats import java, names
 from formats.consumequeue import SCHEDULE_TOPIC
 from formats.errors import ReputError
@@ -12,6 +14,8 @@ from formats.routes import SCHEDULE, SPECIAL, RouteTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 # Far above any broker's queue numbers; a directory each would drown a file system first.
 MAX_QUEUE_ID = 1 << 20
@@ -37,6 +41,9 @@ class QueueDirectory:
         self.names: list[QueueName] = []
         self._numbers: dict[QueueName, int] = {}
         self.is_special = is_special
+        # Counts how often other topics became special.
+        self.generation = 0
+        self._new_topics: set[str] = set()
         self._lock = threading.Lock()
 
     def number(self, topic: str, queue_id: int, *, nested: bool = False) -> int:
@@ -62,9 +69,36 @@ class QueueDirectory:
         topic = java.decode(raw_topic)
         with self._lock:
             number = self._number(QueueName(topic, queue_id))
+            self._new_topics.add(topic)
             kind = SCHEDULE if topic == SCHEDULE_TOPIC else 0
             kind |= SPECIAL if self.is_special(topic) else 0
             self.routes.add(raw_topic, queue_id, number, kind)
+
+    def take_new_topics(self) -> set[str]:
+        """Return the topics of the routes that were added since this was last called."""
+        with self._lock:
+            found, self._new_topics = self._new_topics, set()
+        return found
+
+    def reconsider(self) -> None:
+        """Ask again which topics are special: more of them may be."""
+        with self._lock:
+            table = self.routes.arrays
+            for route in range(self.routes.count):
+                if self.is_special(self.names[int(table.queue[route])].topic):
+                    table.kind[route] |= SPECIAL
+            self.generation += 1
+
+    def mark_special(self, queue: NDArray[np.int32], special: NDArray[np.uint8]) -> None:
+        """Mark the rows of special topics, in a block that was parsed before `reconsider`.
+
+        Args:
+            queue: queue number by row.
+            special: by row; written.
+        """
+        with self._lock:
+            kinds = [self.is_special(name.topic) for name in self.names]
+        special |= np.array(kinds, np.uint8)[queue]
 
     def _number(self, name: QueueName, *, nested: bool = False) -> int:
         known = self._numbers.get(name)

@@ -31,10 +31,15 @@ _SEPARATOR = ","
 _NEVER_MULTI = ("%RETRY%", "rmq_sys_")
 
 
-class Bitmaps(Protocol):
-    """Filter bits of a record, see `formats.consumerfilter.FilterBitmaps`."""
+class TopicSettings(Protocol):
+    """What a broker's files say of a record's topic, see `streaming.live_settings`."""
 
-    def bitmap_for(self, topic: str, properties: Mapping[str, str]) -> bytes | None:
+    def is_batch(self, topic: str, store_timestamp: int) -> bool:
+        """Tell whether a record's queue is one of type BatchCQ."""
+
+    def bitmap_for(
+        self, topic: str, properties: Mapping[str, str], store_timestamp: int
+    ) -> bytes | None:
         """Return the bit map of a record's extension, None for none."""
 
 
@@ -48,8 +53,7 @@ class SpecialSink:
         settings: BrokerSettings,
         queues: QueueDirectory,
         entries: ConsumeQueueSink,
-        batch_topics: frozenset[str],
-        bitmaps: Bitmaps | None,
+        topics: TopicSettings,
     ) -> None:
         """Open nothing yet.
 
@@ -59,14 +63,12 @@ class SpecialSink:
             settings: the broker's.
             queues: gives queues their numbers.
             entries: where plain entries go.
-            batch_topics: topics of type BatchCQ.
-            bitmaps: evaluates the consumers' filters, None if the broker does not.
+            topics: types of topics, and consumers' filters.
         """
         self._settings = settings
         self._queues = queues
         self._entries = entries
-        self._batch_topics = batch_topics
-        self._bitmaps = bitmaps
+        self._topics = topics
         self._unit: tuple[str, int] | None = None
         self._ext = ExtSink(root, staging, settings.ext_file_size)
         self._batches = BatchConsumeQueueSink(root, staging, settings.batch_file_size)
@@ -104,7 +106,7 @@ class SpecialSink:
             record.topic, record.properties, record.store_timestamp, self._settings.delays
         )
         name = QueueName(record.topic, record.queue_id)
-        if record.topic in self._batch_topics:
+        if self._topics.is_batch(record.topic, record.store_timestamp):
             return self._put_batch(name, record, code)
         held = code
         if self._settings.writes_ext:
@@ -131,9 +133,7 @@ class SpecialSink:
         return is_valid
 
     def _put_ext(self, name: QueueName, record: Record, code: int) -> int:
-        bitmap = None
-        if self._bitmaps is not None:
-            bitmap = self._bitmaps.bitmap_for(record.topic, record.properties)
+        bitmap = self._topics.bitmap_for(record.topic, record.properties, record.store_timestamp)
         address = self._ext.append(name, ExtUnit(code, record.store_timestamp, bitmap or b""))
         if address is None:
             return code
@@ -165,11 +165,6 @@ class SpecialSink:
         """Give all maps back."""
         self._ext.close()
         self._batches.close()
-
-
-def needs_slow_path(settings: BrokerSettings, batch_topics: frozenset[str], topic: str) -> bool:
-    """Tell whether every record of a topic is more than one plain entry."""
-    return settings.writes_ext or topic in batch_topics
 
 
 def multi_queues(record: Record, *, lmq: bool, every: bool) -> list[tuple[QueueName, int]]:

@@ -13,6 +13,7 @@ from formats.bloomfilter import BloomFilter
 from formats.consumequeue_ext import MAX_UNIT_SIZE
 from formats.consumerfilter import FilterBitmaps
 from formats.errors import StoreError
+from stores.followed import Followed
 from stores.layout import read_config
 from stores.message_filter import Sql92Filter
 
@@ -39,6 +40,30 @@ def bitmaps_of(store: Path, settings: BrokerSettings) -> FilterBitmaps | None:
     if not (settings.writes_ext and settings.calculates_bitmaps):
         return None
     filters, bloom = _read(store, settings)
+    return FilterBitmaps(filters, bloom, string_operators=settings.version.has_string_operators)
+
+
+def followed_filters(store: Path) -> Followed[consumerfilter.Filters]:
+    """Return the consumers' filters of a store, to be followed.
+
+    Raises:
+        StoreError: the file of the consumers' filters cannot be read.
+    """
+    return Followed(store, _FILE, consumerfilter.parse, {})
+
+
+def bitmaps_from(
+    store: Path, filters: consumerfilter.Filters, settings: BrokerSettings
+) -> FilterBitmaps:
+    """Return what gives a record its bit map by these filters; see `bitmaps_of`.
+
+    Raises:
+        StoreError: a setting of the bloom filter is beyond its range.
+    """
+    try:
+        bloom = _bloom_of(filters, settings)
+    except ValueError as error:
+        raise StoreError(store / names.CONFIG / _FILE, str(error), "Correct the setting") from error
     return FilterBitmaps(filters, bloom, string_operators=settings.version.has_string_operators)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats import indexfile, names
 from formats.batchconsumequeue import QUEUE_TYPE
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from formats.broker import BrokerSettings
 
+TOPICS = "topics.json"
 # The sign of a change request, `+queue.type`, is no part of the name: `AttributeUtil` takes it off.
 _QUEUE_TYPE_ATTRIBUTE = "queue.type"
 
@@ -44,23 +45,43 @@ def _unreadable(path: Path, why: str) -> StoreError:
     return StoreError(path, found, "Restore it from the broker, or from its .bak")
 
 
+class TopicTypes(NamedTuple):
+    """What a topics.json says: all topics in it, and those of type BatchCQ."""
+
+    known: frozenset[str]
+    batch: frozenset[str]
+
+
+def parse_topics(text: str) -> TopicTypes:
+    """Return what the text of a topics.json says.
+
+    Raises:
+        ValueError: it is no JSON, or says something else.
+    """
+    try:
+        table: Any = json.loads(text).get("topicConfigTable") or {}
+    except (RecursionError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(table, dict):
+        raise ValueError("topicConfigTable is no object")  # noqa: TRY004 - the file's value
+    return TopicTypes(
+        frozenset(table), frozenset(topic for topic, config in table.items() if _is_batch(config))
+    )
+
+
 def batch_topics(store: Path) -> frozenset[str]:
     """Return the topics of type BatchCQ that `config/topics.json` names.
 
     Raises:
         StoreError: the file is no JSON, or says something else.
     """
-    text = read_config(store, "topics.json")
+    text = read_config(store, TOPICS)
     if text is None:
         return frozenset()
-    path = store / names.CONFIG / "topics.json"
     try:
-        table: Any = json.loads(text).get("topicConfigTable") or {}
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(path, str(error)) from error
-    if not isinstance(table, dict):
-        raise _unreadable(path, "topicConfigTable is no object")
-    return frozenset(topic for topic, config in table.items() if _is_batch(config))
+        return parse_topics(text).batch
+    except ValueError as error:
+        raise _unreadable(store / names.CONFIG / TOPICS, str(error)) from error
 
 
 def batch_topics_for(store: Path, settings: BrokerSettings) -> frozenset[str]:

@@ -24,16 +24,16 @@ from sinks import cut, retention
 from sinks.consumequeue import ConsumeQueueSink, PutError
 from sinks.index import NO_INDEX, IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
-from sinks.special import SpecialSink, needs_slow_path
+from sinks.special import SpecialSink
 from stores import disk, identity, layout, trail
 from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
-from stores.filters import bitmaps_of
 from stores.tail import active_file, chain_end, find_tail, next_record
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
 from streaming import resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
 from streaming.events import CORRUPT, GAP, Event
+from streaming.live_settings import LiveSettings
 from streaming.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -175,12 +175,17 @@ class StoreDispatcher:
 
     def _open(self, threads: int) -> None:
         config, settings = self.config, self.config.settings
-        self._batches = layout.batch_topics_for(config.path, settings)
-        self._bitmaps = bitmaps_of(config.path, settings)
-        self.queues = QueueDirectory(lambda t: needs_slow_path(settings, self._batches, t))
+        self.live = LiveSettings(config.path, config.output, settings)
+        self.queues = QueueDirectory(self.live.needs_slow_path)
+        # What was seen while nothing was dispatched; the next batch tells of it.
+        self._setting_events: list[str] = []
+        # Store timestamp of the record that waits until the filters of its time are known.
+        self._awaited: int | None = None
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
         self.recovery = resume.Recovery()
         self.progress = resume.resume(config, self.log, self.recovery)
+        self.live.begin(self.progress.store_timestamp if self.progress.messages else None)
+        self.live.save()
         self.progress = replace(
             self.progress,
             starts=self.progress.starts + 1,
@@ -235,9 +240,7 @@ class StoreDispatcher:
         """Open the writers of the files as they stand, which is what `progress` says."""
         output, staging, settings = self.config.output, self._staging, self.config.settings
         self.entries = ConsumeQueueSink(output, staging, settings, self.queues)
-        self.special = SpecialSink(
-            output, staging, settings, self.queues, self.entries, self._batches, self._bitmaps
-        )
+        self.special = SpecialSink(output, staging, settings, self.queues, self.entries, self.live)
         self.index = IndexSink(output, staging, settings) if settings.writes_index else None
         if self.index is not None:
             self.index.remember(StoreCheckpoint(*self.progress.checkpoint).index_timestamp)
@@ -294,6 +297,7 @@ class StoreDispatcher:
             self._held = None
         position = self.progress.end
         self._wanted_end = end
+        self._awaited = None
         if self.kafka is not None:
             # Where Kafka is too far behind, dispatch goes on once it has come closer.
             end = self.kafka.room(end)
@@ -576,7 +580,8 @@ class StoreDispatcher:
             PutError: a record that cannot be put; the block ends before it.
         """
         columns = block.columns
-        written = self._in_order(block)
+        self._follow_settings(batch, block)
+        written = self._with_known_filters(block, self._in_order(block))
         counts = self.entries.counts
         before = (counts.repeated, counts.misplaced)
 
@@ -610,6 +615,37 @@ class StoreDispatcher:
         if failure is not None:
             raise failure
         return is_whole
+
+    def _follow_settings(self, batch: Batch, block: Block) -> None:
+        """Take over what the broker's files say by now, also for a block parsed before that."""
+        events = self._setting_events + self.live.look()
+        self._setting_events = []
+        topics = self.queues.take_new_topics()
+        if topics and self._is_live and block.count:
+            newest = int(block.columns.store_timestamp[block.count - 1])
+            events += self.live.await_topics(topics, newest)
+        if events:
+            batch.events += events
+            self.queues.reconsider()
+        if block.generation != self.queues.generation:
+            columns = block.columns
+            self.queues.mark_special(columns.queue[: block.count], columns.special[: block.count])
+
+    def _with_known_filters(self, block: Block, count: int) -> int:
+        """Return how many of the first records of a block the consumers' filters are known for.
+
+        A running broker writes them every ten seconds, and dispatches with what it has in memory.
+        """
+        self._awaited = None
+        limit = self.live.known_until() if self._is_live else None
+        if limit is None:
+            return count
+        stored = block.columns.store_timestamp[:count]
+        (late,) = np.nonzero(stored >= limit)
+        if not len(late):
+            return count
+        self._awaited = int(stored[late[0]])
+        return int(late[0])
 
     def _in_order(self, block: Block) -> int:
         """Return how many records of a block come before one that was stored too early.
@@ -673,6 +709,10 @@ class StoreDispatcher:
         """
         if self._is_capped and self.kafka is not None:
             return self.kafka.room(self._wanted_end) > self.progress.end
+        if self._awaited is not None:
+            limit = self.live.known_until()
+            is_known = limit is None or self._awaited < limit
+            return is_known or not locks.is_held(self.config.path / names.LOCK)
         return self._held is not None and not locks.is_held(self.config.path / names.LOCK)
 
     def drain_kafka(self, is_over: Callable[[], bool]) -> list[Batch]:
@@ -757,6 +797,7 @@ class StoreDispatcher:
         """
         now = time.monotonic()
         policy = self._policy
+        self._look_at_settings()
         if self.kafka is not None:
             self.kafka.check()
         if not self._consistent:
@@ -775,6 +816,12 @@ class StoreDispatcher:
             self._consistent = True
             self._flushed_partly_at = now
         return False
+
+    def _look_at_settings(self) -> None:
+        events = self.live.look_if_idle()
+        if events:
+            self._setting_events += events
+            self.queues.reconsider()
 
     def flush(self, *, clean: bool = False) -> None:
         """Have all that was dispatched on disk, then record that it is.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 RECOVERY, TRUNCATION, GAP, CORRUPT = "recovery", "truncation", "gap", "corrupt"
+SETTING = "setting"
 
 
 class Event(str):

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from checkpoints import locks, marks, progress
 from formats import names
+from formats.batchconsumequeue import QUEUE_TYPE
 from formats.errors import StoreError
+from stores import layout
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.findings import Kind
 from stores.tail import find_tail
@@ -92,6 +94,7 @@ def examine(config: StoreConfig) -> Handover:
             f"physical offsets {start} to {end} were passed over as corrupt: a broker cuts its log "
             "there when it recovers; restore the file from a replica and rebuild"
         )
+    result.problems += _wrong_types(config)
     result.report = verify(config)
     result.problems += [
         f"{finding.path}, byte {finding.position}: {finding.detail}. A broker cuts its log there "
@@ -110,3 +113,26 @@ def examine(config: StoreConfig) -> Handover:
         ]
     result.seconds = time.monotonic() - began
     return result
+
+
+def _wrong_types(config: StoreConfig) -> list[str]:
+    """Return which queues a broker would not start on: those of a type that their topic is not of.
+
+    RocketMQ `ConsumeQueueStore#queueTypeShouldBe`. A broker removes a topic's queues when the topic
+    is deleted; in an output they stay.
+    """
+    if not config.settings.version.has_batch_queues:
+        return []
+    batch = layout.batch_topics_for(config.path, config.settings)
+    problems = []
+    for kind, is_batch in ((names.CONSUMEQUEUE, False), (names.BATCH_CONSUMEQUEUE, True)):
+        directory = config.output / kind
+        topics = sorted(path for path in directory.iterdir()) if directory.is_dir() else []
+        problems += [
+            f"{path}: the topic is {'not ' if is_batch else ''}of type {QUEUE_TYPE} by "
+            f"{config.path / names.CONFIG / layout.TOPICS}, and a broker does not start on such a "
+            "queue. If the topic was deleted and made again, remove this directory; else rebuild"
+            for path in topics
+            if (path.name in batch) != is_batch
+        ]
+    return problems

@@ -47,6 +47,7 @@ class Block:
         reached: physical offset of what stands where parsing ended.
         verdict: what that is; RECORD: the end of the block.
         error: what registering a queue raised; counts only if `start` is right.
+        generation: see `QueueDirectory`, when it was parsed.
         without_entry: rows of batches that no queue takes; filled by whoever puts the block.
     """
 
@@ -62,6 +63,7 @@ class Block:
         self.error: Exception | None = None
         # Rows that turned out to have no entry when they were put.
         self.without_entry: set[int] = set()
+        self.generation = 0
 
 
 class Pipeline:
@@ -212,6 +214,7 @@ class Pipeline:
         block.count = 0
         block.error = None
         block.without_entry.clear()
+        block.generation = self._queues.generation
         origin = start if data is None else block.first
         if data is None:
             data = self._read(block, start)

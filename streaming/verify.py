@@ -18,17 +18,16 @@ from formats.consumequeue_ext import Unit as ExtUnit
 from formats.errors import FormatError, ReputError, StoreError
 from sinks.batchconsumequeue import unit_of
 from sinks.queues import QueueDirectory, QueueName
-from sinks.special import multi_queues, needs_slow_path
-from stores import layout
+from sinks.special import multi_queues
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.deleted_topics import deleted_topics
-from stores.filters import bitmaps_of
 from stores.findings import Finding, Kind, Report, Scope
 from stores.index_reader import index_files
 from stores.tail import find_tail
 from stores.verify_index import IndexCheck
 from stores.verify_queues import QueueCheck
 from stores.verify_units import BatchCheck, ExtCheck
+from streaming.live_settings import LiveSettings
 from streaming.log_records import LogRecords
 from streaming.pipeline import Pipeline
 
@@ -83,8 +82,9 @@ class _Verification:
         self.tail = find_tail(self.log, skips_corrupt=bool(passed)).end
         self.progress = self._if_ours(found)
         self.scope = self._scope()
-        self.batches = layout.batch_topics_for(config.path, self.settings)
-        self.queues = QueueDirectory(lambda t: needs_slow_path(self.settings, self.batches, t))
+        self.live = LiveSettings(config.path, config.output, self.settings)
+        self.live.begin(found.store_timestamp if found is not None and found.messages else None)
+        self.queues = QueueDirectory(self.live.needs_slow_path)
         self.pipeline = Pipeline(self.log, self.queues, self.settings)
         self.pipeline.gaps = passed
         self.facts = LogFacts()
@@ -215,7 +215,6 @@ class _QueuePass:
         self._entries = QueueCheck(*parts, records.is_record, is_deleted)
         self._ext = ExtCheck(*parts)
         self._batches = BatchCheck(*parts)
-        self._bitmaps = bitmaps_of(run.config.path, run.settings)
 
     def run(self) -> None:
         """Compare all queues with the records in the scope."""
@@ -251,15 +250,16 @@ class _QueuePass:
         number, queue_offset = int(columns.queue[row]), int(columns.queue_offset[row])
         name = self._queues.names[number]
         record = None
-        if name.topic in run.batches or self._bitmaps is not None or run.settings.multi_dispatch:
+        is_batch = run.live.is_batch(name.topic, timestamp)
+        if is_batch or run.live.reads_properties or run.settings.multi_dispatch:
             record = run.pipeline.record_at(position, size)
-        if record is not None and name.topic in run.batches:
+        if record is not None and is_batch:
             return self._expect_batch(name, record, code)
         held = code
         if run.settings.writes_ext:
             bitmap = None
-            if record is not None and self._bitmaps is not None:
-                bitmap = self._bitmaps.bitmap_for(record.topic, record.properties)
+            if record is not None:
+                bitmap = run.live.bitmap_for(record.topic, record.properties, timestamp)
             held = self._expect_ext(number, queue_offset, ExtUnit(code, timestamp, bitmap or b""))
         self._entries.expect(number, name, queue_offset, Entry(position, size, held))
         if record is not None and run.settings.multi_dispatch:

@@ -18,6 +18,7 @@ DATA = Path(__file__).parent / "data"
 STORED = (DATA / "consumerFilter.json").read_text("utf-8")
 UNITS = json.loads((DATA / "filter_bitmaps.json").read_text("utf-8"))["units"]
 BLOOM = BloomFilter.sized(20, 64)
+NOW = 1 << 42
 
 
 def a_filter(expression, group="g", topic="t", bloom=BLOOM, **changes):
@@ -35,7 +36,7 @@ def a_filter(expression, group="g", topic="t", bloom=BLOOM, **changes):
 
 
 def bitmap(*entries, properties=None):
-    return FilterBitmaps({"t": entries}, BLOOM).bitmap_for("t", properties or {})
+    return FilterBitmaps({"t": entries}, BLOOM).bitmap_for("t", properties or {}, NOW)
 
 
 class TestFile:
@@ -150,13 +151,15 @@ class TestFastjson:
 class TestBitmaps:
     @pytest.mark.parametrize(("topic", "properties", "expected"), UNITS)
     def test_bit_maps_are_those_of_the_real_stores(self, topic, properties, expected):
-        found = FilterBitmaps(consumerfilter.parse(STORED), BLOOM).bitmap_for(topic, properties)
+        found = FilterBitmaps(consumerfilter.parse(STORED), BLOOM).bitmap_for(
+            topic, properties, NOW
+        )
         assert found == (None if expected is None else bytes.fromhex(expected))
 
     def test_a_topic_without_filters_has_none(self):
         bitmaps = FilterBitmaps({"t": ()}, BLOOM)
-        assert bitmaps.bitmap_for("t", {}) is None
-        assert bitmaps.bitmap_for("unknown", {}) is None
+        assert bitmaps.bitmap_for("t", {}, NOW) is None
+        assert bitmaps.bitmap_for("unknown", {}, NOW) is None
 
     def test_who_matches_has_its_bits_set(self):
         one = a_filter("a > 5", "one")
@@ -196,11 +199,11 @@ class TestBitmaps:
     )
     def test_one_filter_of_another_size_makes_the_broker_ignore_the_file(self, stranger):
         bitmaps = FilterBitmaps({"t": (a_filter("TRUE"),), "u": (stranger,)}, BLOOM)
-        assert bitmaps.bitmap_for("t", {}) is None
-        assert bitmaps.bitmap_for("u", {}) is None
+        assert bitmaps.bitmap_for("t", {}, NOW) is None
+        assert bitmaps.bitmap_for("u", {}, NOW) is None
 
     def test_string_operators_are_not_known_before_5_1_3(self):
         entry = a_filter("a CONTAINS 'x'")
         old = FilterBitmaps({"t": (entry,)}, BLOOM, string_operators=False)
-        assert old.bitmap_for("t", {"a": "x"}) == bytes(27)
+        assert old.bitmap_for("t", {"a": "x"}, NOW) == bytes(27)
         assert bitmap(entry, properties={"a": "x"}) == BLOOM.bitmap(entry.bit_positions)

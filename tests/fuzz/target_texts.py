@@ -252,7 +252,7 @@ def _bitmaps_of(root: Path, settings: BrokerSettings) -> str:
     bitmaps = bitmaps_of(root, settings)
     if bitmaps is not None:
         for properties in _PROPERTIES:
-            bitmaps.bitmap_for("orders", properties)
+            bitmaps.bitmap_for("orders", properties, 1 << 41)
     return "bitmaps"
 
 
@@ -287,7 +287,7 @@ class Filters(_OneFile):
 def _filters_of(text: str) -> str:
     found = consumerfilter.parse(text)
     bitmaps = FilterBitmaps(found, BloomFilter.sized())
-    bitmaps.bitmap_for("orders", {"TAGS": "TagA"})
+    bitmaps.bitmap_for("orders", {"TAGS": "TagA"}, 1 << 41)
     return "parsed"
 
 

@@ -323,4 +323,4 @@ class TestConfigFiles:
         bitmaps = bitmaps_of(tmp_path, broker.settings_of("5.5", conf))
 
         assert bitmaps is not None
-        assert bitmaps.bitmap_for("t", {"a": "1"}) is None
+        assert bitmaps.bitmap_for("t", {"a": "1"}, 1 << 41) is None
