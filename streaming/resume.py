@@ -238,8 +238,10 @@ def _begun_again(
 ) -> Progress:
     """Return the progress of an empty output; what cannot be dispatched again is lost, and said."""
     again = replace(beginning(config, found.generation + 1), lost=found.lost)
-    # Where the first batch ended, or earlier: the output began in this file at the latest.
-    start = log.base_of(found.trail[0].record.physical_offset)
+    # The output began in one of these files at the latest: the first that is known, or the one
+    # in which its first batch ended.
+    first = log.base_of(found.trail[0].record.physical_offset)
+    start = min([file.base for file in found.files[:1]] + [first])
     if start < log.min_offset:
         gap = (start, log.min_offset)
         text = (
