@@ -69,17 +69,16 @@ class Followed(Generic[Value]):
             raise StoreError(backup, str(error), f"Restore {self.path} from the broker") from error
 
     def look(self) -> bool:
-        """Read the file if it has changed; tell whether it says something else now.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Read the file if it has changed; tell whether it says something else now."""
         seen = self._signature()
         if seen is None or seen in {self._seen, self._bad}:
             return False
         try:
             raw = self.path.read_bytes()
         except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._fail(seen, b"}", str(error))
             return False
         if raw != self._raw:
             try:

@@ -33,7 +33,7 @@ from stores.vouch import Vouch
 from streaming import resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
 from streaming.events import CORRUPT, GAP, Event
-from streaming.live_settings import LiveSettings
+from streaming.live_settings import FILTER_SECONDS, LiveSettings
 from streaming.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -124,6 +124,20 @@ class _Held:
     tail: int
 
 
+@dataclass(frozen=True)
+class _Awaited:
+    """A record whose filters are not known yet, and since when it waits, by a steady clock."""
+
+    position: int
+    store_timestamp: int
+    since: float
+
+    @property
+    def is_overdue(self) -> bool:
+        """Tell whether it has waited for long enough, whatever the clocks say."""
+        return time.monotonic() - self.since >= FILTER_SECONDS
+
+
 class StoreDispatcher:
     """One store's output, open for writing under its lock; close it."""
 
@@ -179,8 +193,8 @@ class StoreDispatcher:
         self.queues = QueueDirectory(self.live.needs_slow_path)
         # What was seen while nothing was dispatched; the next batch tells of it.
         self._setting_events: list[str] = []
-        # Store timestamp of the record that waits until the filters of its time are known.
-        self._awaited: int | None = None
+        # The record that waits until the filters of its time are known.
+        self._awaited: _Awaited | None = None
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
         self.recovery = resume.Recovery()
         self.progress = resume.resume(config, self.log, self.recovery)
@@ -297,7 +311,6 @@ class StoreDispatcher:
             self._held = None
         position = self.progress.end
         self._wanted_end = end
-        self._awaited = None
         if self.kafka is not None:
             # Where Kafka is too far behind, dispatch goes on once it has come closer.
             end = self.kafka.room(end)
@@ -446,6 +459,7 @@ class StoreDispatcher:
         self._consistent = True
         self._saved_end = self.progress.end
         self._held = None
+        self._awaited = None
         self._settled = 0
         self._last = None
         self._begun = {}
@@ -636,16 +650,24 @@ class StoreDispatcher:
 
         A running broker writes them every ten seconds, and dispatches with what it has in memory.
         """
-        self._awaited = None
+        before, self._awaited = self._awaited, None
+        if before is not None and before.is_overdue:
+            self.live.stop_waiting_for(before.store_timestamp)
         limit = self.live.known_until() if self._is_live else None
         if limit is None:
             return count
-        stored = block.columns.store_timestamp[:count]
-        (late,) = np.nonzero(stored >= limit)
+        columns = block.columns
+        (late,) = np.nonzero(columns.store_timestamp[:count] >= limit)
         if not len(late):
             return count
-        self._awaited = int(stored[late[0]])
-        return int(late[0])
+        row = int(late[0])
+        position = int(columns.physical_offset[row])
+        if before is not None and before.position == position:
+            self._awaited = before
+        else:
+            stored = int(columns.store_timestamp[row])
+            self._awaited = _Awaited(position, stored, time.monotonic())
+        return row
 
     def _in_order(self, block: Block) -> int:
         """Return how many records of a block come before one that was stored too early.
@@ -711,8 +733,12 @@ class StoreDispatcher:
             return self.kafka.room(self._wanted_end) > self.progress.end
         if self._awaited is not None:
             limit = self.live.known_until()
-            is_known = limit is None or self._awaited < limit
-            return is_known or not locks.is_held(self.config.path / names.LOCK)
+            is_known = limit is None or self._awaited.store_timestamp < limit
+            return (
+                is_known
+                or self._awaited.is_overdue
+                or not locks.is_held(self.config.path / names.LOCK)
+            )
         return self._held is not None and not locks.is_held(self.config.path / names.LOCK)
 
     def drain_kafka(self, is_over: Callable[[], bool]) -> list[Batch]:

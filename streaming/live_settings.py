@@ -37,7 +37,7 @@ _RECENT_MS = 10_000
 # From a broker's making of the file's text to the file's own time.
 _WRITING_MS = 500
 # A broker writes its filters every 10 s; one that does not is not waited for.
-_FILTER_MS = 15_000
+FILTER_SECONDS = 15
 _IDLE_SECONDS = 1.0
 _NAMED = 5
 
@@ -67,6 +67,7 @@ class LiveSettings:
             self._filters = filters.followed_filters(store)
             self.bitmaps = filters.bitmaps_from(store, self._filters.value, settings)
         self._looked_at = time.time()
+        self._clock_ahead = 0
         self._restore()
 
     def begin(self, dispatched: int | None) -> None:
@@ -251,7 +252,15 @@ class LiveSettings:
         """
         if self._filters is None:
             return None
-        return max(self._filters.written - _WRITING_MS, int(time.time() * 1000) - _FILTER_MS)
+        return max(self._filters.written - _WRITING_MS, self._long_ago() + self._clock_ahead)
+
+    def stop_waiting_for(self, store_timestamp: int) -> None:
+        """Take a broker's clock to be ahead of ours, by so much that a record is known by now."""
+        self._clock_ahead = max(self._clock_ahead, store_timestamp + 1 - self._long_ago())
+
+    @staticmethod
+    def _long_ago() -> int:
+        return int((time.time() - FILTER_SECONDS) * 1000)
 
 
 def _add_problem(followed: Followed[Any], events: list[str]) -> None:

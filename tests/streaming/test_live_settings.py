@@ -363,6 +363,23 @@ class TestFilters:
         assert dispatcher.dispatch(log.end).messages == 1
         dispatcher.close()
 
+    def test_a_record_of_a_clock_that_is_ahead_does_not_wait_for_that(
+        self, store, tmp_path, is_held, monkeypatch
+    ):
+        log = log_at(int(time.time() * 1000) + DAY)
+        log.write(store)
+        dispatcher = StoreDispatcher(sql_config(store, tmp_path))
+        assert is_held["held"]
+        assert dispatcher.dispatch(log.end).messages == 0
+        assert not dispatcher.waits
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 20)
+
+        assert dispatcher.waits
+        assert dispatcher.dispatch_waiting().messages == 1
+        assert not dispatcher.waits
+        dispatcher.close()
+
     def test_without_filters_nothing_waits(self, store, config, is_held):
         log = log_at(int(time.time() * 1000))
         log.write(store)
