@@ -275,3 +275,18 @@ def _add_problem(followed: Followed[Any], events: list[str]) -> None:
 def _some(topics: list[str]) -> str:
     more = len(topics) - _NAMED
     return ", ".join(topics[:_NAMED]) + (f" and {more} more topics" if more > 0 else "")
+
+
+def copy(output: Path, other: Path) -> None:
+    """Have another output begin with what is known of an output's types and filters.
+
+    Args:
+        output: its root.
+        other: the other one's root, which has a state directory and nothing in it.
+
+    Raises:
+        OSError: no space, no permission.
+    """
+    known = output / STATE_DIRECTORY / FILE_NAME
+    if known.exists():
+        disk.write_file(other / STATE_DIRECTORY / FILE_NAME, known.read_bytes())

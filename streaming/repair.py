@@ -24,7 +24,7 @@ from sinks.heads import IndexHead, bases_of, copy_index_head, copy_unit_heads
 from stores import disk
 from stores.identity import compare
 from stores.tail import find_tail
-from streaming import resume
+from streaming import live_settings, resume
 from streaming.dispatcher import StoreDispatcher
 from streaming.verify import verify
 
@@ -181,7 +181,9 @@ class _Rebuild:
         self.messages = 0
         # Where the output's log was found cut, None if it was not.
         self._cut: int | None = None
-        disk.make_directories(copy)
+        disk.make_directories(copy / progress.STATE_DIRECTORY)
+        # Records get the types and filters that the broker had when it dispatched them.
+        live_settings.copy(config.output, copy)
         self._dispatcher = StoreDispatcher(
             replace(config, output=copy, in_place=False, kafka=None),
             threads=threads,
