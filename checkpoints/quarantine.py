@@ -42,8 +42,8 @@ class Skipped:
     problem: str
 
 
-def keep(root: Path, skipped: Skipped, pieces: Iterable[bytes]) -> Path:
-    """Keep the bytes of a place and say why; both are on disk when this returns.
+def keep(root: Path, skipped: Skipped, pieces: Iterable[bytes]) -> Path | None:
+    """Keep the bytes of a place, if it has any, and say why; both are on disk when this returns.
 
     Args:
         root: the output root.
@@ -51,7 +51,7 @@ def keep(root: Path, skipped: Skipped, pieces: Iterable[bytes]) -> Path:
         pieces: its bytes.
 
     Returns:
-        The file with the bytes.
+        The file with the bytes, None for a place that is in no file.
 
     Raises:
         OSError: no space, no permission.
@@ -59,12 +59,14 @@ def keep(root: Path, skipped: Skipped, pieces: Iterable[bytes]) -> Path:
     directory = root / STATE_DIRECTORY / DIRECTORY
     changed = disk.make_directories(directory)
     copy = directory / f"{names.offset_file(skipped.start)}.bin"
-    disk.write_file(copy, b"".join(pieces))
+    raw = b"".join(pieces)
+    if raw:
+        disk.write_file(copy, raw)
     report = json.dumps(asdict(skipped), indent=1)
     disk.write_file(copy.with_suffix(".json"), report.encode())
     for path in [*changed, directory]:
         disk.sync_directory(path)
-    return copy
+    return copy if raw else None
 
 
 def load(root: Path) -> list[Skipped]:

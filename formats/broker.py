@@ -98,7 +98,7 @@ class BrokerSettings:
     requires_property_crc: bool = False  # forceVerifyPropCRC
     bloom_error_rate: int | None = None  # maxErrorRateOfBloomFilter; None: not said
     bloom_consumers: int | None = None  # expectConsumerNumUseFilter; None: not said
-    commitlog_paths: tuple[str, ...] = ()  # storePathCommitLog
+    commitlog_paths: tuple[str, ...] = ()  # storePathCommitLog, readOnlyCommitLogStorePaths
     path_splitter: str = ","
 
     @property
@@ -198,9 +198,7 @@ def settings_of(version: str, properties: Mapping[str, str] | None = None) -> Br
     family = version_of(version)
     refuse_other_stores(values.values)
     splitter = ","
-    paths = values.values.get("storePathCommitLog", "").strip()
-    if "\0" in paths:
-        raise UsageError("storePathCommitLog holds a NUL, which no path can have")
+    paths = _commitlog_paths(values.values, splitter)
     writes_index = values.switch("messageIndexEnable", default=True)
     if family.indexes_tags:
         writes_index = writes_index and values.switch("indexFileWriteEnable", default=True)
@@ -235,9 +233,29 @@ def settings_of(version: str, properties: Mapping[str, str] | None = None) -> Br
         requires_property_crc=values.switch("forceVerifyPropCRC", default=False),
         bloom_error_rate=values.whole("maxErrorRateOfBloomFilter", 0) or None,
         bloom_consumers=values.whole("expectConsumerNumUseFilter", 0) or None,
-        commitlog_paths=tuple(p for p in paths.split(splitter) if p),
+        commitlog_paths=paths,
         path_splitter=splitter,
     )
+
+
+def _commitlog_paths(properties: Mapping[str, str], splitter: str) -> tuple[str, ...]:
+    """Return the directories of the commitlog, those that a broker only reads at the end.
+
+    A broker looks at `readOnlyCommitLogStorePaths` only if `storePathCommitLog` names several
+    directories (`CommitLog#CommitLog`, `MultiPathMappedFileQueue#load`).
+
+    Raises:
+        UsageError: a path that cannot be one.
+    """
+    paths = properties.get("storePathCommitLog", "").strip()
+    read_only = properties.get("readOnlyCommitLogStorePaths", "").strip()
+    for name, text in (("storePathCommitLog", paths), ("readOnlyCommitLogStorePaths", read_only)):
+        if "\0" in text:
+            raise UsageError(f"{name} holds a NUL, which no path can have")
+    found = paths.split(splitter)
+    if splitter in paths:
+        found += read_only.split(splitter)
+    return tuple(dict.fromkeys(path for path in found if path))
 
 
 def refuse_other_stores(properties: Mapping[str, str]) -> None:

@@ -52,6 +52,10 @@ class FormatError(ReputError):
         return type(self), self._parts
 
 
+class UnreadableError(FormatError):
+    """A whole record that its broker has stored and cannot parse: a restart cuts the log there."""
+
+
 class ExpressionError(ValueError):
     """A broker refuses the text, or a strict reader does.
 

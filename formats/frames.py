@@ -193,6 +193,45 @@ def hop(
 
 
 @kernel
+def hop_to_time(
+    data: Bytes,
+    at: int,
+    limit: int,
+    position: int,
+    file_end: int,
+    rules: int,
+    stop: int,
+    timestamp: int,
+) -> tuple[int, int]:
+    """Go from record to record until one has a store timestamp; else as `hop`.
+
+    Args:
+        data: see `check`, so the next five.
+        at: index of a record.
+        limit: index after the readable bytes.
+        position: physical offset of `data[at]`.
+        file_end: physical offset of the file's end.
+        rules: see `check`; 0 checks lengths and offsets only.
+        stop: physical offset.
+        timestamp: ms.
+
+    Returns:
+        The verdict of what stands at the end, and its physical offset.
+    """
+    while position < stop:
+        verdict, size, timestamp_at, _, _, _, _, _ = check(
+            data, at, limit, position, file_end, rules
+        )
+        if verdict != _RECORD:
+            return verdict, position
+        if load_i64(data, timestamp_at) == timestamp:
+            return _RECORD, position
+        at += size
+        position += size
+    return _RECORD, position
+
+
+@kernel
 def find_record(
     data: Bytes, at: int, limit: int, position: int, file_end: int, rules: int, stop: int
 ) -> int:

@@ -111,6 +111,10 @@ def records_from(log: LogFiles, offset: int, report: Report) -> Iterator[Record]
         if verdict.name == "ROLL" and following < log.end_of_files:
             offset = following
             continue
+        if verdict.name == "SHORT" and (damage := log.damage_at(following - 1)) is not None:
+            # That it is missing is in the report already.
+            offset = damage.end
+            continue
         if verdict.name not in {"END", "ROLL"}:
             path, byte = log.file_of(offset)
             report.add(Kind.WRONG_BYTES, path, byte, verdict.explanation)

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     CHECKPOINT_AHEAD = "checkpoint ahead of files"
     PROGRESS = "progress"
     UNREADABLE = "unreadable record"
+    INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,9 @@ class Report:
     Attributes:
         findings: the first `KEPT` ones.
         found: all of them.
+        lacks: what the log has and the output cannot have: places that are damaged, or were
+            passed over; the first `KEPT` ones. The output may be right nevertheless.
+        lacking: all of those.
         notes: well-known artefacts of a broker's crashes, which are no faults; bounded too.
         noted: all of those.
         messages: records of the log.
@@ -107,6 +111,8 @@ class Report:
 
     findings: list[Finding] = field(default_factory=list)
     found: int = 0
+    lacks: list[Finding] = field(default_factory=list)
+    lacking: int = 0
     notes: list[Finding] = field(default_factory=list)
     noted: int = 0
     messages: int = 0
@@ -123,6 +129,17 @@ class Report:
     def ok(self) -> bool:
         """Tell whether nothing is wrong."""
         return self.found == 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether nothing of the log is out of reach."""
+        return self.lacking == 0
+
+    def lack(self, path: Path | str, position: int, detail: str) -> None:
+        """Count a place of the log whose messages the output does not have."""
+        self.lacking += 1
+        if len(self.lacks) < KEPT:
+            self.lacks.append(Finding(Kind.INCOMPLETE, str(path), position, detail))
 
     def add(self, kind: Kind, path: Path | str, position: int, detail: str) -> None:
         """Count a finding, and keep it if there is room."""

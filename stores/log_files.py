@@ -7,7 +7,6 @@ fewer bytes, which is an answer, where a mapping would give a SIGBUS, which is n
 from __future__ import annotations
 
 import os
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,6 +47,33 @@ def _stamp_of(path: Path) -> Stamp | None:
         return None
 
 
+class Damage(NamedTuple):
+    """Bytes of a log that are in no file: one is missing, empty or too short.
+
+    Attributes:
+        path: the file.
+        byte: where in it they should be.
+        start: physical offset of the first one.
+        end: physical offset after the last one: where the next file begins that has any.
+        found: what is wrong, for messages.
+    """
+
+    path: Path
+    byte: int
+    start: int
+    end: int
+    found: str
+
+
+class _File(NamedTuple):
+    """A file as a directory shows it."""
+
+    path: Path
+    inode: tuple[int, int]
+    size: int
+    stamp: Stamp
+
+
 class LogFiles:
     """The files of one store's commitlog, as they are now; `refresh` looks again.
 
@@ -58,7 +84,12 @@ class LogFiles:
         min_offset: the first physical offset that is still there.
         end_of_files: the physical offset behind the last file, written or not.
         stamps: by where a file begins; replaced as a whole by each `refresh`.
+        damages: bytes that are missing between files, in order: they read as the end of a file.
+        unfinished: what the last file lacks, None if nothing: somebody may be copying it.
     """
+
+    damages: tuple[Damage, ...]
+    unfinished: Damage | None
 
     def __init__(self, directories: Sequence[Path], settings: BrokerSettings) -> None:
         """Look at the files.
@@ -68,7 +99,8 @@ class LogFiles:
             settings: file size, how records are read.
 
         Raises:
-            StoreError: there is none, or a file that is none of a commitlog's, or a gap.
+            StoreError: there is none, or a file that is none of a commitlog's.
+            FormatError: no file has the size that the settings say.
         """
         self.directories = list(directories)
         self.settings = settings
@@ -80,42 +112,103 @@ class LogFiles:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look at the files again: new ones come, old ones expire."""
-        found: dict[int, Path] = {}
-        inodes: dict[int, tuple[int, int]] = {}
-        stamps: dict[int, Stamp] = {}
-        for directory in self.directories:
-            for base, (path, stat) in self._files_in(directory).items():
-                found[base] = path
-                inodes[base] = stat.st_dev, stat.st_ino
-                stamps[base] = _stamp(stat)
-        if not found:
+        """Look at the files again: new ones come, old ones expire.
+
+        A directory is not read in one moment, and a broker with several paths makes the next file
+        in another one: files are missing in between only if a second look misses them too.
+        """
+        found = self._found()
+        if self._is_damaged(found):
+            found = self._found()
+        self._require_files(found)
+        # Empty ones in between are missing ones; one at the end is still being made.
+        there = [base for base in sorted(found) if found[base].size]
+        # A file that was removed and made again has the old one's name only.
+        inodes = {base: found[base].inode for base in there}
+        for base in [b for b in self._open if inodes.get(b) != self._inodes.get(b)]:
+            os.close(self._open.pop(base))
+        self._files = {base: found[base].path for base in there}
+        self.min_offset, self.end_of_files = there[0], there[-1] + self.file_size
+        self._inodes = inodes
+        self.stamps = {base: found[base].stamp for base in there}
+        self.damages, self.unfinished = self._damages(found, there)
+
+    def _is_damaged(self, found: dict[int, _File]) -> bool:
+        there = [base for base, file in found.items() if file.size]
+        if not there:
+            return False
+        is_whole = all(found[base].size == self.file_size for base in there)
+        return not is_whole or max(there) - min(there) != (len(there) - 1) * self.file_size
+
+    def _damages(
+        self, found: dict[int, _File], there: list[int]
+    ) -> tuple[tuple[Damage, ...], Damage | None]:
+        """Return what is missing between the files, and at the end of the last one."""
+        damages = []
+        for base, following in zip(there, [*there[1:], self.end_of_files], strict=True):
+            path, _, size, _ = found[base]
+            start = base + size
+            if start == following:
+                continue
+            if size < self.file_size:
+                lack = f"the file ends here, expected {self.file_size} bytes"
+                byte = size
+            else:
+                empty = found.get(start)
+                path = empty.path if empty else path.with_name(names.offset_file(start))
+                lack = "the file is empty" if empty else "the file is missing"
+                lack += f", expected {self.file_size} bytes"
+                byte = 0
+            if following - base > 2 * self.file_size or (
+                byte and following > base + self.file_size
+            ):
+                lack += f", and the next one with any is {names.offset_file(following)}"
+            damages.append(Damage(path, byte, start, following, lack))
+        is_unfinished = bool(damages) and damages[-1].end == self.end_of_files
+        return (tuple(damages[:-1]), damages[-1]) if is_unfinished else (tuple(damages), None)
+
+    def _require_files(self, found: dict[int, _File]) -> None:
+        """Refuse a directory without a file of a commitlog with this file size."""
+        if not any(file.size for file in found.values()):
             where = ", ".join(str(d) for d in self.directories)
             raise StoreError(
                 where,
                 "no commitlog file is here",
                 "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
             )
-        bases = sorted(found)
-        for before, after in pairwise(bases):
-            if after != before + self.file_size:
-                raise StoreError(
-                    found[before],
-                    f"the next file is {names.offset_file(after)}, "
-                    f"expected {names.offset_file(before + self.file_size)}",
-                    "A file in between is missing; restore it, or set mappedFileSizeCommitLog "
-                    "in --broker-conf if the files have another size",
+        is_sure = any(file.size == self.file_size for file in found.values())
+        for base, file in sorted(found.items()):
+            if file.size and (base % self.file_size or file.size > self.file_size or not is_sure):
+                raise FormatError(
+                    file.path,
+                    file.size,
+                    f"the file ends here, expected {self.file_size} bytes",
+                    "Give the broker's mappedFileSizeCommitLog in --broker-conf. If that is the "
+                    "right size, no file has it: restore them from the broker.",
                 )
-        # A file that was removed and made anew has the old one's name only.
-        for base in [b for b in self._open if inodes.get(b) != self._inodes.get(b)]:
-            os.close(self._open.pop(base))
-        self._files = {base: found[base] for base in bases}
-        self.min_offset, self.end_of_files = bases[0], bases[-1] + self.file_size
-        self._inodes = inodes
-        self.stamps = stamps
 
-    def _files_in(self, directory: Path) -> dict[int, tuple[Path, os.stat_result]]:
-        files: dict[int, tuple[Path, os.stat_result]] = {}
+    def _found(self) -> dict[int, _File]:
+        """Return the files of all directories.
+
+        Raises:
+            StoreError: a file that is none of a commitlog's, or two of the same name.
+        """
+        found: dict[int, _File] = {}
+        for directory in self.directories:
+            for base, file in self._files_in(directory).items():
+                other = found.get(base)
+                if other is not None and other.inode != file.inode and other.size and file.size:
+                    raise StoreError(
+                        file.path,
+                        f"{other.path} has the same name",
+                        "A broker with several paths has each file once: move one of the two away",
+                    )
+                if other is None or file.size:
+                    found[base] = file
+        return found
+
+    def _files_in(self, directory: Path) -> dict[int, _File]:
+        files: dict[int, _File] = {}
         try:
             entries = sorted(directory.iterdir())
         except FileNotFoundError:
@@ -134,19 +227,15 @@ class LogFiles:
             except FileNotFoundError:
                 # It went between the two looks.
                 continue
-            size = stat.st_size
-            if size == 0:
-                continue
-            if size != self.file_size or base % self.file_size:
-                raise FormatError(
-                    path,
-                    size,
-                    f"the file ends here, expected {self.file_size} bytes",
-                    "Restore it from the broker, or give the broker's mappedFileSizeCommitLog "
-                    "in --broker-conf.",
-                )
-            files[base] = path, stat
+            files[base] = _File(path, (stat.st_dev, stat.st_ino), stat.st_size, _stamp(stat))
         return files
+
+    def damage_at(self, position: int) -> Damage | None:
+        """Return the damage that has a physical offset, None if its byte is in a file."""
+        for damage in (*self.damages, *([self.unfinished] if self.unfinished else [])):
+            if damage.start <= position < damage.end:
+                return damage
+        return None
 
     @property
     def bases(self) -> list[int]:
@@ -159,6 +248,9 @@ class LogFiles:
         A position behind all files is said to be at the last one's end.
         """
         base = self.base_of(position)
+        damage = self.damage_at(position)
+        if damage is not None and base not in self._files:
+            return damage.path.with_name(names.offset_file(base)), position - base
         if base not in self._files:
             last = self.bases[-1]
             return self._files[last], position - last
@@ -241,7 +333,10 @@ class LogFiles:
         """
         path = self._files.get(base)
         if path is None:
-            raise self._gone(base)
+            if self.damage_at(base) is None:
+                raise self._gone(base)
+            # Missing in between: it has no bytes, and whoever reads it has to say so.
+            path = Path(os.devnull)
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:

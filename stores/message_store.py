@@ -21,7 +21,7 @@ from formats.errors import UsageError
 from stores import by_time, queue_time
 from stores.by_key import KeyAnswer, KeyKind, KeyLookup, KeyStatus
 from stores.consumers import Offsets, read_offsets
-from stores.findings import Report
+from stores.findings import Kind, Report
 from stores.index_search import ALWAYS, IndexSearch, Window
 from stores.layout import batch_topics_for
 from stores.log_files import LogFiles, commitlog_directories
@@ -93,6 +93,9 @@ class MessageStore:
         self.settings = settings or BrokerSettings()
         self.report = Report()
         self.log = LogFiles(commitlog_directories(root, self.settings), self.settings)
+        for damage in (*self.log.damages, self.log.unfinished):
+            if damage is not None:
+                self.report.add(Kind.MISSING, damage.path, damage.byte, damage.found)
         place = self.output / names.INDEX
         self.index: IndexSearch
         self._lookup: KeyLookup

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from formats.commitlog import BLANK_SIZE, MIN_SIZE, Verdict
-from formats.errors import FormatError
+from formats.errors import FormatError, UnreadableError
 from stores.commitlog import PAD, LogChangedError
+from stores.holes import REMEDY, HoleWatch, damage_error, find_hole, newest_before
 from stores.lazy import lazy_module
 from stores.trail import Fingerprint, fingerprint, is_there
 
@@ -75,28 +76,38 @@ def known_end(
     return KnownEnd(tail.end, record) if record is not None else None
 
 
-def find_tail(log: CommitLog, known: int | None = None, *, skips_corrupt: bool = False) -> Tail:
+def find_tail(
+    log: CommitLog,
+    known: int | None = None,
+    *,
+    skips_corrupt: bool = False,
+    holes: HoleWatch | None = None,
+) -> Tail:
     """Return the end of the whole records.
 
     Args:
-        log: the files; looked at anew.
+        log: the files; looked at again.
         known: the beginning of a record, or the end that was found last.
-        skips_corrupt: look behind what is corrupt.
+        skips_corrupt: look past what is corrupt.
+        holes: look past holes too, see `stores.holes`.
 
     Raises:
-        FormatError: a corrupt record, with good ones behind it.
+        FormatError: a corrupt record, with good ones close after it.
     """
-    return _look(log, known, skips_corrupt=skips_corrupt)[0]
+    return _look(log, known, skips_corrupt=skips_corrupt, holes=holes)[0]
 
 
 def _look(
-    log: CommitLog, known: int | None, *, skips_corrupt: bool
+    log: CommitLog, known: int | None, *, skips_corrupt: bool, holes: HoleWatch | None = None
 ) -> tuple[Tail, tuple[int, int] | None]:
     """Return the end, and begin and size of the last record before it if that had to be found."""
     log.refresh()
     active = active_file(log)
     position = active if known is None else max(known, active)
     while True:
+        if position >= log.end_of_files:
+            # The next file is not there yet, or has no byte yet.
+            return Tail(position, Verdict.END), None
         verdict, reached = log.hop(position, log.base_of(position) + log.file_size, log.rules)
         if verdict == Verdict.ROLL:
             position = log.base_of(reached) + log.file_size
@@ -116,6 +127,11 @@ def _look(
             if position >= log.end_of_files:
                 return Tail(position, Verdict.END), None
             continue
+        if holes is not None and verdict != Verdict.RECORD:
+            hole = holes.find(reached)
+            if hole is not None:
+                position = hole.end
+                continue
         last = _last_before(log, reached) if reached > position else None
         if last is not None and _is_torn(log, last[0], reached):
             return Tail(last[0], Verdict.SHORT), None
@@ -147,12 +163,21 @@ def next_record(log: CommitLog, position: int) -> int:
     """
     base = log.base_of(position)
     file_end = base + log.file_size
+    damage = log.damage_at(position)
+    if damage is not None:
+        return damage.end
     data = log.read(position, min(log.settings.max_record_size, file_end - position))
     _, size, *_ = frames.check(data, PAD, len(data) - PAD, position, file_end, 0)
     if size >= MIN_SIZE and position + size < file_end and _is_followed(log, position + size):
         return int(position + size)
+    if base >= active_file(log) and (hole := find_hole(log, position)) is not None:
+        # Not at records that a broker has cut off: only the last file has such.
+        return hole.end
     start = position + 1
     while start < file_end:
+        damage = log.damage_at(start)
+        if damage is not None:
+            return damage.end
         data = log.read(start, min(_SEARCHED, file_end - start))
         limit = len(data) - PAD
         at = int(frames.find_record(data, PAD, limit, start, file_end, log.rules, limit))
@@ -164,6 +189,34 @@ def next_record(log: CommitLog, position: int) -> int:
             return start + at - PAD
         start += at - PAD + 1
     return file_end
+
+
+def first_readable(log: CommitLog, position: int, *, skips_corrupt: bool) -> int:
+    """Return where the first record stands at or after `position`, see `CommitLog.first_record`.
+
+    Args:
+        log: the files.
+        position: physical offset.
+        skips_corrupt: find it past what is no record, too; it may be in a later file then.
+
+    Raises:
+        FormatError: something that is no record stands in the way, and is not to be passed over.
+    """
+    try:
+        return log.first_record(position)
+    except FormatError:
+        if not skips_corrupt:
+            raise
+    reached = log.base_of(position)
+    while reached < position:
+        verdict, at = log.hop(reached, position, log.rules)
+        if verdict == Verdict.ROLL:
+            reached = log.base_of(at) + log.file_size
+        elif verdict == Verdict.RECORD:
+            reached = at
+        else:
+            reached = next_record(log, at)
+    return reached
 
 
 def _is_followed(log: CommitLog, position: int) -> bool:
@@ -186,17 +239,24 @@ class TailWatch:
     """
 
     def __init__(
-        self, log: CommitLog, *, skips_corrupt: bool = False, known: KnownEnd | None = None
+        self,
+        log: CommitLog,
+        *,
+        skips_corrupt: bool = False,
+        holes: HoleWatch | None = None,
+        known: KnownEnd | None = None,
     ) -> None:
         """Look at nothing yet but whether the known end can still be one.
 
         Args:
             log: the files.
-            skips_corrupt: look behind what is corrupt.
+            skips_corrupt: look past what is corrupt.
+            holes: look past holes too, see `stores.holes`.
             known: the end as another process has seen it a moment ago.
         """
         self._log = log
         self._skips_corrupt = skips_corrupt
+        self._holes = holes
         self._last: Tail | None = None
         self._record: Fingerprint | None = None
         self._stamps: dict[int, Stamp] = {}
@@ -229,6 +289,8 @@ class TailWatch:
         log.refresh()
         stamps = log.stamps
         if last is None or not self._is_record_there():
+            if self._holes is not None:
+                self._holes.forget()
             return self._look_from(None, stamps)
         tail = self._look_from(last.end, stamps)
         if tail.end == last.end and stamps != self._stamps:
@@ -240,7 +302,7 @@ class TailWatch:
     def _look_from(self, known: int | None, stamps: dict[int, Stamp]) -> Tail:
         """Look for the end from there on, and keep what is found."""
         log = self._log
-        tail, found = _look(log, known, skips_corrupt=self._skips_corrupt)
+        tail, found = _look(log, known, skips_corrupt=self._skips_corrupt, holes=self._holes)
         if known is None:
             self._stamps, self._record = stamps, None
             if found is None and log.min_offset < tail.end:
@@ -308,7 +370,7 @@ def _goes_on(log: CommitLog, position: int) -> bool:
     A broker that has recovered leaves what was behind its cut and writes over it: such records are
     whole, but older than the one before the place.
     """
-    newest = log.timestamp_before(position)
+    newest = newest_before(log, position)
     base = log.base_of(position)
     file_end = base + log.file_size
     length = min(2 * log.settings.max_record_size, file_end - position)
@@ -333,14 +395,26 @@ def _goes_on(log: CommitLog, position: int) -> bool:
 
 def corruption(log: CommitLog, position: int, verdict: Verdict) -> FormatError:
     """Return the error for what stands at a physical offset, with the bytes around it."""
+    damage = log.damage_at(position)
+    if damage is not None:
+        return damage_error(damage)
     path, byte = log.file_of(position)
     data = log.read(position, _HEX_BYTES)[PAD:-PAD]
-    return FormatError(
-        path,
-        byte,
-        f"{verdict.explanation} (physical offset {position}, bytes {bytes_of(data)})",
-        _UNREADABLE_NUMBER if verdict in _NUMBERS else "Restore the file from a replica.",
-    )
+    found = f"{verdict.explanation} (physical offset {position}, bytes {bytes_of(data)})"
+    cut = log.damage_at(log.base_of(position) + log.file_size - 1)
+    if cut is not None:
+        found += f"; at byte {cut.byte} {cut.found}"
+    if verdict in _NUMBERS:
+        return UnreadableError(path, byte, found, _UNREADABLE_NUMBER)
+    return FormatError(path, byte, found, REMEDY)
+
+
+def unfit(log: CommitLog, position: int, error: Exception) -> FormatError:
+    """Return the error for a whole record at a physical offset that no queue can take."""
+    path, byte = log.file_of(position)
+    why = str(error).rstrip(".")
+    found = f"a record that cannot be dispatched (physical offset {position}): {why}"
+    return FormatError(path, byte, found, REMEDY)
 
 
 def bytes_of(data: np.ndarray) -> str:

@@ -155,8 +155,9 @@ OnCorrupt = Annotated[
     CorruptMode,
     typer.Option(
         "--on-corrupt",
-        help="stop: at a corrupt record. skip: go on at the next record that is one for certain; "
-        "what was passed over is copied to .reput/quarantine in the output, and counted.",
+        help="stop: at a corrupt record, or a file that is missing or too short. skip: go on at "
+        "the next record that is one for certain; what was passed over is copied to "
+        ".reput/quarantine in the output, and counted.",
     ),
 ]
 Expired = Annotated[
@@ -459,7 +460,7 @@ def wait_for_log(config: StoreConfig, metrics: Metrics | None) -> None:
     """
     directories = commitlog_directories(config.path, config.settings)
     says_so = True
-    while not any(path.stat().st_size for d in directories for path in d.iterdir()):
+    while not any(path.stat().st_size for d in directories if d.is_dir() for path in d.iterdir()):
         if says_so:
             LOG.info("%s: waiting for the first message", config.name)
             says_so = False
@@ -630,7 +631,8 @@ def verify(
 ) -> None:
     """Compare consume queues, extensions, index and checkpoint with the commitlog.
 
-    Without --output a broker's own store is checked. Exit code 1: something was found.
+    Without --output a broker's own store is checked. Exit code 1: something was found, or the log
+    has places that cannot be dispatched.
     """
     from streaming.verify import verify as verify_store  # noqa: PLC0415 - numba is slow to import
 
@@ -638,7 +640,7 @@ def verify(
     with console.busy("verifying"):
         report = verify_store(configs[0])
     console.print_report(report, as_json=as_json)
-    raise typer.Exit(OK if report.ok else FINDINGS)
+    raise typer.Exit(OK if report.ok and report.is_complete else FINDINGS)
 
 
 @app.command()

@@ -235,7 +235,12 @@ def print_report(report: Report, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(report_as_dict(report)))
         return
-    for title, findings in (("Findings", report.findings), ("Notes", report.notes)):
+    tables = (
+        ("Findings", report.findings),
+        ("Not in the output", report.lacks),
+        ("Notes", report.notes),
+    )
+    for title, findings in tables:
         if findings:
             table = Table(title=title, title_justify="left")
             for header in ("kind", "file", "byte", "what"):
@@ -246,7 +251,9 @@ def print_report(report: Report, *, as_json: bool) -> None:
             OUT.print(table)
     shown = min(len(report.findings), _SHOWN)
     more = f" ({shown} of them shown)" if report.found > shown else ""
-    verdict = "clean" if report.ok else f"{report.found} findings{more}"
+    verdict = "clean" if report.is_complete else "incomplete"
+    if not report.ok:
+        verdict = f"{report.found} findings{more}"
     OUT.print(
         f"{verdict}: {report.messages:,} messages, {report.entries:,} queue entries, "
         f"{report.units:,} extension units, {report.items:,} index items in {report.files:,} files "
@@ -344,6 +351,8 @@ def report_as_dict(report: Report) -> dict[str, object]:
 
     return {
         "ok": report.ok,
+        "complete": report.is_complete,
+        "lacks": rows(report.lacks),
         "found": report.found,
         "findings": rows(report.findings),
         "notes": rows(report.notes),

@@ -8,6 +8,7 @@ calls it from `foreachBatch` or from a task.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -27,12 +28,13 @@ from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink
 from stores import disk, identity, layout, trail
 from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
-from stores.tail import active_file, chain_end, find_tail, next_record
+from stores.holes import find_hole, flaw_after, hole_error
+from stores.tail import active_file, chain_end, find_tail, next_record, unfit
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
 from streaming import resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
-from streaming.events import CORRUPT, GAP, Event
+from streaming.events import CORRUPT, GAP, UNFINISHED, Event
 from streaming.live_settings import FILTER_SECONDS, LiveSettings
 from streaming.pipeline import Pipeline
 
@@ -55,6 +57,8 @@ _LATENCIES_MS = np.array(LATENCIES) * 1000
 # files on disk, recording that they are.
 PHASES = ("parse", "consumequeue", "index", "flush", "record")
 _DRAIN_SECONDS = 0.02
+# So long after the start what follows the log's end is looked at, once.
+_NOTICE_SECONDS = 1.0
 # Of a block, so many records stand for all.
 _SAMPLED = 256
 # While nothing comes, so often it is looked whether the log was touched.
@@ -209,6 +213,10 @@ class StoreDispatcher:
         self._spent = dict.fromkeys(PHASES, 0.0)
         self._open_sinks()
         self._flushed_at = self._flushed_partly_at = time.monotonic()
+        # What was noticed between batches; and whether what follows the log's end was looked at.
+        self._noticed: list[str] = []
+        self._unfinished: Path | None = None
+        self._looks_at = self._flushed_at + _NOTICE_SECONDS
         # False while files are ahead of what `progress` says.
         self._consistent = True
         # What is on disk is `progress` as it was when this was its end.
@@ -300,7 +308,7 @@ class StoreDispatcher:
         if not self._consistent:
             raise ReputError(f"{self.config.output}: a write to it has failed; open it again first")
         began = time.monotonic()
-        events: list[str] = []
+        events, self._noticed = self._noticed, []
         before = (self.recovery.truncations, self._lost_bytes)
         self._look_at_log(events)
         if self.recovery.truncations != before[0]:
@@ -463,6 +471,7 @@ class StoreDispatcher:
         self._settled = 0
         self._last = None
         self._begun = {}
+        self._looks_at = time.monotonic() + _NOTICE_SECONDS
         self.recovery.truncations += recovery.truncations
         events.extend(recovery.reasons)
 
@@ -518,6 +527,9 @@ class StoreDispatcher:
         self.progress = replace(self.progress, trail=self._trail())
         if isinstance(failure, PutError):
             self._cut_leftovers()
+            if type(failure.__cause__) is ReputError:
+                # It is the record that is wrong, not a file of the output.
+                failure = unfit(self.log, batch.end, failure)
         self._consistent = True
         return failure
 
@@ -726,11 +738,13 @@ class StoreDispatcher:
     def waits(self) -> bool:
         """Tell whether there is something to dispatch that no batch will come for.
 
-        A record that was waited with and that no broker will touch any more; or what Kafka was too
-        far behind for.
+        A record that was waited with and that no broker will touch any more; what Kafka was too
+        far behind for; or something to say.
         """
         if self._is_capped and self.kafka is not None:
             return self.kafka.room(self._wanted_end) > self.progress.end
+        if self._noticed:
+            return True
         if self._awaited is not None:
             limit = self.live.known_until()
             is_known = limit is None or self._awaited.store_timestamp < limit
@@ -797,14 +811,15 @@ class StoreDispatcher:
         start = batch.end
         end = next_record(self.log, start)
         path, byte = self.log.file_of(start)
-        copy = quarantine.keep(
-            self.config.output,
-            quarantine.Skipped(self.config.name, str(path), byte, start, end, failure.problem),
-            self.log.pieces(start, end),
-        )
+        place = quarantine.Skipped(self.config.name, str(path), byte, start, end, failure.problem)
+        copy = quarantine.keep(self.config.output, place, self.log.pieces(start, end))
         batch.end = end
         batch.skipped += 1
-        text = f"{failure} Skipped {end - start} bytes, copied to {copy}"
+        kept = f"copied to {copy}" if copy is not None else "none of them are in a file"
+        text = (
+            f"{path} at byte {byte}: {failure.problem}. Skipped {end - start} bytes, physical "
+            f"offsets {start} to {end}: {kept}"
+        )
         batch.events.append(Event(text, CORRUPT))
         self.progress = replace(
             self.progress, end=end, skipped=(*self.progress.skipped, (start, end))
@@ -828,6 +843,7 @@ class StoreDispatcher:
             self.kafka.check()
         if not self._consistent:
             return False
+        self._notice_flaws(now)
         if policy.is_sync or now - self._flushed_at >= policy.thorough_seconds:
             is_new = self.progress.end != self._saved_end
             if is_new:
@@ -848,6 +864,25 @@ class StoreDispatcher:
         if events:
             self._setting_events += events
             self.queues.reconsider()
+
+    def _notice_flaws(self, now: float) -> None:
+        """Look once at what follows the log's end, and at a next file that is not whole yet."""
+        unfinished = self.log.unfinished
+        if unfinished is not None and unfinished.path != self._unfinished:
+            self._unfinished = unfinished.path
+            text = f"{unfinished.path} at byte {unfinished.byte}: {unfinished.found}"
+            self._noticed.append(Event(f"{text}; its other bytes are waited for", UNFINISHED))
+        if now < self._looks_at or self.progress.end < 0:
+            return
+        self._looks_at = math.inf
+        if self._skips_corrupt and not self._is_live:
+            # It is passed over.
+            return
+        # What is wrong before the log's end is said by who dispatches it.
+        with contextlib.suppress(ReputError):
+            hole = find_hole(self.log, find_tail(self.log, self.progress.end).end)
+            if hole is not None:
+                self._noticed.append(Event(str(hole_error(self.log, hole)), CORRUPT))
 
     def flush(self, *, clean: bool = False) -> None:
         """Have all that was dispatched on disk, then record that it is.
@@ -1017,6 +1052,11 @@ def rebuild(
     config = store_config(store, output, broker_version=broker_version, broker_conf=broker_conf)
     dispatcher = StoreDispatcher(config)
     try:
-        return dispatcher.dispatch(find_tail(dispatcher.log).end)
+        end = find_tail(dispatcher.log).end
+        batch = dispatcher.dispatch(end)
+        flaw = flaw_after(dispatcher.log, end)
+        if flaw is not None:
+            raise flaw
+        return batch
     finally:
         dispatcher.close()

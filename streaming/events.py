@@ -4,6 +4,8 @@ from __future__ import annotations
 
 RECOVERY, TRUNCATION, GAP, CORRUPT = "recovery", "truncation", "gap", "corrupt"
 SETTING = "setting"
+# The log's last file is shorter than it will be.
+UNFINISHED = "unfinished"
 
 
 class Event(str):

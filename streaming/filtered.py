@@ -84,6 +84,7 @@ class FilteringReader(BatchReader):
             store,
             partition.ranges,
             fail_on_data_loss=self._options.fail_on_data_loss,
+            skips_corrupt=self._options.skips_corrupt,
             is_record=partition.is_record,
             wanted=self._wanted,
         )

@@ -19,10 +19,12 @@ from formats.errors import StoreError
 from stores import layout
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.findings import Kind
+from stores.holes import HoleWatch, flaw_after
 from stores.tail import find_tail
-from streaming.verify import verify
+from streaming.verify import obstacle, verify
 
 if TYPE_CHECKING:
+    from formats.errors import FormatError
     from stores.findings import Report
     from streaming.config import StoreConfig
 
@@ -49,6 +51,10 @@ class Handover:
     def is_safe(self) -> bool:
         """Tell whether nothing speaks against it."""
         return not self.problems
+
+
+def _place(flaw: FormatError) -> str:
+    return f"{flaw.path} at byte {flaw.position}: {flaw.problem}"
 
 
 def examine(config: StoreConfig) -> Handover:
@@ -81,18 +87,31 @@ def examine(config: StoreConfig) -> Handover:
         )
     log = CommitLog(commitlog_directories(store, config.settings), config.settings, store)
     try:
-        result.end = find_tail(log, skips_corrupt=True).end
+        result.end = find_tail(log, skips_corrupt=True, holes=HoleWatch(log)).end
+        flaw = flaw_after(log, result.end)
     finally:
         log.close()
     if found.end < result.end:
+        stop = obstacle(config, found.end)
         result.problems.append(
             f"the output ends at {found.end}, the log at {result.end}: a broker may lose what is "
-            "missing; run reput rebuild once more"
+            "missing; "
+            + (
+                "run reput rebuild once more"
+                if stop is None
+                else f"{_place(stop)}: restore the file from a replica, then run reput rebuild. "
+                "Without a replica the broker can have no more of this log than it recovers itself"
+            )
+        )
+    if flaw is not None:
+        result.problems.append(
+            f"{_place(flaw)}: restore the file from a replica, then run reput rebuild"
         )
     for start, end in found.skipped:
         result.problems.append(
             f"physical offsets {start} to {end} were passed over as corrupt: a broker cuts its log "
-            "there when it recovers; restore the file from a replica and rebuild"
+            "there when it recovers; restore the file from a replica and rebuild into an empty "
+            "output"
         )
     result.problems += _wrong_types(config)
     result.report = verify(config)

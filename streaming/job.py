@@ -21,9 +21,10 @@ from pyspark.errors import StreamingQueryException
 
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
-from formats.errors import FormatError, ReputError
+from formats.errors import FormatError, ReputError, UnreadableError
 from stores.tail import find_tail, known_end
 from streaming.config import FlushPolicy
+from streaming.damage import explained
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
 from streaming.metrics import State
@@ -240,9 +241,17 @@ class Job:
         finally:
             self._close()
         if self.error is not None:
-            raise self.error
+            raise self._explained(self.error)
         self._finish()
         return self.summary
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return an error at a place of a log with what it means, and what can be done."""
+        if isinstance(error, FormatError) and not self.options.skips_corrupt:
+            for config in self.configs:
+                if (said := explained(error, config)) is not None:
+                    return said
+        return error
 
     def report_to(self, metrics: Metrics) -> None:
         """Have what is done counted from now on."""
@@ -558,6 +567,7 @@ def source_error(text: str, failed: str = "the streaming query failed") -> Reput
 def _rebuilt(kind: str, message: str) -> ReputError:
     """Return an error of the source by the name of its class and what it said."""
     place = re.fullmatch(r"(.+?) at byte (\d+): (.+?)\.?", message)
-    if kind == FormatError.__name__ and place:
-        return FormatError(place[1], int(place[2]), place[3])
+    kinds = {error.__name__: error for error in (FormatError, UnreadableError)}
+    if kind in kinds and place:
+        return kinds[kind](place[1], int(place[2]), place[3])
     return ReputError(message)

@@ -12,14 +12,16 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkpoints import locks
 from formats import names
 from formats.commitlog import ACCEPT_V2, Verdict
 from formats.errors import FormatError, ReputError, StoreError
 from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
 from stores.first_since import Passed, first_since
 from stores.head_cursor import HeadCursor
+from stores.holes import HoleWatch, flaw_after
 from stores.lazy import lazy_module
-from stores.tail import KnownEnd, TailWatch, corruption
+from stores.tail import KnownEnd, TailWatch, corruption, first_readable, next_record
 from stores.trail import Fingerprint
 from stores.vouch import Vouch
 from streaming.marks import Mark
@@ -81,6 +83,10 @@ class StoreOffsets:
         self._cursor: HeadCursor | None = None
         self._marked: Mark | None = None
         self._vouch: Vouch | None = None
+        # Where reading begins, if that is known.
+        self._floor: int | None = None
+        # Where the whole records end, flushed or not.
+        self._visible = NOTHING
         # Where records are known to begin: looking for one takes a look at the 4 MiB before.
         self._records: deque[int] = deque(maxlen=_REMEMBERED)
         # What stands at `end`, if that is nothing that can be read or waited for.
@@ -144,6 +150,22 @@ class StoreOffsets:
         """Have the log end where it ends now."""
         self._frozen = None
         self._frozen = self.end()
+        log = self.log()
+        if log is not None and self.error is None and self._frozen == self._visible:
+            # What is before is read first, as before a corrupt record.
+            self.error = self.flaw(log)
+
+    def flaw(self, log: CommitLog) -> FormatError | None:
+        """Return what is wrong after the log's end, None if nothing is that is not to be skipped.
+
+        A broker that holds the store has recovered it: what follows is cut off.
+        """
+        if self._is_live():
+            return None
+        return flaw_after(log, self._visible, tolerates_damage=self._skips_corrupt)
+
+    def _is_live(self) -> bool:
+        return locks.is_held(self.path / names.LOCK)
 
     def end(self) -> int:
         """Return the end of the whole records, `NOTHING` if there is no file.
@@ -158,9 +180,12 @@ class StoreOffsets:
             return NOTHING
         self.error = None
         if self._watch is None:
-            self._watch = TailWatch(log, skips_corrupt=self._skips_corrupt, known=self._known())
+            holes = HoleWatch(log, self._is_live) if self._skips_corrupt else None
+            self._watch = TailWatch(
+                log, skips_corrupt=self._skips_corrupt, holes=holes, known=self._known()
+            )
         try:
-            end = self._watch.look().end
+            end = self._visible = self._watch.look().end
         except FormatError as error:
             base = names.parse_offset_file(Path(error.path).name)
             if base is None or error.position >= log.file_size:
@@ -168,12 +193,13 @@ class StoreOffsets:
             self.error = error
             return base + error.position
         if self._flushed is not None:
-            end = self._flushed.before(log, end)
+            end = self._flushed.before(log, end, self._floor)
         self._records.append(end)
         return end
 
     def _known(self) -> KnownEnd | None:
-        known = self._store.known_end
+        # It was looked for without looking past holes.
+        known = self._store.known_end if not self._skips_corrupt else None
         return known and KnownEnd(known.end, Fingerprint(*known[1:]))
 
     def is_record(self, position: int) -> bool:
@@ -192,6 +218,8 @@ class StoreOffsets:
         log.refresh()
         if bound.kind == EARLIEST:
             return log.min_offset
+        if bound.kind != "timestamp":
+            self._floor = bound.value
         end = self.end()
         if bound.kind == "timestamp":
             return self._first_since(log, bound.value, end)
@@ -261,6 +289,12 @@ class StoreOffsets:
             left -= passed
             if verdict == Verdict.SHORT and not passed:
                 step *= 2
+            elif self._skips_corrupt and verdict not in {
+                Verdict.RECORD,
+                Verdict.ROLL,
+                Verdict.SHORT,
+            }:
+                reached = next_record(log, reached)
             elif verdict not in {Verdict.RECORD, Verdict.ROLL, Verdict.SHORT}:
                 if left == wanted:
                     raise corruption(log, reached, verdict)
@@ -285,7 +319,9 @@ class StoreOffsets:
         return verdict, file_end if verdict == Verdict.ROLL else int(reached), int(passed)
 
     def _first(self, log: CommitLog, start: int) -> int:
-        return start if self.is_record(start) else log.first_record(start)
+        if self.is_record(start):
+            return start
+        return first_readable(log, start, skips_corrupt=self._skips_corrupt)
 
 
 def skip_expired(log: CommitLog, name: str, start: int, *, fail_on_data_loss: bool) -> int:

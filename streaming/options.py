@@ -155,11 +155,6 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     if rows not in {MESSAGES, RANGES}:
         raise UsageError(f"rows={rows!r}: it is {MESSAGES} or {RANGES}")
     on_corrupt = option_values.choice(values, "onCorrupt", (STOP, SKIP))
-    if on_corrupt == SKIP and rows == MESSAGES:
-        raise UsageError(
-            "onCorrupt=skip goes with rows=ranges only: whoever reads the log himself can say "
-            "what he has passed over"
-        )
     return SourceOptions(
         stores=tuple(
             Store(name, path, settings, starting[name], ending[name], output, known.get(name))

@@ -15,11 +15,12 @@ import numpy as np
 
 from formats import commitlog, frames, scan
 from formats.commitlog import QUEUE_ID_AT, Record, Verdict
+from formats.errors import ReputError
 from formats.properties import MULTI_DISPATCH
 from formats.record_hash import hash_of
 from formats.scan import Columns
 from stores.commitlog import PAD
-from stores.tail import corruption
+from stores.tail import corruption, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -144,11 +145,11 @@ class Pipeline:
 
     def _outcome(self, block: Block) -> tuple[int, Exception | None]:
         """Return where the record after the block stands, or why there is none."""
-        if block.error is not None:
+        if block.error is not None and block.reached not in self.gaps:
             return block.reached, block.error
         if block.verdict == Verdict.ROLL:
             return self._log.base_of(block.reached) + self._log.file_size, None
-        if block.verdict not in {Verdict.RECORD, Verdict.FULL}:
+        if block.error is not None or block.verdict not in {Verdict.RECORD, Verdict.FULL}:
             if block.reached in self.gaps:
                 return self.gaps[block.reached], None
             return block.reached, corruption(self._log, block.reached, block.verdict)
@@ -158,6 +159,11 @@ class Pipeline:
         """Cut [start, end) at multiples of the block size; a file's end is one, or cuts too."""
         position = start
         while position < end:
+            damage = self._log.damage_at(position)
+            if damage is not None and position > start and damage.end < end:
+                # The block after it does not begin where the one before ends, and says why.
+                position = damage.end
+                continue
             base = self._log.base_of(position)
             following = base + (position - base) // self._block_size * self._block_size
             stop = min(following + self._block_size, base + self._log.file_size, end)
@@ -182,6 +188,13 @@ class Pipeline:
             self._parse(block, start, data)
         return block
 
+    def _end_at_gap(self, block: Block) -> None:
+        """End a block before a record that is passed over though it can be read."""
+        rows = block.columns.physical_offset[: block.count]
+        for row in np.flatnonzero(np.isin(rows, list(self.gaps))).tolist()[:1]:
+            block.count, block.reached, block.error = row, int(rows[row]), None
+            block.verdict = Verdict.BAD_LENGTH
+
     def _find_start(self, block: Block, data: Bytes) -> int | None:
         at = frames.find_record(
             data,
@@ -203,6 +216,12 @@ class Pipeline:
         return block.buffer[: PAD + got + PAD]
 
     def _parse(self, block: Block, start: int, data: Bytes | None = None) -> None:
+        """Fill the block's columns from the record at `start` on; see `_parse_all`."""
+        self._parse_all(block, start, data)
+        if self.gaps and block.count:
+            self._end_at_gap(block)
+
+    def _parse_all(self, block: Block, start: int, data: Bytes | None) -> None:
         """Fill the block's columns from the record at `start` on.
 
         Args:
@@ -239,7 +258,11 @@ class Pipeline:
             elif verdict == Verdict.UNKNOWN_QUEUE:
                 try:
                     self._add_queue(data, at, origin)
-                except Exception as error:  # noqa: BLE001 - raised where the block is used
+                except ReputError as error:
+                    # Raised where the block is used.
+                    block.error = unfit(self._log, block.reached, error)
+                    return
+                except Exception as error:  # noqa: BLE001 - as above
                     block.error = error
                     return
             elif verdict in {Verdict.BAD_DELAY, Verdict.BAD_BATCH}:

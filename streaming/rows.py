@@ -7,6 +7,7 @@ null. Texts that are not UTF-8 become what Java makes of them, as a consumer of 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ from formats.odd_rows import with_odd_rows
 from formats.rows import RowColumns
 from formats.texts import Slices
 from stores.commitlog import PAD, CommitLog, commitlog_directories
-from stores.tail import corruption
+from stores.tail import corruption, first_readable, next_record
 from streaming import arrow
 from streaming.offsets import skip_expired
 
@@ -73,6 +74,7 @@ SCHEMA = StructType(
 )
 # As Spark's worker makes it, which refuses batches of any other.
 ARROW_SCHEMA = to_arrow_schema(SCHEMA, timezone="UTC")
+LOG = logging.getLogger("reput")
 ROWS = 20_000
 BLOCK_BYTES = 4 << 20
 _SMALLEST_BLOCK = 4 << 10
@@ -80,7 +82,13 @@ _PROPERTIES = 16 * ROWS
 
 
 def read_batches(
-    store: Store, start: int, end: int, *, fail_on_data_loss: bool, is_record: bool = False
+    store: Store,
+    start: int,
+    end: int,
+    *,
+    fail_on_data_loss: bool,
+    skips_corrupt: bool = False,
+    is_record: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records that start in [`start`, `end`), at most `ROWS` or `BLOCK_BYTES` a time.
 
@@ -89,6 +97,7 @@ def read_batches(
         start: physical offset.
         end: physical offset.
         fail_on_data_loss: or go on behind what has expired.
+        skips_corrupt: go on after what is no record, and log what it is.
         is_record: a record is known to begin at `start`.
 
     Raises:
@@ -96,7 +105,11 @@ def read_batches(
         ReputError: the range has expired, and that must not be.
     """
     return read_wanted(
-        store, [(start, end)], fail_on_data_loss=fail_on_data_loss, is_record=is_record
+        store,
+        [(start, end)],
+        fail_on_data_loss=fail_on_data_loss,
+        skips_corrupt=skips_corrupt,
+        is_record=is_record,
     )
 
 
@@ -105,6 +118,7 @@ def read_wanted(
     ranges: Iterable[tuple[int, int]],
     *,
     fail_on_data_loss: bool,
+    skips_corrupt: bool = False,
     is_record: bool = False,
     wanted: Wanted | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -114,6 +128,7 @@ def read_wanted(
         store: what to read.
         ranges: start and end, physical offsets.
         fail_on_data_loss: or go on behind what has expired.
+        skips_corrupt: see `read_batches`.
         is_record: a record is known to begin at the first start, as at all others.
         wanted: what may be left out; None for nothing.
 
@@ -127,9 +142,9 @@ def read_wanted(
         for start, end in ranges:
             position = skip_expired(log, store.name, start, fail_on_data_loss=fail_on_data_loss)
             if not is_record:
-                position = log.first_record(position)
+                position = first_readable(log, position, skips_corrupt=skips_corrupt)
             is_record = True
-            for data, count in _read_range(log, position, end, columns):
+            for data, count in _read_range(log, position, end, columns, skips=skips_corrupt):
                 rows_wanted = wanted.rows(data, columns, count) if wanted is not None else None
                 if rows_wanted is None:
                     yield to_batch(store.name, data, columns, count)
@@ -141,7 +156,7 @@ def read_wanted(
 
 
 def _read_range(
-    log: CommitLog, position: int, end: int, columns: RowColumns
+    log: CommitLog, position: int, end: int, columns: RowColumns, *, skips: bool
 ) -> Iterator[tuple[Bytes, int]]:
     """Fill the columns again and again; yield the bytes that they point into, and their rows."""
     # Of a few records that stand alone no whole block is read.
@@ -163,6 +178,11 @@ def _read_range(
             position = reached
         elif verdict == Verdict.RECORD:
             position = reached
+        elif skips:
+            position = next_record(log, reached)
+            LOG.warning(
+                "%s Skipped %d bytes", corruption(log, reached, verdict), position - reached
+            )
         else:
             raise corruption(log, reached, verdict)
 

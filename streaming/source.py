@@ -23,7 +23,8 @@ maxRecordsPerTrigger             stream only; so many records a batch at most
 minPartitions                    so many tasks at least
 failOnDataLoss        true       false: go on behind records that expired before they were read
 tail                  visible    flushed: not beyond what the broker has on disk by its checkpoint
-onCorrupt             stop       skip: go on behind what is corrupt; with rows=ranges only
+onCorrupt             stop       skip: go on after what is corrupt or missing; rows are then what
+                                 is there, and each place that was passed over is logged
 brokerVersion         newest     the broker's, such as 5.3.3
 brokerConf                       path of its broker.conf
 output                           where queues and index are, if not in the store: filters are read
@@ -202,8 +203,11 @@ class BatchReader(DataSourceReader):
             offsets = stores[store.name]
             starts[store.name] = offsets.resolve(store.starting, fail_on_data_loss=loss)
             ends[store.name] = offsets.resolve(store.ending, fail_on_data_loss=loss)
-            if offsets.error is not None and ends[store.name] == offsets.end():
-                raise offsets.error
+            if ends[store.name] == offsets.end():
+                log = offsets.log()
+                flaw = offsets.error or (offsets.flaw(log) if log is not None else None)
+                if flaw is not None:
+                    raise flaw
         return starts, ends
 
     def read(
@@ -457,5 +461,6 @@ def _read(
         partition.start,
         partition.end,
         fail_on_data_loss=options.fail_on_data_loss,
+        skips_corrupt=options.skips_corrupt,
         is_record=partition.is_record,
     )

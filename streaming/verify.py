@@ -9,21 +9,24 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from checkpoints import marks, progress
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from formats import consumequeue, names
 from formats.batchconsumequeue import inner_batch
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
-from formats.errors import FormatError, ReputError, StoreError
+from formats.errors import FormatError, ReputError, StoreError, UnreadableError
 from sinks.batchconsumequeue import unit_of
 from sinks.queues import QueueDirectory, QueueName
 from sinks.special import multi_queues
-from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
+from stores.commitlog import CommitLog, commitlog_directories
 from stores.deleted_topics import deleted_topics
 from stores.findings import Finding, Kind, Report, Scope
+from stores.holes import HoleWatch, flaw_after
 from stores.index_reader import index_files
-from stores.tail import find_tail
+from stores.tail import find_tail, unfit
 from stores.verify_index import IndexCheck
 from stores.verify_queues import QueueCheck
 from stores.verify_units import BatchCheck, ExtCheck
@@ -66,6 +69,19 @@ def verify(config: StoreConfig) -> Report:
     return verification.report
 
 
+def obstacle(config: StoreConfig, position: int) -> FormatError | None:
+    """Return why dispatch cannot go on at a physical offset before the log's end, None if it can.
+
+    Raises:
+        ReputError, OSError: as of `verify`.
+    """
+    verification = _Verification(config)
+    try:
+        return verification.obstacle(position)
+    finally:
+        verification.close()
+
+
 class _Verification:
     """One run: opens the log, asks each check, closes."""
 
@@ -79,7 +95,8 @@ class _Verification:
         found = self._load_progress()
         # A corrupt place that the output has passed over, as it was told to, is no news.
         passed = dict(found.skipped) if found is not None else {}
-        self.tail = find_tail(self.log, skips_corrupt=bool(passed)).end
+        holes = HoleWatch(self.log) if passed else None
+        self.tail = find_tail(self.log, skips_corrupt=bool(passed), holes=holes).end
         self.progress = self._if_ours(found)
         self.scope = self._scope()
         self.live = LiveSettings(config.path, config.output, self.settings)
@@ -88,6 +105,53 @@ class _Verification:
         self.pipeline = Pipeline(self.log, self.queues, self.settings)
         self.pipeline.gaps = passed
         self.facts = LogFacts()
+        self._look_for_lacks(passed)
+
+    def _look_for_lacks(self, passed: dict[int, int]) -> None:
+        """Say which places of the log give the output nothing.
+
+        What was passed over; what stands where dispatch has stopped; what follows the log's end.
+        """
+        for start, end in passed.items():
+            path, byte = self.log.file_of(max(start, self.log.min_offset))
+            if end > self.log.min_offset:
+                detail = f"physical offsets {start} to {end} were passed over"
+                self.report.lack(path, byte, detail)
+        flaws = [flaw_after(self.log, self.tail)]
+        end = self.scope.end
+        if end < self.tail:
+            flaws.append(self.obstacle(end))
+        for flaw in flaws:
+            if flaw is not None:
+                self.report.lack(flaw.path, flaw.position, flaw.problem)
+
+    def obstacle(self, position: int) -> FormatError | None:
+        """Return why dispatch cannot go on at a physical offset before the log's end."""
+        try:
+            for block in self.pipeline.blocks(position, position + 1):
+                for row in np.flatnonzero(block.columns.special[: block.count]).tolist():
+                    self._require_queues(block.columns, row)
+        except FormatError as error:
+            return error
+        return None
+
+    def _require_queues(self, columns: Columns, row: int) -> None:
+        """Refuse a record that cannot be put into all of its queues.
+
+        Raises:
+            FormatError: it cannot.
+        """
+        position, settings = int(columns.physical_offset[row]), self.settings
+        record = self.pipeline.record_at(position, int(columns.size[row]))
+        every = settings.version.multi_dispatches_all
+        try:
+            if self.live.is_batch(record.topic, record.store_timestamp):
+                inner_batch(record.properties)
+            elif settings.multi_dispatch:
+                for name, _ in multi_queues(record, lmq=settings.lmq, every=every):
+                    self.queues.number(*name, nested=every)
+        except (ValueError, ReputError) as error:
+            raise unfit(self.log, position, error) from error
 
     def close(self) -> None:
         self.pipeline.close()
@@ -165,21 +229,15 @@ class _Verification:
         report.bytes = scope.end - scope.floor
 
     def _check_next_record(self) -> None:
-        """Report what stopped the output: what has not been dispatched *yet* is no finding."""
+        """Report a record that stopped the output and that its broker cannot read either."""
         end = self.progress.end if self.progress is not None else self.tail
         if not self.scope.floor <= end < self.tail:
             return
-        try:
-            for _ in self.pipeline.blocks(end, end + 1):
-                pass
-        except FormatError as error:
+        error = self.obstacle(end)
+        if isinstance(error, UnreadableError):
             path, byte = self.log.file_of(end)
             detail = f"{self.tail - end} bytes of the log are not dispatched: {error.problem}"
             self.report.add(Kind.UNREADABLE, path, byte, detail)
-        except LogChangedError:
-            raise
-        except ReputError as error:
-            self.report.add(Kind.MISSING, self.config.output, 0, str(error))
 
     def _check_no_index(self, output: Path) -> None:
         for path in index_files(output / names.INDEX, self.settings, self.report):

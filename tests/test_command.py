@@ -250,6 +250,32 @@ def test_a_corrupt_record_stops_the_job_and_what_is_before_it_stays(store, tmp_p
     assert progress["messages"] > 0
 
 
+@pytest.mark.spark
+def test_a_missing_log_file_is_no_dead_end(store, tmp_path):
+    """
+    Stopped in front of it, and told what to do; passed over if asked. verify never says clean.
+    """
+    path, conf, _ = store
+    missing = sorted((path / "commitlog").iterdir())[1]
+    assert len(list((path / "commitlog").iterdir())) > 2
+    missing.unlink()
+    output = tmp_path / "out"
+    command = ("--store", path, "--output", output, "--broker-conf", conf)
+
+    stopped = reput("rebuild", *command)
+    before = reput("verify", *command)
+    passed = reput("rebuild", *command, "--on-corrupt", "skip")
+    after = reput("verify", *command)
+
+    assert (stopped.returncode, passed.returncode) == (3, 0)
+    for words in (str(missing), "the file is missing", "--on-corrupt skip", "dispatched and kept"):
+        assert words in stopped.stderr
+    assert str(missing) in passed.stderr
+    assert (before.returncode, after.returncode) == (1, 1)
+    assert "incomplete: " in before.stdout
+    assert "incomplete: " in after.stdout
+
+
 class TestBadInput:
     """Each is one clear message on standard error, and exit code 2 or 3."""
 

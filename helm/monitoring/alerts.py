@@ -222,6 +222,16 @@ ALERTS = (
         "A record's queue offset is not the one behind the last of its queue.",
     ),
     Alert(
+        "QueueOffsetsShifted",
+        WARNING,
+        "1m",
+        f"{s.LOST_GAPS}{_DISPATCHER} > 0\nor {s.CORRUPT}{_DISPATCHER} > 0",
+        f"Queues of {_STORE} may have messages at other offsets than the broker gave them",
+        "Messages are missing in {{ $value | humanize }} places: what came after them in a queue"
+        " stands at a lower queue offset than the one it has, and a pull by offset gives another"
+        " message. It stays so until the output is built again.",
+    ),
+    Alert(
         "RecordWaiting",
         WARNING,
         "10m",

@@ -35,6 +35,7 @@ OPTIONS = [
     ("expectConsumerNumUseFilter", "64", "bloom_consumers", 64),
     ("storePathCommitLog", "/a,/b,", "commitlog_paths", ("/a", "/b")),
     ("storePathCommitLog", "", "commitlog_paths", ()),
+    ("readOnlyCommitLogStorePaths", "/c", "commitlog_paths", ()),
     ("aSettingOfNoMatter", "x", "version", broker.VERSIONS["5.5"]),
 ]
 

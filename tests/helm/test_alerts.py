@@ -118,7 +118,18 @@ CASES = [
         60,
         "BehindBytes BehindBytesCritical",
     ),
-    ("records expired", {GAPS: later(1)}, 45, "OutrunByRetention"),
+    (
+        "records expired",
+        {GAPS: later(1)},
+        45,
+        "OutrunByRetention QueueOffsetsShifted",
+    ),
+    (
+        "records expired long ago",
+        {GAPS: "1x120"},
+        100,
+        "QueueOffsetsShifted",
+    ),
     (
         "the log begins behind dispatch",
         {offset("log_begin"): later(60 * 10**9, 10**9)},
@@ -137,7 +148,12 @@ CASES = [
         45,
         "",
     ),
-    ("a corrupt record was passed over", {CORRUPT: later(1)}, 45, "CorruptRecord"),
+    (
+        "a corrupt record was passed over",
+        {CORRUPT: later(1)},
+        45,
+        "CorruptRecord QueueOffsetsShifted",
+    ),
     ("stopped at a corrupt record", {errors("corrupt"): "_x40 1x1"}, 45, "CorruptRecord"),
     ("the index cannot be written", {errors("index"): "_x40 1x1"}, 45, "IndexFailure"),
     ("an entry out of turn", {MISPLACED: later(3)}, 45, "ConsumeQueueGap"),

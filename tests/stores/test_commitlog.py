@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pytest
 
 from formats import broker, names
@@ -60,10 +63,13 @@ class TestOpen:
 
         assert open_log(store).bases == [0]
 
-    @pytest.mark.parametrize("size", [1, LOG_FILE - 1, LOG_FILE + 1])
-    def test_a_file_of_another_size_is_named_with_its_setting(self, tmp_path, size):
+    @pytest.mark.parametrize(("number", "size"), [(0, 1), (0, LOG_FILE - 1), (1, LOG_FILE + 1)])
+    def test_a_file_of_another_size_is_named_with_its_setting(self, tmp_path, number, size):
+        """
+        Too large by the setting; or none of the files has the size that it says.
+        """
         store = fill(Log(), 1, 5).write(tmp_path)
-        path = store / "commitlog" / names.offset_file(LOG_FILE)
+        path = store / "commitlog" / names.offset_file(number * LOG_FILE)
         path.write_bytes(bytes(size))
 
         with pytest.raises(FormatError, match="mappedFileSizeCommitLog") as raised:
@@ -77,12 +83,111 @@ class TestOpen:
         with pytest.raises(FormatError, match="mappedFileSizeCommitLog"):
             open_log(tmp_path)
 
-    def test_a_missing_file_in_between(self, tmp_path):
-        store = fill(Log(), 1, 60).write(tmp_path)
-        (store / "commitlog" / names.offset_file(LOG_FILE)).unlink()
+    @pytest.mark.parametrize("kept", [None, 0, 1, 700, LOG_FILE - 1])
+    def test_what_a_file_in_between_lacks_is_named_and_reads_as_its_end(self, tmp_path, kept):
+        """
+        Missing (None), empty or cut short: the rest of the log can be read.
+        """
+        log = fill(Log(), 1, 60)
+        store = log.write(tmp_path)
+        path = store / "commitlog" / names.offset_file(LOG_FILE)
+        if kept is None:
+            path.unlink()
+        else:
+            os.truncate(path, kept)
+        found = open_log(store)
+        start = LOG_FILE + (kept or 0)
+        (damage,) = found.damages
 
-        with pytest.raises(StoreError, match="in between is missing"):
-            open_log(store)
+        assert (damage.path, damage.byte) == (path, kept or 0)
+        assert (damage.start, damage.end) == (start, 2 * LOG_FILE)
+        assert damage.found.startswith(
+            "the file is missing" if kept is None else "the file" if kept else "the file is empty"
+        )
+        assert found.bytes_at(start, 8) == b""
+        assert found.bytes_at(start - 1, 8) == bytes(log.data[start - 1 : start])
+        assert found.bytes_at(2 * LOG_FILE, 8) == bytes(log.data[2 * LOG_FILE : 2 * LOG_FILE + 8])
+        assert found.file_of(start) == (path, kept or 0)
+        found.close()
+
+    def test_several_files_in_between_are_one_damage(self, tmp_path):
+        log = fill(Log(), 1, 90)
+        store = log.write(tmp_path)
+        os.truncate(store / "commitlog" / names.offset_file(LOG_FILE), 100)
+        for number in (2, 3):
+            (store / "commitlog" / names.offset_file(number * LOG_FILE)).unlink()
+        (damage,) = open_log(store).damages
+
+        assert (damage.start, damage.end) == (LOG_FILE + 100, 4 * LOG_FILE)
+        assert names.offset_file(4 * LOG_FILE) in damage.found
+
+    def test_a_file_that_comes_back_is_read(self, tmp_path):
+        log = fill(Log(), 1, 60)
+        store = log.write(tmp_path)
+        path = store / "commitlog" / names.offset_file(LOG_FILE)
+        raw = path.read_bytes()
+        path.write_bytes(b"")
+        found = open_log(store)
+        assert found.bytes_at(LOG_FILE, 8) == b""
+        path.write_bytes(raw)
+        found.refresh()
+
+        assert found.damages == ()
+        assert found.bytes_at(LOG_FILE, 8) == raw[:8]
+        found.close()
+
+    @pytest.mark.parametrize("kept", [1, 700, LOG_FILE - 1])
+    def test_a_last_file_that_is_too_short_is_unfinished(self, tmp_path, kept):
+        store = fill(Log(), 1, 60).write(tmp_path)
+        path = max((store / "commitlog").iterdir())
+        os.truncate(path, kept)
+        found = open_log(store)
+
+        assert found.damages == ()
+        assert (found.unfinished.path, found.unfinished.byte) == (path, kept)
+
+    def test_files_that_go_while_a_directory_is_read_are_not_missed(self, tmp_path, monkeypatch):
+        """
+        A listing that has the oldest file, but not the one after it, which expired meanwhile.
+        """
+        store = fill(Log(), 1, 60).write(tmp_path)
+        for number in (0, 1):
+            (store / "commitlog" / names.offset_file(number * LOG_FILE)).rename(
+                tmp_path / str(number)
+            )
+        found = open_log(store)
+        listings = [{**found._found(), 0: found._found()[2 * LOG_FILE]}]
+        looked = found._found
+        monkeypatch.setattr(found, "_found", lambda: listings.pop() if listings else looked())
+        found.refresh()
+
+        assert found.damages == ()
+        assert found.min_offset == 2 * LOG_FILE
+
+    def test_the_same_file_in_two_directories_is_refused(self, tmp_path):
+        store = fill(Log(), 1, 60).write(tmp_path / "a")
+        shutil.copytree(store / "commitlog", tmp_path / "b")
+
+        with pytest.raises(StoreError, match="has the same name"):
+            open_log(store, storePathCommitLog=f"{store / 'commitlog'},{tmp_path / 'b'}")
+
+    def test_directories_that_a_broker_only_reads_count_with_several_paths_only(self, tmp_path):
+        """
+        RocketMQ MultiPathMappedFileQueue#load: a single path has no read-only ones beside it.
+        """
+        log = fill(Log(), 1, 90)
+        store = log.write(tmp_path / "a")
+        places = [store / "commitlog", tmp_path / "b", tmp_path / "c"]
+        for place in places[1:]:
+            place.mkdir()
+        for number, path in enumerate(sorted(places[0].iterdir())):
+            path.rename(places[number % 3] / path.name)
+        conf = {"readOnlyCommitLogStorePaths": str(places[2])}
+        several = open_log(store, storePathCommitLog=f"{places[0]},{places[1]}", **conf)
+        single = open_log(store, storePathCommitLog=str(places[0]), **conf)
+
+        assert several.bases == list(range(0, log.end, LOG_FILE))
+        assert single.bases == list(range(0, log.end, 3 * LOG_FILE))
 
     def test_an_empty_last_file_is_one_that_a_broker_is_making(self, tmp_path):
         store = fill(Log(), 1, 5).write(tmp_path)

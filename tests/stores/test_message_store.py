@@ -300,11 +300,22 @@ class TestRefresh:
 
 class TestDamage:
     def test_a_truncated_log_file_is_named(self, built):
+        """
+        And the others can be read.
+        """
         store = built(numbered(60))
         path = min((store.root / names.COMMITLOG).iterdir())
         path.write_bytes(path.read_bytes()[:-1])
 
-        with pytest.raises(FormatError, match=path.name):
+        with MessageStore.open(store.root, store.output, store.settings) as opened:
+            assert [f.path for f in opened.report.findings] == [str(path)]
+
+    def test_a_log_without_a_whole_file_is_refused(self, built):
+        store = built(numbered(60))
+        for path in (store.root / names.COMMITLOG).iterdir():
+            path.write_bytes(path.read_bytes()[:-1])
+
+        with pytest.raises(FormatError, match="mappedFileSizeCommitLog"):
             MessageStore.open(store.root, store.output, store.settings)
 
     def test_no_store_is_named(self, tmp_path):

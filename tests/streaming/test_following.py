@@ -17,6 +17,7 @@ from formats.commitlog import Verdict
 from formats.encode import Message
 from formats.errors import FormatError, StoreError
 from stores.commitlog import CommitLog, commitlog_directories
+from stores.flushed import FlushedEnd
 from stores.tail import KnownEnd, TailWatch, find_tail, known_end, next_record
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
@@ -541,6 +542,64 @@ class TestFlushed:
         assert flushed_to(3000) == places[60].end
         (broker.store / names.ABORT).unlink()
         assert offsets.end() == broker.log.end
+
+    def flushed(self, broker, config) -> list[int]:
+        """Return a record's number for each time that a checkpoint could name: what is certain."""
+        ends = [place.position for place in broker.log.places] + [broker.log.end]
+        log = CommitLog([broker.store / names.COMMITLOG], config.settings)
+        found = []
+        for place in broker.log.places:
+            raw = place.message.store_timestamp.to_bytes(8, "big").ljust(4096, b"\0")
+            (broker.store / names.CHECKPOINT).write_bytes(raw)
+            found.append(ends.index(FlushedEnd(broker.store).before(log, broker.log.end)))
+        log.close()
+        return found
+
+    def test_a_clock_that_went_back_makes_nothing_certain_that_is_not(self, made):
+        """
+        At the first look, at any record that the broker may have flushed to: never what is after.
+        """
+        broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+        times = [*range(1000, 1030), *range(400, 410), *range(990, 1040), 1039, 1039, 5]
+        for number, at in enumerate(times):
+            broker.put(Message("t", queue_offset=number, store_timestamp=at))
+        (broker.store / names.ABORT).touch()
+        found = self.flushed(broker, config)
+
+        assert found == [times.index(at) for at in times]
+        assert all(certain <= number for number, certain in enumerate(found))
+
+    def test_followed_over_a_clock_that_goes_back_it_goes_on(self, made):
+        broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+        (broker.store / names.ABORT).touch()
+        log = None
+        followed = FlushedEnd(broker.store)
+        ends = []
+        for number, at in enumerate([1000, 1010, 1020, 400, 410, 420, 1015, 1030]):
+            broker.put(Message("t", queue_offset=number, store_timestamp=at))
+            log = log or CommitLog([broker.store / names.COMMITLOG], config.settings)
+            log.refresh()
+            raw = at.to_bytes(8, "big").ljust(4096, b"\0")
+            (broker.store / names.CHECKPOINT).write_bytes(raw)
+            ends.append(followed.before(log, broker.log.end))
+
+        assert ends == [place.position for place in broker.log.places]
+
+    def test_a_time_that_no_record_has_makes_nothing_more_certain(self, made):
+        """
+        Its record was cut away, or has expired.
+        """
+        broker, config = made(traits={"transactions": False, "delays": False, "wide": False})
+        for number in range(20):
+            broker.put(Message("t", queue_offset=number, store_timestamp=1000 + number))
+        (broker.store / names.ABORT).touch()
+        log = CommitLog([broker.store / names.COMMITLOG], config.settings)
+        raw = (99_999).to_bytes(8, "big").ljust(4096, b"\0")
+        (broker.store / names.CHECKPOINT).write_bytes(raw)
+        floor = broker.log.places[7].position
+
+        assert FlushedEnd(broker.store).before(log, broker.log.end) == 0
+        assert FlushedEnd(broker.store).before(log, broker.log.end, floor) == floor
 
 
 def test_an_empty_file_that_a_repeated_record_has_made_outlives_a_kill(made):

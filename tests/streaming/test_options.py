@@ -113,7 +113,7 @@ def test_known_ends_are_of_stores_by_name(tmp_path):
 
     a, b = parsed.stores
     assert a.known_end is None
-    assert b.known_end == options.KnownEnd(end=9, physical_offset=4, size=5, crc=77)
+    assert b.known_end == options.KnownEnd(end=9, physical_offset=4, size=5, hash=77)
 
 
 @pytest.mark.parametrize(

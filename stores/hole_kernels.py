@@ -1,0 +1,79 @@
+"""Kernels that tell records of a log from those that its broker has cut off; see `stores.holes`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.commitlog import (
+    PREPARED,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    ROLLBACK,
+    SYS_FLAG_AT,
+    TRANSACTION_TYPE,
+    Verdict,
+)
+from formats.compiled import kernel
+from formats.frames import check
+from formats.memory import load_i32, load_i64
+
+if TYPE_CHECKING:
+    from formats.memory import Bytes
+
+_RECORD = int(Verdict.RECORD)
+
+
+@kernel
+def highest_offset(
+    data: Bytes,
+    at: int,
+    limit: int,
+    position: int,
+    file_end: int,
+    rules: int,
+    stop: int,
+    topic: Bytes,
+    queue_id: int,
+) -> tuple[int, int]:
+    """Go from record to record and find the highest queue offset of one queue.
+
+    Records without a number in their queue, prepared and rolled back ones, do not count.
+
+    Args:
+        data: see `frames.check`, so the next five.
+        at: index of a record.
+        limit: index after the readable bytes.
+        position: physical offset of `data[at]`.
+        file_end: physical offset of the file's end.
+        rules: see `frames.check`.
+        stop: physical offset where to end.
+        topic: the queue's topic, as it stands in records.
+        queue_id: the queue.
+
+    Returns:
+        The physical offset that was reached, and the offset, -1 for none.
+    """
+    highest = -1
+    while position < stop:
+        verdict, size, _, _, _, topic_at, topic_length, _ = check(
+            data, at, limit, position, file_end, rules
+        )
+        if verdict != _RECORD:
+            break
+        kind = load_i32(data, at + SYS_FLAG_AT) & TRANSACTION_TYPE
+        if (
+            kind not in (PREPARED, ROLLBACK)
+            and topic_length == len(topic)
+            and load_i32(data, at + QUEUE_ID_AT) == queue_id
+        ):
+            is_same = True
+            for i in range(topic_length):
+                if data[topic_at + i] != topic[i]:
+                    is_same = False
+                    break
+            if is_same:
+                offset = load_i64(data, at + QUEUE_OFFSET_AT)
+                highest = max(highest, offset)
+        at += size
+        position += size
+    return position, highest

@@ -1,0 +1,338 @@
+"""What stands after the last record that can be read: unwritten bytes, or good records once more.
+
+A log ends where no record stands. If a page was lost, or garbage written into the last file,
+records go on after such a place, and only a look at all that follows tells. What a broker has cut
+off by its recovery looks nearly the same: it erases nothing, and its next records go over what was
+there. A run of records that were left over in that way is known by its first one: that is older
+than the log's last record, or has a queue offset that an earlier record of its queue has already.
+
+Certain: the records are whole, and name this very place. Suspected: that they belong to the log,
+for a broker that has just recovered has cut at the same place, and writes over them with its next
+message. Source: docs/formats/commitlog.md, "Holes".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.commitlog import (
+    BLANK_SIZE,
+    MIN_SIZE,
+    PREPARED,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    ROLLBACK,
+    SYS_FLAG_AT,
+    TRANSACTION_TYPE,
+    Verdict,
+)
+from formats.errors import FormatError
+from stores.commitlog import PAD, LogChangedError
+from stores.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from formats import frames
+    from formats.memory import Bytes
+    from stores import hole_kernels
+    from stores.commitlog import CommitLog
+    from stores.log_files import Damage
+else:
+    # They bring the compiler: a log with nothing but zeros after its end is looked at without.
+    frames = lazy_module("formats.frames")
+    hole_kernels = lazy_module("stores.hole_kernels")
+
+_SMALLEST_PIECE = 64 << 10
+_LARGEST_PIECE = 4 << 20
+# Looks at a place that fills up while it is looked at.
+_TRIES = 8
+REMEDY = (
+    "Restore the file from a replica, or pass over the place with --on-corrupt skip, which keeps a "
+    "copy of its bytes."
+)
+
+
+class Hole(NamedTuple):
+    """Bytes that are no record, between two records that are.
+
+    Attributes:
+        start: physical offset where the records before end.
+        end: physical offset where whole, newer ones go on.
+    """
+
+    start: int
+    end: int
+
+
+def find_hole(log: CommitLog, end: int) -> Hole | None:
+    """Return the hole that begins where the log seems to end, None if nothing good follows.
+
+    Reads what was ever written after `end`: parts of files that have no blocks on disk cost
+    nothing, zeros as much as reading them. While records are written at `end` there is none.
+
+    Args:
+        log: the files.
+        end: physical offset where something stands that is no record.
+    """
+    for _ in range(_TRIES):
+        try:
+            found = _following(log, end)
+        except LogChangedError:
+            log.refresh()
+            continue
+        if found is None:
+            return None
+        if not _is_record(log, end):
+            return Hole(end, found)
+        # It was being written when the look began.
+        end = _chain_end(log, end)
+    return None
+
+
+def hole_error(log: CommitLog, hole: Hole) -> FormatError:
+    """Return the error that names a hole."""
+    path, byte = log.file_of(hole.start)
+    following, at = log.file_of(hole.end)
+    where = f"byte {at}" if following == path else f"byte {at} of {following}"
+    return FormatError(
+        path,
+        byte,
+        f"the log goes on after a hole: {hole.end - hole.start} bytes that are no record (physical "
+        f"offsets {hole.start} to {hole.end}), then whole records that are not older than the last "
+        f"one before, from {where} on",
+        f"{REMEDY} If a broker has recovered this log it has cut it here, and its next message "
+        "goes over what follows.",
+    )
+
+
+def damage_error(damage: Damage) -> FormatError:
+    """Return the error that names a file which is missing, empty or too short."""
+    return FormatError(
+        damage.path,
+        damage.byte,
+        f"{damage.found} (physical offsets {damage.start} to {damage.end})",
+        REMEDY,
+    )
+
+
+def flaw_after(log: CommitLog, end: int, *, tolerates_damage: bool = False) -> FormatError | None:
+    """Return what is wrong with a log that nobody writes to, after its last record that is whole.
+
+    A file that is missing or too short; good records after a hole; records without a store time, as
+    brokers with duplicationEnable=true write them. None if the log just ends.
+
+    Args:
+        log: the files.
+        end: physical offset, of `find_tail`.
+        tolerates_damage: files may be missing or too short.
+    """
+    hole = find_hole(log, end)
+    if hole is not None:
+        return hole_error(log, hole)
+    for damage in (*log.damages, log.unfinished):
+        if damage is not None and damage.end > end and not tolerates_damage:
+            return damage_error(damage)
+    if end < log.end_of_files and _has_no_time(log, end):
+        path, byte = log.file_of(end)
+        return FormatError(
+            path,
+            byte,
+            f"{Verdict.BAD_TIMESTAMP.explanation} (physical offset {end})",
+            "Brokers with duplicationEnable=true write such records; they cannot be dispatched.",
+        )
+    return None
+
+
+class HoleWatch:
+    """Finds holes after the end of a log that grows, without looking at the same bytes again."""
+
+    def __init__(self, log: CommitLog, is_live: Callable[[], bool] = lambda: False) -> None:
+        """Look at nothing yet.
+
+        Args:
+            log: the files.
+            is_live: tells whether a broker holds the store: where its log ends is its own to say.
+        """
+        self._log = log
+        self._is_live = is_live
+        self._clear_to = -1
+
+    def forget(self) -> None:
+        """Look at everything once more: the log was cut."""
+        self._clear_to = -1
+
+    def find(self, end: int) -> Hole | None:
+        """Return the hole at `end`, see `find_hole`; None where there was none before."""
+        if self._log.end_of_files <= self._clear_to or self._is_live():
+            return None
+        hole = find_hole(self._log, end)
+        if hole is None:
+            self._clear_to = self._log.end_of_files
+        return hole
+
+
+def newest_before(log: CommitLog, position: int) -> int:
+    """Return the store timestamp of the last record before a physical offset, 0 for none, ms."""
+    if position != log.base_of(position):
+        return log.timestamp_before(position)
+    base = position - log.file_size
+    if base not in log.bases:
+        return 0
+    verdict, reached = log.hop(base, position, log.rules)
+    return log.timestamp_before(reached) if verdict == Verdict.ROLL and reached > base else 0
+
+
+def _following(log: CommitLog, end: int) -> int | None:
+    """Return where the first run of records begins after `end` that was not left over."""
+    newest: int | None = None
+    for base in [b for b in log.bases if b + log.file_size > end]:
+        position = max(base, end)
+        while True:
+            seeming = _next_seeming(log, position)
+            if seeming is None:
+                break
+            position = seeming + 1
+            if seeming == end or not _is_record(log, seeming):
+                continue
+            if newest is None:
+                newest = newest_before(log, end)
+            if not _is_left_over(log, seeming, end, newest):
+                return seeming
+            # All that follows without a break was written before it was cut off, too.
+            position = _chain_end(log, seeming)
+            if position >= base + log.file_size:
+                break
+    return None
+
+
+def _next_seeming(log: CommitLog, position: int) -> int | None:
+    """Return the first place at or after `position` in its file where a record seems to stand."""
+    file_end = log.base_of(position) + log.file_size
+    step = _SMALLEST_PIECE
+    while position < file_end:
+        position = _next_data(log, position)
+        wanted = min(step, file_end - position)
+        data = log.read(position, wanted)
+        limit = len(data) - PAD
+        got = limit - PAD
+        if got < MIN_SIZE:
+            return None
+        step = min(step * 4, _LARGEST_PIECE)
+        if not data[PAD:limit].any():
+            # A record's size may end the piece: its first bytes are zeros.
+            position += got - BLANK_SIZE if got == wanted < file_end - position else got
+            continue
+        at = int(frames.find_record(data, PAD, limit, position, file_end, log.rules, limit))
+        if at != frames.NO_POSITION:
+            return position + at - PAD
+        # What begins in the last bytes of the piece is found with the next one.
+        position += max(got - MIN_SIZE, 1)
+    return None
+
+
+def _next_data(log: CommitLog, position: int) -> int:
+    """Return where bytes on disk go on at or after `position`, the file's end if nowhere."""
+    base = log.base_of(position)
+    descriptor = log.open_file(base)
+    try:
+        return max(base + os.lseek(descriptor, position - base, os.SEEK_DATA), position)
+    except OSError as error:
+        # Nothing more; or a file system that cannot tell.
+        return base + log.file_size if error.errno == errno.ENXIO else position
+    finally:
+        os.close(descriptor)
+
+
+def _is_record(log: CommitLog, position: int) -> bool:
+    verdict, reached = log.hop(position, position + 1, log.rules)
+    return verdict == Verdict.RECORD and reached > position
+
+
+def _chain_end(log: CommitLog, position: int) -> int:
+    """Return where the records end that follow one another from `position` on, in its file."""
+    file_end = log.base_of(position) + log.file_size
+    verdict, reached = log.hop(position, file_end, log.rules)
+    return file_end if verdict == Verdict.ROLL else max(reached, position + 1)
+
+
+def _is_left_over(log: CommitLog, position: int, end: int, newest: int) -> bool:
+    """Tell whether the run of records that begins at `position` was cut off before `end`.
+
+    Args:
+        log: the files.
+        position: physical offset of a whole record.
+        end: physical offset where the records before end.
+        newest: store timestamp of the last one of these, ms.
+    """
+    size = int.from_bytes(log.bytes_at(position, 4))
+    data = log.read(position, size)
+    file_end = log.base_of(position) + log.file_size
+    parts = frames.check(data, PAD, len(data) - PAD, position, file_end, log.rules)
+    verdict, _, timestamp_at, _, _, topic_at, topic_length, _ = parts
+    if verdict != Verdict.RECORD:
+        raise LogChangedError(f"physical offset {position}: {Verdict(verdict).explanation} now")
+    if _whole(data, timestamp_at, 8) < newest:
+        return True
+    if _whole(data, PAD + SYS_FLAG_AT, 4) & TRANSACTION_TYPE in {PREPARED, ROLLBACK}:
+        # They have no number in a queue.
+        return False
+    start = log.base_of(end - 1)
+    if end <= log.min_offset or log.damage_at(start) is not None:
+        return False
+    topic = data[topic_at : topic_at + topic_length].copy()
+    queue_id = _whole(data, PAD + QUEUE_ID_AT, 4)
+    highest = _highest_offset(log, max(start, log.min_offset), end, topic, queue_id)
+    return highest >= _whole(data, PAD + QUEUE_OFFSET_AT, 8)
+
+
+def _whole(data: Bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size].tobytes(), "big", signed=True)
+
+
+def _highest_offset(log: CommitLog, start: int, end: int, topic: Bytes, queue_id: int) -> int:
+    """Return the highest queue offset of a queue's records in [`start`, `end`), -1 for none.
+
+    Args:
+        log: the files.
+        start: physical offset of a record.
+        end: physical offset in the same file, or its end.
+        topic: as it stands in records.
+        queue_id: the queue's id.
+    """
+    file_end = log.base_of(start) + log.file_size
+    highest = -1
+    step = _LARGEST_PIECE
+    while start < end:
+        data = log.read(start, min(step, file_end - start))
+        limit = len(data) - PAD
+        reached, found = hole_kernels.highest_offset(
+            data, PAD, limit, start, file_end, log.rules, end, topic, queue_id
+        )
+        highest = max(highest, int(found))
+        if reached == start:
+            if step >= log.settings.max_record_size or limit - PAD < step:
+                break
+            step = log.settings.max_record_size
+            continue
+        start = int(reached)
+    return highest
+
+
+def _has_no_time(log: CommitLog, position: int) -> bool:
+    """Tell whether a record without a store time stands here, and another one after it."""
+    if not log.bytes_at(position, BLANK_SIZE).strip(b"\0"):
+        return False
+    file_end = log.base_of(position) + log.file_size
+    for _ in range(2):
+        data = log.read(position, min(log.settings.max_record_size, file_end - position))
+        limit = len(data) - PAD
+        verdict, size, *_ = frames.check(data, PAD, limit, position, file_end, log.rules)
+        if verdict != Verdict.BAD_TIMESTAMP:
+            return False
+        position += int(size)
+        if position >= file_end:
+            break
+    return True
