@@ -14,6 +14,7 @@ import java.util.Properties;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.function.LongSupplier;
 import org.apache.rocketmq.broker.filter.CommitLogDispatcherCalcBitMap;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
 import org.apache.rocketmq.common.BrokerConfig;
@@ -92,6 +93,12 @@ final class Kit {
         }
     }
 
+    /**
+     * Whether this thread opens a store: start() looks for an end of the dispatch once a second, and
+     * what it asks for then waits for it instead.
+     */
+    static final ThreadLocal<Boolean> isStarting = ThreadLocal.withInitial(() -> false);
+
     final DefaultMessageStore store;
     final MessageStoreConfig config = new MessageStoreConfig();
     final Filters filters;
@@ -161,6 +168,14 @@ final class Kit {
                 }
             }
         });
+    }
+
+    /** What dispatchBehindBytes() says, once nothing is behind if this thread opens a store. */
+    static long behind(LongSupplier bytes) {
+        while (isStarting.get() && bytes.getAsLong() > 0) {
+            Thread.onSpinWait();
+        }
+        return bytes.getAsLong();
     }
 
     void awaitDispatch() throws InterruptedException {

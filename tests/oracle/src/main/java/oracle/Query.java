@@ -80,7 +80,7 @@ public final class Query {
         kit.close();
     }
 
-    private Query(Kit kit) throws ReflectiveOperationException {
+    Query(Kit kit) throws ReflectiveOperationException {
         this.kit = kit;
         index = indexOf(kit.store);
         queryOffset = index.getClass().getMethod("queryOffset", String.class, String.class, int.class, long.class, long.class);
@@ -92,7 +92,7 @@ public final class Query {
         return service.get(store);
     }
 
-    private Object answer(String[] words) throws Exception {
+    Object answer(String[] words) throws Exception {
         switch (words[0]) {
             case "OFFSETS":
                 return offsets((QueryOffsetResult) queryOffset.invoke(index, text(words[1]), text(words[2]),

@@ -4,6 +4,7 @@ import ch.qos.logback.classic.Level;
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.AppenderBase;
+import java.lang.reflect.Field;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -18,7 +19,9 @@ import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.protocol.body.TopicConfigSerializeWrapper;
 import org.apache.rocketmq.common.protocol.heartbeat.SubscriptionData;
+import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.MappedFileQueue;
 import org.apache.rocketmq.store.MessageExtBrokerInner;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.BrokerRole;
@@ -45,6 +48,11 @@ final class Compat {
             }
 
             @Override
+            public long dispatchBehindBytes() {
+                return Kit.behind(super::dispatchBehindBytes);
+            }
+
+            @Override
             public SystemClock getSystemClock() {
                 return clock;
             }
@@ -53,6 +61,22 @@ final class Compat {
 
     static PutMessageResult putInnerBatch(DefaultMessageStore store, MessageExtBatch batch) {
         throw new UnsupportedOperationException("4.9 has no inner batches");
+    }
+
+    /** 4.9 has no truncateFiles: what that does in 5.x, step by step. */
+    static boolean truncate(DefaultMessageStore store, long offset) throws Exception {
+        Field service = DefaultMessageStore.class.getDeclaredField("reputMessageService");
+        service.setAccessible(true);
+        Object reput = service.get(store);
+        Field files = CommitLog.class.getDeclaredField("mappedFileQueue");
+        files.setAccessible(true);
+        ((MappedFileQueue) files.get(store.getCommitLog())).truncateDirtyFiles(offset);
+        Field from = reput.getClass().getDeclaredField("reputFromOffset");
+        from.setAccessible(true);
+        from.set(reput, offset);
+        store.truncateDirtyLogicFiles(offset);
+        store.recoverTopicQueueTable();
+        return true;
     }
 
     static void setQueueType(TopicConfig topic, String type) {

@@ -62,6 +62,11 @@ final class Compat {
             }
 
             @Override
+            public long dispatchBehindBytes() {
+                return Kit.behind(super::dispatchBehindBytes);
+            }
+
+            @Override
             public SystemClock getSystemClock() {
                 return clock;
             }
@@ -73,6 +78,10 @@ final class Compat {
         batch.setInnerBatch(true);
         batch.setPropertiesString(MessageDecoder.messageProperties2String(batch.getProperties()));
         return store.putMessage(batch);
+    }
+
+    static boolean truncate(DefaultMessageStore store, long offset) throws Exception {
+        return store.truncateFiles(offset);
     }
 
     static void setQueueType(TopicConfig topic, String type) {
