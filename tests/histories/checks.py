@@ -1,0 +1,296 @@
+"""What is compared when a history is at rest; each function returns what differs, a line each."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import EqualTo
+
+from formats import names
+from formats.commitlog import COMMIT
+from formats.errors import FormatError
+from stores.index_search import Window
+from stores.message_store import MessageStore
+from streaming import choosing
+from streaming.filtered import FilteringReader
+from streaming.options import parse
+from tests.histories.messages import BATCHES
+from tests.sinks.slow_twins import SlowStore, differences
+
+if TYPE_CHECKING:
+    import random
+    from collections import Counter
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from streaming.config import StoreConfig
+    from tests.histories.logs import Rec
+    from tests.histories.real import Real
+
+FOREVER = (1 << 63) - 1
+_ENTRY = 20
+_LIMIT = 64
+# What thousands of histories ask: a few questions at each rest.
+_ASKED = 3
+
+
+def twin(config: StoreConfig, records: Sequence[Rec], *, has_batches: bool) -> SlowStore:
+    """Return what a broker derives from records, by the readable twin of the dispatch."""
+    batches = {BATCHES} if has_batches and config.settings.version.has_batch_queues else ()
+    return SlowStore(config.settings, batches).dispatch([r.record for r in records])
+
+
+def files_of(output: Path) -> dict[str, bytes]:
+    """Return what was dispatched: bytes by path; index files, named by a clock, by number."""
+    found = {}
+    cut = len(str(output)) + 1
+    for kind in (names.CONSUMEQUEUE, names.CONSUMEQUEUE_EXT, names.BATCH_CONSUMEQUEUE):
+        for directory, _, files in os.walk(output / kind):
+            for file in files:
+                found[f"{directory[cut:]}/{file}"] = _content(f"{directory}/{file}")
+    index = output / names.INDEX
+    if index.is_dir():
+        for number, file in enumerate(sorted(path.name for path in index.iterdir())):
+            found[f"{names.INDEX}/{number}"] = _content(f"{index}/{file}")
+    return found
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a thousand times a second
+        return file.read()
+
+
+def output_differs(output: Path, expected: SlowStore) -> list[str]:
+    """Compare all files of an output, every byte."""
+    found = files_of(output)
+    # The header of an index file without items is written when a 5.x broker stops.
+    return min((differences(found, expected.files(empty_count=count)) for count in (1, 0)), key=len)
+
+
+def identity(rec: Rec) -> tuple[Any, ...]:
+    """Return what tells a message from any other, as a row of the DataFrame has it."""
+    record = rec.record
+    properties = record.properties
+    return (
+        record.physical_offset,
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        properties.get("TAGS"),
+        properties.get("KEYS"),
+        bytes(record.body),
+    )
+
+
+def row_identity(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the same of a row."""
+    return tuple(row.values())
+
+
+def keys_of(rec: Rec) -> list[str]:
+    """Return the keys that a message can be asked for."""
+    properties = rec.record.properties
+    found = [key for key in properties.get("KEYS", "").split(" ") if key]
+    return found + [key for key in [properties.get("UNIQ_KEY")] if key]
+
+
+def _is_indexed(rec: Rec) -> bool:
+    return rec.record.sys_flag & 0xC != 0xC
+
+
+def queries_differ(
+    config: StoreConfig,
+    output: Path,
+    now: Sequence[Rec],
+    gone: Sequence[Rec],
+    pick: random.Random,
+    *,
+    is_complete: bool,
+    counts: Counter[str],
+) -> list[str]:
+    """Ask for messages by key, queue and place.
+
+    Args:
+        config: the store.
+        output: where queues and index are.
+        now: the log's records.
+        gone: some that it had, and has no more.
+        pick: which are asked for.
+        is_complete: the output has all records of the log: then each must be found.
+        counts: of what was asked.
+    """
+    wrong = []
+    there = {r.position: r.raw for r in now}
+    lost = [r for r in gone if there.get(r.position) != r.raw]
+    asked = pick.sample(now, min(_ASKED, len(now))) + pick.sample(lost, min(_ASKED, len(lost)))
+    with MessageStore.open(config.path, output, config.settings) as store:
+        for rec in asked:
+            record = rec.record
+            for key in keys_of(rec)[:2]:
+                counts["query key"] += 1
+                answer = store.by_key(record.topic, key, window=Window(0, FOREVER), limit=_LIMIT)
+                found = sorted(m.physical_offset for m in answer.messages)
+                wanted = sorted(
+                    r.position
+                    for r in now
+                    if r.record.topic == record.topic and key in keys_of(r) and _is_indexed(r)
+                )
+                if not set(found) <= set(wanted):
+                    wrong.append(f"key {key!r} of {record.topic}: {found}, in the log are {wanted}")
+                elif is_complete and len(found) < _LIMIT and set(found) != set(wanted):
+                    wrong.append(f"key {key!r} of {record.topic} finds {found} and not {wanted}")
+            if record.topic == BATCHES or record.sys_flag & 0xC not in {0, COMMIT}:
+                continue
+            counts["query offset"] += 1
+            pulled = store.pull(record.topic, record.queue_id, record.queue_offset, 3)
+            place = f"{record.topic} {record.queue_id} at {record.queue_offset}"
+            for number, message in pulled.messages:
+                raw = there.get(message.physical_offset)
+                if raw is None or message.queue_offset != number:
+                    wrong.append(f"queue {place} has {message.physical_offset}, not in the log")
+            queue_end = 1 + max(
+                (r.record.queue_offset for r in now if _place(r) == _place(rec)), default=-1
+            )
+            if is_complete and 0 < queue_end != pulled.max_offset:
+                wrong.append(f"queue {place} ends at {pulled.max_offset} and not {queue_end}")
+            if is_complete and rec not in lost:
+                first = [m.physical_offset for _, m in pulled.messages[:1]]
+                if first != [rec.position]:
+                    wrong.append(f"queue {place} has {first} and not {rec.position}")
+        for rec in lost[:_ASKED]:
+            counts["query place"] += 1
+            try:
+                found_at = store.at(rec.position)
+            except FormatError:
+                continue
+            if found_at.physical_offset not in there:
+                wrong.append(f"at {rec.position} stands a record that is not in the log")
+    return wrong
+
+
+def _place(rec: Rec) -> tuple[str, int, bool]:
+    record = rec.record
+    return record.topic, record.queue_id, record.sys_flag & 0xC in {0, COMMIT}
+
+
+def filters_differ(
+    options: dict[str, str], now: Sequence[Rec], pick: random.Random, counts: Counter[str]
+) -> list[str]:
+    """Ask for rows by topic and key, and have queues and index chosen wherever they can be."""
+    wrong = []
+    keyed = [r for r in now if r.record.properties.get("KEYS")]
+    # The newest ones are those that a cut makes special.
+    for rec in keyed[-1:] + pick.sample(keyed, min(1, len(keyed))):
+        topic, keys = rec.record.topic, rec.record.properties["KEYS"]
+        counts["push-down"] += 1
+        reader = FilteringReader(parse(options))
+        reader.pushFilters([EqualTo(("topic",), topic), EqualTo(("keys",), keys)])
+        found = sorted(
+            row["physicalOffset"]
+            for partition in reader.partitions()
+            for batch in reader.read(partition)
+            for row in batch.select(["physicalOffset", "topic", "keys"]).to_pylist()
+            if row["topic"] == topic and row["keys"] == keys
+        )
+        wanted = [
+            r.position
+            for r in now
+            if (r.record.topic, r.record.properties.get("KEYS")) == (topic, keys)
+        ]
+        if found != wanted:
+            wrong.append(f"rows of {topic} with keys {keys!r}: {found} and not {wanted}")
+    return wrong
+
+
+SMALL_STEPS = {"_NEAR": 16, "_BEGINNING": 0, "_WORTH": 100, "ENTRY_SIZE": 0}
+"""Of `streaming.choosing`, for logs whose records are close together."""
+assert all(hasattr(choosing, name) for name in SMALL_STEPS)
+
+
+def broker_queues_differ(
+    broker: Real, config: StoreConfig, output: Path, expected: SlowStore, counts: Counter[str]
+) -> list[str]:
+    """Compare each entry that the broker has, up to each queue's end, with the output's."""
+    wrong = []
+    size = config.settings.consumequeue_file_size
+    batches = set(expected.batch_topics)
+    for topic, queue_id, low, high in broker.queues():
+        if topic in batches:
+            continue
+        ours = expected.queues.get((topic, queue_id))
+        end = (ours.last + ours.wrote) // _ENTRY if ours is not None and ours.files else 0
+        counts["broker's queue"] += 1
+        if high != end and high > low:
+            wrong.append(
+                f"queue {topic} {queue_id} ends at {high} in the broker's and {end} in ours"
+            )
+            continue
+        for number in range(low, high):
+            base, at = divmod(number * _ENTRY, size)
+            name = f"{names.CONSUMEQUEUE}/{topic}/{queue_id}/{names.offset_file(base * size)}"
+            entry, mine = _bytes(broker.store / name, at), _bytes(output / name, at)
+            if config.settings.writes_ext:
+                # The broker may have a second unit of a record that it built twice.
+                entry, mine = entry[:12], mine[:12]
+            if entry != mine:
+                wrong.append(f"{name} at {at}: the broker has {entry.hex()}, we have {mine.hex()}")
+                break
+    return wrong
+
+
+def _bytes(path: Path, at: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(at)
+            return file.read(_ENTRY)
+    except FileNotFoundError:
+        return b""
+
+
+def answers_differ(
+    broker: Real,
+    config: StoreConfig,
+    now: Sequence[Rec],
+    gone: Sequence[Rec],
+    pick: random.Random,
+    counts: Counter[str],
+) -> list[str]:
+    """Ask the broker and us what its own store says, and compare the answers."""
+    from tests.oracle import queries
+
+    wrong = []
+    asked: list[list[str]] = []
+    for rec in pick.sample(now, min(_ASKED, len(now))) + pick.sample(gone, min(_ASKED, len(gone))):
+        record = rec.record
+        topic = queries.word(record.topic)
+        for key in keys_of(rec)[:1]:
+            ends = ["64", "0", str(FOREVER)]
+            asked += [[kind, topic, queries.word(key), *ends] for kind in ("KEY", "OFFSETS")]
+        offset = record.queue_offset + pick.choice((0, 0, 1, 5))
+        if record.topic != BATCHES:
+            asked.append(["GET", topic, str(record.queue_id), str(offset), "3", ""])
+        asked.append(["AT", str(rec.position)])
+    theirs = broker.answers(asked)
+    with MessageStore.open(config.path, None, config.settings) as store:
+        for words, answer in zip(asked, theirs, strict=True):
+            if isinstance(answer, dict) and "thrown" in answer:
+                # The broker trips over bytes that it has cut.
+                counts["broker's exceptions"] += 1
+                continue
+            counts[f"asked {words[0]}"] += 1
+            try:
+                ours = queries.answer(store, words)
+            except FormatError:
+                ours = None
+            if (
+                words[0] == "GET"
+                and answer["status"] == "NO_MESSAGE_IN_QUEUE"
+                and answer["max"] == 0
+            ):
+                # A running broker makes the queue that it is asked for.
+                answer["status"] = ours["status"]
+            if ours != answer:
+                shown = [words[0], *(queries._shown(word) for word in words[1:])]
+                wrong.append(f"{' '.join(shown)}: the broker says {answer}, we say {ours}")
+    return wrong

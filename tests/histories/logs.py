@@ -1,0 +1,168 @@
+"""A commitlog's files as a history sees them: which records are there, and bytes that change."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats import names, properties
+from formats.commitlog import BLANK_SIZE, MAGIC_BLANK, Record, read
+from tests.histories.messages import is_poison
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HEAD = struct.Struct(">ii")
+
+
+class Rec(NamedTuple):
+    """A record: where it stands, and its bytes."""
+
+    position: int
+    raw: bytes
+
+    @property
+    def end(self) -> int:
+        """Return the physical offset behind it."""
+        return self.position + len(self.raw)
+
+    @property
+    def record(self) -> Record:
+        """Return what it says, by the readable reader."""
+        return _read(self)
+
+    def is_poison(self, version: str) -> bool:
+        """Tell whether a broker of that version cannot parse it."""
+        return is_poison(self.record.topic, dict(self.record.properties), version)
+
+
+@lru_cache(maxsize=20_000)
+def _read(rec: Rec) -> Record:
+    # The file's end matters for BLANKs only.
+    _, found = read(rec.raw, 0, rec.position, rec.position + len(rec.raw) + BLANK_SIZE)
+    assert isinstance(found, Record), rec
+    return found
+
+
+class Files:
+    """The files of one log, written with `pwrite` into the inodes that readers have open."""
+
+    def __init__(self, store: Path, file_size: int) -> None:
+        self.directory = store / names.COMMITLOG
+        self.file_size = file_size
+
+    @property
+    def bases(self) -> list[int]:
+        """Return the physical offsets of the files, oldest first."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(int(path.name) for path in self.directory.iterdir())
+
+    def path(self, base: int) -> Path:
+        """Return the file that begins there."""
+        return self.directory / names.offset_file(base)
+
+    def base_of(self, position: int) -> int:
+        """Return where the file begins that has a physical offset."""
+        return position - position % self.file_size
+
+    def make(self, base: int) -> None:
+        """Make a file of zeros if it is not there."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not self.path(base).exists():
+            with self.path(base).open("wb") as file:
+                file.truncate(self.file_size)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write bytes of one file."""
+        base = self.base_of(position)
+        self.make(base)
+        descriptor = os.open(self.path(base), os.O_RDWR)
+        os.pwrite(descriptor, data, position - base)
+        os.close(descriptor)
+        self.touch(base)
+
+    def touch(self, base: int) -> None:
+        """Have a file's time tell of a write.
+
+        A broker flushes between two steps of a history: then each of them shows, though two that
+        come within a tick of the clock, or in a file system in memory, would not.
+        """
+        now = time.time_ns()
+        os.utime(self.path(base), ns=(now, now))
+
+    def read(self, base: int) -> bytes:
+        """Return a file's bytes, none where there is no file."""
+        path = self.path(base)
+        return path.read_bytes() if path.exists() else b""
+
+    def remove_behind(self, position: int) -> None:
+        """Remove the files that begin beyond a physical offset."""
+        for base in self.bases:
+            if base > position:
+                self.path(base).unlink()
+
+    def remove_first(self, count: int, end: int) -> int:
+        """Remove the oldest files, never one behind which the log has nothing; how many went."""
+        gone = [base for base in self.bases if base + self.file_size < end][:count]
+        for base in gone:
+            self.path(base).unlink()
+        return len(gone)
+
+    def records(self, start: int, end: int) -> list[Rec]:
+        """Return the records in [start, end), which is known to hold whole records only."""
+        found = []
+        base, data = -1, b""
+        while start < end:
+            if self.base_of(start) != base:
+                base = self.base_of(start)
+                data = self.read(base)
+            at = start - base
+            size, magic = _HEAD.unpack_from(data, at)
+            if magic == MAGIC_BLANK:
+                start = base + self.file_size
+                continue
+            assert size > 0, (start, end)
+            found.append(Rec(start, data[at : at + size]))
+            start += size
+        return found
+
+    def scan(self, start: int, version: str = "") -> tuple[list[Rec], int]:
+        """Return the records that line up from a position on.
+
+        Args:
+            start: physical offset.
+            version: of the broker whose recovery sees them: it ends at what that cannot parse.
+
+        Returns:
+            The records, and where recovery takes the log to end.
+        """
+        found = []
+        while True:
+            base = self.base_of(start)
+            data = self.read(base)
+            at = start - base
+            if len(data) - at < BLANK_SIZE:
+                return found, start
+            size, magic = _HEAD.unpack_from(data, at)
+            if magic == MAGIC_BLANK:
+                # Whatever its size: that is all a broker looks at.
+                if not self.path(base + self.file_size).exists():
+                    return found, start
+                start = base + self.file_size
+                continue
+            _, record = read(data, at, start, base + self.file_size)
+            if not isinstance(record, Record):
+                return found, start
+            if version and is_poison(record.topic, dict(record.properties), version):
+                return found, start
+            found.append(Rec(start, data[at : at + size]))
+            start += size
+
+
+def properties_of(text: str) -> dict[str, str]:
+    """Return properties as a store reads them."""
+    return properties.parse(text.encode())

@@ -1,0 +1,131 @@
+"""Histories that failed once, as short as they could be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.histories.points import POINTS
+from tests.histories.real import Jvm
+from tests.histories.steps import parse_history
+from tests.histories.world import carry_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEPT = {
+    "cut and written on with fewer bytes": """
+        start
+        put count=3 seed=375135 kind=mixed
+        open
+        truncate back=2
+        put count=1 seed=132837 kind=same
+    """,
+    "cut and written on with as many bytes": """
+        start
+        put count=2 seed=843080 kind=same
+        open
+        truncate back=1
+        put count=1 seed=699105 kind=same
+    """,
+    "an ordinary restart cuts at what the broker cannot parse": """
+        start
+        put count=1 seed=652427 kind=same
+        open
+        poison seed=834752
+        put count=2 seed=820790 kind=same
+        crash
+        start
+        put count=2 seed=110590 kind=shorter
+    """,
+    "the last byte of the log is a zero": """
+        settings version=4.9.8 log=8192
+        start
+        put count=1 seed=935713 kind=zero
+    """,
+    "a file of the output is removed after a clean stop": """
+        start
+        put count=3 seed=61902 kind=mixed
+        open
+        close
+        lose what=file seed=887807
+    """,
+    "a queue of the output is removed after a clean stop": """
+        start
+        put count=1 seed=969124 kind=same
+        open
+        close
+        lose what=queue seed=284858
+        put count=2 seed=1 kind=same
+        open
+    """,
+    "cut between parsing and writing, records of one size": """
+        start
+        put count=2 seed=456795 kind=same
+        pause at=parsed number=1 during=poll { truncate back=1; put count=2 seed=135544 kind=same }
+    """,
+    "cut between parsing and writing, records of other sizes": """
+        start
+        put count=1 seed=551803 kind=same
+        pause at=parsed number=1 during=poll { put count=2 seed=818041 kind=same; truncate back=2; put count=1 seed=589888 kind=shorter }
+    """,
+    "a stream behind a log that was cut and has grown again": """
+        start
+        put count=2 seed=456970 kind=same
+        stream
+        truncate back=1
+        put count=1 seed=619180 kind=same
+    """,
+    "files go while the log is followed": """
+        settings version=4.9.8 log=4096 queue=4 items=12
+        start
+        put count=9 seed=164977 kind=mixed
+        put count=6 seed=160836 kind=mixed
+        put count=6 seed=217417 kind=same
+        truncate back=2
+    """,
+}
+REAL = {
+    "queues end where the log does": """
+        start
+        put count=6 seed=569933 kind=same
+        truncate back=4
+        put count=1 seed=826120 kind=mixed
+    """,
+    "rows by an index that a cut made wrong": """
+        start
+        put count=7 seed=500586 kind=same
+        truncate back=3
+        put count=8 seed=525683 kind=longer
+    """,
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_failed_once_holds(name: str, tmp_path: Path) -> None:
+    """
+    What the name says; the output, queries and the stream are the log's behind each step.
+    """
+    with POINTS.installed():
+        outcome, failure, _ = carry_out(parse_history(KEPT[name]), tmp_path / "w")
+
+    assert failure is None
+    assert outcome.steps.total() > 1
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", REAL)
+def test_what_failed_once_holds_beside_a_real_broker(name: str, tmp_path: Path) -> None:
+    """
+    The same, with the store classes of 5.5.0: their answers are ours.
+    """
+    jvm = Jvm("5.5.0")
+    try:
+        with POINTS.installed():
+            outcome, failure, _ = carry_out(parse_history(REAL[name]), tmp_path / "w", jvm)
+    finally:
+        jvm.close()
+
+    assert failure is None
+    assert outcome.checks["asked GET"] > 0
