@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats import names
-from formats.commitlog import ACCEPT_V2, MIN_SIZE, Verdict
+from formats.commitlog import ACCEPT_V2, BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK, MIN_SIZE, Verdict
 from formats.errors import FormatError
 from stores import broker_lock
 from stores.lazy import lazy_module
@@ -72,6 +72,15 @@ class CommitLog(LogFiles):
         data = np.zeros(PAD + length + PAD, np.uint8)
         got = self.read_into(data.data[PAD : PAD + length], position)
         return data[: PAD + got + PAD]
+
+    def is_blank(self, position: int) -> bool:
+        """Tell whether a BLANK stands at a physical offset, which ends its file.
+
+        Raises:
+            LogChangedError: the file is not there any more.
+        """
+        left = self.base_of(position) + self.file_size - position
+        return self.bytes_at(position, BLANK_SIZE) == BLANK_HEAD.pack(left, MAGIC_BLANK)
 
     def pieces(self, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes of [start, end), all in one file, a few at a time."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from formats.commitlog import ACCEPT_V2, Verdict
-from stores import trail
+from stores import tail, trail
 from stores.commitlog import PAD
 from stores.lazy import lazy_module
 from stores.log_files import LogChangedError, Stamp
@@ -253,7 +253,15 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
             changed = walk
     newest = there[-1] if there else None
     if changed is None:
-        return Comparison(True, newest, True, certain)
+        end = (
+            _readable_end(log, known)
+            if known.files and not is_certain(log, known.files[-1])
+            else None
+        )
+        if end is None:
+            return Comparison(True, newest, True, certain)
+        common = max((p for p in there if p.end <= end), key=_end_of, default=None)
+        return Comparison(False, common, True, {})
     base = changed.file.base
     if newest_same > base:
         # A broker's cut removes the files after it, so this is none.
@@ -263,6 +271,30 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
         common is not None or newest_same >= 0 or trail.hash_at(log, base) == changed.file.first
     )
     return Comparison(False, common, is_related, certain)
+
+
+def _readable_end(log: CommitLog, known: Known) -> int | None:
+    """Return where the last records that were read cannot be read any more; None if they can.
+
+    A power cut may leave a record's head and not its body. A broker's recovery cuts the log there.
+    Where good records follow it is damage, and no cut.
+    """
+    base = known.files[-1].base
+    stop = min(known.end, base + log.file_size)
+    position = base
+    while position < stop and position < log.end_of_files:
+        try:
+            verdict, reached = log.hop(position, stop, log.rules)
+        except LogChangedError:
+            # The next look is at what is there then.
+            return None
+        if verdict in {Verdict.RECORD, Verdict.ROLL}:
+            return None
+        following = known.gaps.get(reached)
+        if following is None:
+            return None if tail.goes_on(log, reached) else reached
+        position = following
+    return None
 
 
 def with_records(

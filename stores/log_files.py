@@ -260,6 +260,10 @@ class LogFiles:
         """Return where the file of a physical offset begins."""
         return position - position % self.file_size
 
+    def has(self, path: str) -> bool:
+        """Tell whether a path is that of a file in the log's directories."""
+        return Path(path).parent in self.directories
+
     def stamp_of(self, base: int) -> Stamp | None:
         """Return the stamp of the file that begins at a physical offset now; None if it went."""
         path = self._files.get(base)

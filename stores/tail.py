@@ -68,7 +68,7 @@ def known_end(
     The arguments and errors are those of `find_tail`.
     """
     tail, last = _look(log, known, skips_corrupt=skips_corrupt)
-    if tail.reason != Verdict.END:
+    if tail.reason not in {Verdict.END, Verdict.ROLL}:
         return None
     if last is None and tail.end < log.end_of_files:
         last = _last_before(log, tail.end)
@@ -112,10 +112,10 @@ def _look(
         if verdict == Verdict.ROLL:
             position = log.base_of(reached) + log.file_size
             if position >= log.end_of_files:
-                # No file is there yet that would have the next record.
-                return Tail(position, Verdict.END), _last_before(log, reached)
+                # A broker that recovers takes this for the end, and may write over the BLANK.
+                return Tail(reached, Verdict.ROLL), _last_before(log, reached)
             continue
-        if verdict not in {Verdict.END, Verdict.RECORD} and _goes_on(log, reached):
+        if verdict not in {Verdict.END, Verdict.RECORD} and goes_on(log, reached):
             file_end = log.base_of(reached) + log.file_size
             if log.hop(reached, file_end, log.rules) != (verdict, reached):
                 # It was being written; what follows came while we looked.
@@ -262,7 +262,8 @@ class TailWatch:
         self._stamps: dict[int, Stamp] = {}
         self._looked_at = 0.0
         if known is not None and is_there(log, known.last):
-            self._last = Tail(known.end, Verdict.END)
+            is_blank = known.end < log.end_of_files and log.is_blank(known.end)
+            self._last = Tail(known.end, Verdict.ROLL if is_blank else Verdict.END)
             self._record = known.last
             self._stamps = log.stamps
             self._looked_at = time.monotonic()
@@ -324,7 +325,13 @@ class TailWatch:
     def _is_idle(self, last: Tail) -> bool:
         """Tell whether still nothing is written where nothing was."""
         log = self._log
-        if last.reason != Verdict.END or last.end < log.min_offset:
+        if last.end < log.min_offset:
+            return False
+        if last.reason == Verdict.ROLL:
+            log.refresh()
+            next_file = log.base_of(last.end) + log.file_size
+            return next_file >= log.end_of_files and log.is_blank(last.end)
+        if last.reason != Verdict.END:
             return False
         if last.end >= log.end_of_files:
             log.refresh()
@@ -364,7 +371,7 @@ def active_file(log: CommitLog) -> int:
     return log.min_offset
 
 
-def _goes_on(log: CommitLog, position: int) -> bool:
+def goes_on(log: CommitLog, position: int) -> bool:
     """Tell whether a whole record stands close behind what cannot be read.
 
     A broker that has recovered leaves what was behind its cut and writes over it: such records are

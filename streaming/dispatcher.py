@@ -17,7 +17,6 @@ import numpy as np
 
 from checkpoints import locks, marks, progress, quarantine
 from formats import consumequeue, names
-from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK
 from formats.errors import ExpiredError, FormatError, ReputError
 from formats.indexfile import Header
 from formats.storecheckpoint import StoreCheckpoint
@@ -27,7 +26,7 @@ from sinks.index import NO_INDEX, IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink
 from stores import disk, identity, layout, trail
-from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
+from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import find_hole, flaw_after, hole_error
 from stores.tail import active_file, chain_end, find_tail, next_record, unfit
 from stores.trail import Fingerprint, Point
@@ -527,7 +526,13 @@ class StoreDispatcher:
         self.progress = replace(self.progress, trail=self._trail())
         if isinstance(failure, PutError):
             self._cut_leftovers()
-            if type(failure.__cause__) is ReputError:
+            cause = failure.__cause__
+            if isinstance(cause, LogChangedError) or (
+                isinstance(cause, FormatError) and self.log.has(cause.path)
+            ):
+                # The record that was parsed is not there any more.
+                failure = cause
+            elif type(cause) is ReputError:
                 # It is the record that is wrong, not a file of the output.
                 failure = unfit(self.log, batch.end, failure)
         self._consistent = True
@@ -782,11 +787,14 @@ class StoreDispatcher:
         return self.dispatch(self._wanted_end)
 
     def _behind_blank(self, position: int) -> int:
-        """Return the next file's beginning where a BLANK stands: no record starts before it."""
+        """Return the next file's beginning where a BLANK stands: no record starts before it.
+
+        As long as that file is not there a broker may still write over the BLANK: its recovery
+        takes the log's end to be there.
+        """
         file_end = self.log.base_of(position) + self.log.file_size
-        head = self.log.read(position, BLANK_SIZE)[PAD:-PAD].tobytes()
-        is_blank = head == BLANK_HEAD.pack(file_end - position, MAGIC_BLANK)
-        return file_end if is_blank else position
+        is_over = file_end < self.log.end_of_files and self.log.is_blank(position)
+        return file_end if is_over else position
 
     def _skip_expired(self, events: list[str]) -> None:
         """Go on at the log's beginning if it has moved on, and say what is lost by that."""

@@ -206,8 +206,13 @@ class StoreOffsets:
         """Tell whether a record is known to begin at `position`, now or later."""
         return position in self._records
 
-    def resolve(self, bound: Bound, *, fail_on_data_loss: bool) -> int:
+    def resolve(self, bound: Bound, *, fail_on_data_loss: bool, is_known: bool = False) -> int:
         """Return the offset that `bound` means now.
+
+        Args:
+            bound: what the user has given.
+            fail_on_data_loss: it must not have expired.
+            is_known: an offset is taken as it is: its giver follows the log itself.
 
         Raises:
             ReputError: an offset that has expired, or that is behind the log's end.
@@ -220,6 +225,8 @@ class StoreOffsets:
             return log.min_offset
         if bound.kind != "timestamp":
             self._floor = bound.value
+            if is_known:
+                return bound.value
         end = self.end()
         if bound.kind == "timestamp":
             return self._first_since(log, bound.value, end)

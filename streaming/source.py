@@ -247,7 +247,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         loss = self._options.fail_on_data_loss
         return self._offset(
             {
-                store.name: self._stores[store.name].resolve(store.starting, fail_on_data_loss=loss)
+                store.name: self._stores[store.name].resolve(
+                    store.starting,
+                    fail_on_data_loss=loss,
+                    is_known=self._options.rows == RANGES,
+                )
                 for store in self._options.stores
             }
         )
