@@ -1,7 +1,7 @@
 """Whether the files of an output are those that its progress record was written for.
 
-Looked at when an output is opened, so it has to be cheap: where queues begin and end, their last
-entries, and the headers of the index files. What stands further back is for `reput verify`.
+Looked at when an output is opened, so it has to be cheap: where queues begin and end, the last
+entry of each file, and the headers of the index files. What else is in them is for `reput verify`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from formats import batchconsumequeue, consumequeue, consumequeue_ext, indexfile, names
 from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
+from formats.consumequeue_ext import END_MARK
 from formats.errors import StoreError
 from formats.indexfile import HEADER_SIZE, Header
 
@@ -28,6 +29,8 @@ REMEDY = (
 )
 # A unit without a byte that is not zero in its last so many: its bit map is empty.
 _UNIT_TAIL = 4096
+# A unit of an extension has at most so many bytes, so a file that was left has its mark there.
+_EXT_TAIL = 1 << 16
 _FIRST_FILE = names.offset_file(0)
 _BATCH_SIZE = batchconsumequeue.UNIT_SIZE
 
@@ -99,9 +102,29 @@ class _Queues:
         self._check_bases(name, bases, last, end)
         for base in bases[:-1] if len(bases) > 1 else ():
             if base < last:
-                _check_size(self._path(path, base), size)
+                self._check_full(self._path(path, base), kind)
         descriptor = os.open(self._path(path, last), os.O_RDONLY | os.O_CLOEXEC)
         self._check_last(self._path(path, last), descriptor, name, end, kind)
+
+    @staticmethod
+    def _check_full(path: str, kind: _Kind) -> None:
+        """Check a file that has another one after it: an older state of it lacks its end."""
+        size, unit = kind
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _check_size(path, size, descriptor)
+            if unit:
+                at = size // unit * unit - unit
+                raw = os.pread(descriptor, unit, at)
+                is_full = int.from_bytes(raw[8:12], "big", signed=True) > 0
+            else:
+                at = max(size - _EXT_TAIL, 0)
+                raw = os.pread(descriptor, size - at, at).rstrip(b"\0")
+                is_full = raw.endswith(END_MARK) or at + len(raw) + len(END_MARK) > size
+        finally:
+            os.close(descriptor)
+        if not is_full:
+            raise StoreError(path, "it is not full, and the queue goes on in a later file", REMEDY)
 
     def _is_single(self, path: str, name: str, end: int, kind: _Kind) -> bool:
         """Check a queue of one file, as most are, without listing it; tell if it is one."""

@@ -171,6 +171,8 @@ def go_back(
         f"what was dispatched of it up to {found.end} is dispatched again"
     )
     recovery.reasons.append(Event(text, TRUNCATION))
+    # Until it is done the files are none that a broker may be started on.
+    marks.set_abort(config.output, config.output / progress.STATE_DIRECTORY)
     # Recorded first: if this is cut off, the next start goes on with it. And a checkpoint that is
     # ahead of the queues would make a broker skip what is missing in them.
     _write_checkpoint(config, older)
