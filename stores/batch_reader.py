@@ -49,7 +49,7 @@ class BatchReader:
         """
         self.log = log
         self.files = UnitFiles(directory, settings.batch_file_size, UNIT, report)
-        self.end = self.files.end(is_quick=is_quick)
+        self.end = self.files.end(log, is_quick=is_quick)
         self._bases = [base for base in self.files.bases if base <= self.end]
         last = self._unit(self.end - UNIT_SIZE) if self.end else None
         self.max_offset = last.base_offset + last.batch_size if last else 0

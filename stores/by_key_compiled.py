@@ -22,6 +22,7 @@ from stores.by_key import (
 )
 from stores.by_key_kernels import (
     CLOSED,
+    END,
     FIRST_DESCRIPTOR,
     MOST,
     PADDING,
@@ -85,7 +86,7 @@ class CompiledLookup(KeyLookup):
         """Take the log's files as they are now."""
         self.close()
         log, files = self._log, len(self._log.bases)
-        facts = log.min_offset, log.end_of_files, log.file_size, self._read_rules.bits, files
+        facts = log.min_offset, log.known_end, log.file_size, self._read_rules.bits, files
         ranges = -(-(log.end_of_files - log.min_offset) // READ_AHEAD)
         self._files = np.zeros(FIRST_DESCRIPTOR + files + -(-ranges // WORD), np.int64)
         self._files[:FIRST_DESCRIPTOR] = facts
@@ -154,7 +155,9 @@ class CompiledLookup(KeyLookup):
             else:
                 break
         if found == UNSEEN:
-            return super().of_key(topic, key, kind, window, limit, is_raw=is_raw)
+            answer = super().of_key(topic, key, kind, window, limit, is_raw=is_raw)
+            self._files[END] = self._log.known_end
+            return answer
         hits = [hit] if count == 1 else search.hits(count)
         if found == 0:
             return KeyAnswer(_NOT_FOUND, NO_MESSAGES, hits, last_timestamp, last_offset)
@@ -211,6 +214,7 @@ class CompiledLookup(KeyLookup):
                 else:
                     status = missing if found is NO_MESSAGES else _FOUND
                     answers.append(_tuple_of(KeyAnswer, (status, found, hits, *last)))
+            self._files[END] = self._log.known_end
         return answers
 
     def _of_some(

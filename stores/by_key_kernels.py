@@ -34,10 +34,11 @@ MOST = 128
 NONE, UNSEEN, CLOSED = 0, -1, -2
 # Which of a message's names a key is, as `stores.by_key.KeyKind` has it; RAW: any will do.
 ANY, KEY, UNIQUE, TAG, RAW = range(5)
-# Fields of `log`: its first physical offset, the one behind it, bytes of a file, rules (see
+# Fields of `log`: its first physical offset, the end that is known (what is past it the twin looks
+# at, for it may not be in the log), bytes of a file, rules (see
 # `formats.frames.check`), how many files; by file, oldest first: its descriptor, below 0 while it
 # is closed; then a bit for each `READ_AHEAD` bytes: they have been asked for.
-MIN_OFFSET, END_OF_FILES, FILE_SIZE, RULES, FILES, FIRST_DESCRIPTOR = range(6)
+MIN_OFFSET, END, FILE_SIZE, RULES, FILES, FIRST_DESCRIPTOR = range(6)
 # Bytes that a disk reads at once where one record is wanted, as it does around a broker's mapping.
 READ_AHEAD = 128 << 10
 WORD = 64
@@ -166,10 +167,12 @@ def _add_matching(
             records[POSITION, at] = records[POSITION, at - 1]
             at -= 1
         records[POSITION, at] = position
-    low, high, file_size = log[MIN_OFFSET], log[END_OF_FILES], log[FILE_SIZE]
+    low, high, file_size = log[MIN_OFFSET], log[END], log[FILE_SIZE]
     for i in range(found, found + count):
         position = records[POSITION, i]
-        if low <= position < high:
+        if position >= high:
+            return UNSEEN
+        if position >= low:
             file = (position - low) // file_size
             descriptor = log[FIRST_DESCRIPTOR + file]
             if descriptor < 0:
@@ -291,7 +294,7 @@ def match_many(
     for i in range(key, len(key_end)):
         last += max(count[i], 0)
     for i in range(hit, last):
-        if log[MIN_OFFSET] <= hits[i] < log[END_OF_FILES]:
+        if log[MIN_OFFSET] <= hits[i] < log[END]:
             file = (hits[i] - log[MIN_OFFSET]) // log[FILE_SIZE]
             if log[FIRST_DESCRIPTOR + file] >= 0:
                 _read_ahead(log, log[FIRST_DESCRIPTOR + file], hits[i])

@@ -68,7 +68,7 @@ def walk(log: LogFiles, base: int, report: Report) -> Iterator[tuple[int, int]]:
     Only sizes, magics and offsets are looked at. What ends them in the middle of a file is a
     finding, unless nothing was ever written there.
     """
-    file_end = base + log.file_size
+    file_end = log.stop_of(base)
     position = base
     while position < file_end:
         data = log.bytes_at(position, min(_STEP, file_end - position))
@@ -115,6 +115,7 @@ def records_from(log: LogFiles, offset: int, report: Report) -> Iterator[Record]
             # That it is missing is in the report already.
             offset = damage.end
             continue
+        # Past the end of the log anything may stand.
         if verdict.name not in {"END", "ROLL"}:
             path, byte = log.file_of(offset)
             report.add(Kind.WRONG_BYTES, path, byte, verdict.explanation)

@@ -256,6 +256,23 @@ class LogFiles:
             return self._files[last], position - last
         return self._files[base], position - base
 
+    def holds(self, offset: int) -> bool:
+        """Tell whether a physical offset is in the files; `stores.log_end` asks for the log."""
+        return self.min_offset <= offset < self.end_of_files
+
+    @property
+    def known_end(self) -> int:
+        """Return a physical offset up to which all is in the log, without looking for the end."""
+        return self.end_of_files
+
+    def end(self) -> int:
+        """Return the physical offset behind the last file; `stores.log_end` knows a nearer one."""
+        return self.end_of_files
+
+    def stop_of(self, base: int) -> int:
+        """Return the physical offset where the file that begins at `base` ends."""
+        return base + self.file_size
+
     def base_of(self, position: int) -> int:
         """Return where the file of a physical offset begins."""
         return position - position % self.file_size

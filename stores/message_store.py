@@ -24,7 +24,8 @@ from stores.consumers import Offsets, read_offsets
 from stores.findings import Kind, Report
 from stores.index_search import ALWAYS, IndexSearch, Window
 from stores.layout import batch_topics_for
-from stores.log_files import LogFiles, commitlog_directories
+from stores.log_end import EndedLog
+from stores.log_files import commitlog_directories
 from stores.pull import IN_MEMORY, Pulled, PullLimits, pull
 from stores.queue_time import Boundary
 from stores.records import NoRecordError, look_at, read_record, record_at, stored_at
@@ -74,7 +75,7 @@ class MessageStore:
         root: the broker's storePathRootDir: commitlog and config.
         output: where queues and index are; the root itself for a broker's own.
         settings: the broker's.
-        log: the commitlog's files.
+        log: the commitlog's files, up to the log's end.
         index: the index files.
         report: what was not as it should be; grows with what is asked.
     """
@@ -92,22 +93,26 @@ class MessageStore:
         self.output = output or root
         self.settings = settings or BrokerSettings()
         self.report = Report()
-        self.log = LogFiles(commitlog_directories(root, self.settings), self.settings)
-        for damage in (*self.log.damages, self.log.unfinished):
-            if damage is not None:
-                self.report.add(Kind.MISSING, damage.path, damage.byte, damage.found)
+        directories = commitlog_directories(root, self.settings)
+        self.log: EndedLog
         place = self.output / names.INDEX
         self.index: IndexSearch
         self._lookup: KeyLookup
         if is_compiled:
             from stores.by_key_compiled import CompiledLookup  # noqa: PLC0415 - numba
             from stores.index_compiled import CompiledSearch  # noqa: PLC0415
+            from stores.log_end_compiled import CompiledLog  # noqa: PLC0415
 
+            self.log = CompiledLog(directories, self.settings, self.report)
             self.index = compiled = CompiledSearch(place, self.settings, self.report)
             self._lookup = CompiledLookup(compiled, self.log)
         else:
+            self.log = EndedLog(directories, self.settings, self.report)
             self.index = IndexSearch(place, self.settings, self.report)
             self._lookup = KeyLookup(self.index, self.log)
+        for damage in (*self.log.damages, self.log.unfinished):
+            if damage is not None:
+                self.report.add(Kind.MISSING, damage.path, damage.byte, damage.found)
         self._batch_topics = batch_topics_for(root, self.settings)
         self._queues: dict[tuple[str, int, bool], AnyQueue] = {}
 

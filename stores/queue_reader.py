@@ -117,14 +117,56 @@ class UnitFiles:
         left = self.file_size - (position - base)
         return os.pread(descriptor, min(length, left), position - base)
 
-    def end(self, *, is_quick: bool = False) -> int:
+    def end(self, log: LogFiles, *, is_quick: bool = False) -> int:
         """Return the position behind the last unit: as a broker that starts finds it.
 
+        It leaves out what stands behind the log's end (`ConsumeQueue#truncateDirtyLogicFiles`), and
+        removes the files behind that.
+
         Args:
+            log: what the units point into.
             is_quick: do not look at each unit of the last files, of which a queue that has lost
                 some in its middle would then have too many; for overviews of many queues.
         """
-        return self._bisected_end() if is_quick else self._recovered_end()
+        end = self._bisected_end() if is_quick else self._recovered_end()
+        self._leave_files(end)
+        while self.bases:
+            kept = self._held_end(self.bases[-1], end, log)
+            if kept is not None:
+                return kept
+            self._leave_files(self.bases[-1] - 1)
+            end = self.bases[-1] + self.file_size if self.bases else 0
+        return 0
+
+    def _leave_files(self, end: int) -> None:
+        """Leave out the files that begin behind a position."""
+        self.bases = [base for base in self.bases if base <= end]
+        self._known = frozenset(self.bases)
+
+    def _held_end(self, base: int, end: int, log: LogFiles) -> int | None:
+        """Return the position behind a file's last unit before the first one of a record cut off.
+
+        Args:
+            base: of the file.
+            end: behind the last unit.
+            log: what the units point into.
+
+        Returns:
+            None if that is the file's first one: then there is no file.
+        """
+        if end <= base:
+            return end
+        stop = log.known_end
+        for position in range(base, end, _PIECE * self.unit):
+            data = self.read(position, min(_PIECE * self.unit, end - position))
+            offsets = np.frombuffer(data, self.layout, len(data) // self.unit)["physical_offset"]
+            if len(offsets) and offsets.max() >= stop:
+                stop = log.end()
+                cut = np.flatnonzero(offsets >= stop)
+                if len(cut):
+                    found = position + int(cut[0]) * self.unit
+                    return found if found > base else None
+        return end
 
     def _recovered_end(self) -> int:
         """Go from unit to unit through the last files, to the first one that is none."""
@@ -205,7 +247,7 @@ class QueueReader:
         self._report = report
         self._ext: UnitFiles | None = None
         self._ext_directory = ext_directory
-        self.end = self.files.end(is_quick=is_quick)
+        self.end = self.files.end(log, is_quick=is_quick)
         self.max_offset = self.end // ENTRY_SIZE
         self.min_position = self._min_position()
         self.min_offset = self.min_position // ENTRY_SIZE

@@ -92,14 +92,15 @@ def record_at(log: LogFiles, offset: int) -> Record:
     Raises:
         NoRecordError: none begins there; says what does.
     """
-    if not log.min_offset <= offset < log.end_of_files:
-        path, byte = log.file_of(min(max(offset, log.min_offset), log.end_of_files))
+    if not log.holds(offset):
+        end = log.end()
+        path, byte = log.file_of(min(max(offset, log.min_offset), end))
         raise NoRecordError(
             path,
             byte,
-            f"no record at physical offset {offset}: the commitlog holds "
-            f"{log.min_offset} to {log.end_of_files}",
-            "Below, files have expired; the id may be of another broker.",
+            f"no record at physical offset {offset}: the commitlog holds {log.min_offset} to {end}",
+            "Below, files have expired; past the end nothing is written, or it was cut off. Or the "
+            "id is of another broker.",
         )
     verdict, record = look_at(log, offset)
     if isinstance(record, Record):
@@ -118,8 +119,11 @@ def look_at(log: LogFiles, offset: int) -> tuple[Verdict, Record | int]:
 
     At most one record's bytes are read, whatever size stands there.
     """
-    if not log.min_offset <= offset < log.end_of_files:
-        return Verdict.END, 0
+    return read_at(log, offset) if log.holds(offset) else (Verdict.END, 0)
+
+
+def read_at(log: LogFiles, offset: int) -> tuple[Verdict, Record | int]:
+    """Return what stands at a physical offset of the files, in the log or past its end."""
     file_end = log.base_of(offset) + log.file_size
     data = log.bytes_at(offset, min(_GUESS, file_end - offset))
     if len(data) < BLANK_SIZE:
@@ -144,7 +148,7 @@ def stored_at(log: LogFiles, offset: int, size: int) -> int:
         offset: physical offset.
         size: the record's bytes, by its entry.
     """
-    if not log.min_offset <= offset < log.end_of_files:
+    if not log.holds(offset):
         return -1
     # An entry that fills a gap says 0 and 2147483647: no record goes beyond its file.
     if not MIN_SIZE <= size <= log.base_of(offset) + log.file_size - offset:

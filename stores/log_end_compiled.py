@@ -1,0 +1,49 @@
+"""Where a log ends, by kernels that check each record as a whole: for programs that have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.commitlog import Verdict
+from stores.commitlog import CommitLog
+from stores.log_end import Chain, EndedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from formats.broker import BrokerSettings
+    from stores.findings import Report
+
+
+class CompiledLog(EndedLog):
+    """`EndedLog` by kernels."""
+
+    def __init__(
+        self, directories: Sequence[Path], settings: BrokerSettings, report: Report
+    ) -> None:
+        """Look at the files; see `EndedLog`."""
+        self._records = CommitLog(directories, settings)
+        super().__init__(directories, settings, report)
+
+    def refresh(self) -> None:
+        """Look at the files again; see `EndedLog`."""
+        self._records.refresh()
+        super().refresh()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._records.close()
+        super().close()
+
+    def chain(self, start: int) -> Chain:
+        """Go from record to record inside one file; see `EndedLog`."""
+        log = self._records
+        file_end = log.base_of(start) + log.file_size
+        verdict, position = log.hop(start, file_end, log.rules)
+        begin = log.record_before(position) if position > start else None
+        last = (begin, position - begin) if begin is not None else None
+        is_rolled = verdict == Verdict.ROLL
+        # Its own descriptors: others are open already.
+        log.close()
+        return Chain(position, last, is_rolled=is_rolled)
