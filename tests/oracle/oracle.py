@@ -40,6 +40,13 @@ def fuzz_stores(version: str, seed: int, count: int, directory: Path) -> list[Pa
     return [directory / str(n) for n in range(seed, seed + count)]
 
 
+def cut_stores(version: str, seed: int, count: int, directory: Path) -> list[Path]:
+    """Random stores whose log was cut; see `fuzz_stores`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    run(version, "Cuts", str(seed), str(count), directory, timeout=60 + 5 * count)
+    return [directory / str(n) for n in range(seed, seed + count)]
+
+
 def config_of(facts: Path) -> dict[str, str]:
     """The broker properties with which the store beside that .facts file was made."""
     for line in facts.read_text(encoding="utf-8").splitlines():

@@ -2,11 +2,14 @@
 """Queries of random stores and of the goldens: the real broker's answers and ours, which must be equal.
 
     python tests/oracle/queries.py --version 5.5.0 --stores 200 --seed 1
+    python tests/oracle/queries.py --version 5.5.0 --cuts --stores 200 --seed 1
 
 For each store: keys of its messages, and keys that it has not, one by one and several at once, with and
 without kernels, in windows that begin and end at, before and behind times that are there; messages of each queue from every kind of offset, with and without tags;
 each time that a queue has, a millisecond before and after it, with both boundaries; ids. The broker opens
-the store as it stands; order counts. With --goldens the stores are those of tests/goldens.
+the store as it stands; order counts. With --goldens the stores are those of tests/goldens. With --cuts
+their logs were cut, by the broker's own classes: messages that are gone are asked for as well, and we
+answer twice, from the files as they were before the broker opened them and as it has left them.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from stores.index_search import Window  # noqa: E402
 from stores.message_filter import MessageFilter, compile_filter  # noqa: E402
 from stores.message_store import MessageStore  # noqa: E402
 from stores.queue_time import Boundary  # noqa: E402
+from stores.records import NoRecordError  # noqa: E402
 from tests import golden_stores  # noqa: E402
 
 if TYPE_CHECKING:
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
 FOREVER = (1 << 63) - 1
 TIMES_A_QUEUE = 40
 KEYS_A_STORE = 60
+# The first of the numbers that keys have in logs that are cut, and how many there may be.
+CUT_KEYS = 1_000_000, 700
 # What a store answers in two ways.
 BY_KERNELS = {"OFFSETS", "TAGGED", "KEY"}
 
@@ -73,9 +79,13 @@ def text(encoded: str) -> str:
     return base64.b64decode(encoded).decode()
 
 
-def requests(store: MessageStore, pick: random.Random) -> Iterator[list[str]]:
+def requests(
+    store: MessageStore, pick: random.Random, *, is_cut: bool = False
+) -> Iterator[list[str]]:
     """Yield what is asked of one store."""
     records = list(store.records_from(store.log.min_offset))
+    if is_cut:
+        yield from _cut_off(store, records, pick)
     yield from _by_key(store, records, pick)
     for topic in store.topics():
         for queue_id in store.queue_ids(topic):
@@ -87,6 +97,25 @@ def requests(store: MessageStore, pick: random.Random) -> Iterator[list[str]]:
         uniq_key = record.properties.get("UNIQ_KEY", "")
         if messageid.is_message_id(uniq_key):
             yield ["ID", uniq_key]
+
+
+def _cut_off(store, records, pick):
+    """Ask for what may have been cut: all keys that there were, places past the end of all."""
+    first, count = CUT_KEYS
+    for number in pick.sample(range(first, first + count), 150):
+        topic, ends = word(f"topic-{pick.randrange(3)}"), ["64", "0", str(FOREVER)]
+        for key in (f"key{number}", f"U{number}"):
+            yield ["OFFSETS", topic, word(key), *ends]
+            yield ["KEY", topic, word(key), *ends]
+    end = records[-1].physical_offset + records[-1].size if records else store.log.min_offset
+    size = records[-1].size if records else 200
+    for number in range(40):
+        yield ["AT", str(end + number * size)]
+    for topic in store.topics():
+        for queue_id in store.queue_ids(topic):
+            high = store.queue(topic, queue_id).max_offset
+            for offset in range(max(high - 3, 0), high + 40):
+                yield ["GET", word(topic), str(queue_id), str(offset), "32", ""]
 
 
 def _by_key(store, records, pick):
@@ -186,7 +215,7 @@ def answer(store: MessageStore, words: list[str]) -> object:
             "next": found.next_offset,
             "min": found.min_offset,
             "max": found.max_offset,
-            "messages": [record.physical_offset for _, record in found.messages],
+            "messages": [[record.physical_offset, record.size] for _, record in found.messages],
         }
     if kind == "TIME":
         boundary = None if words[4] == "-" else Boundary(words[4].lower())
@@ -194,7 +223,10 @@ def answer(store: MessageStore, words: list[str]) -> object:
             boundary = None
         return store.offset_by_time(text(words[1]), int(words[2]), int(words[3]), boundary)
     if kind == "AT":
-        record = store.at(int(words[1]))
+        try:
+            record = store.at(int(words[1]))
+        except NoRecordError:
+            return None
         identity = messageid.offset_id(record.store_host, record.physical_offset)
         return [record.physical_offset, record.size, identity]
     raise ValueError(kind)
@@ -254,31 +286,49 @@ def open_store(
     return MessageStore.open(path, None, settings, is_compiled=is_compiled)
 
 
-def compare(paths: list[Path], version: str, seed: int) -> tuple[Counter, list[str]]:
+def compare(
+    paths: list[Path], version: str, seed: int, *, are_cut: bool = False
+) -> tuple[Counter, list[str]]:
     """Ask the broker and us; return how much was asked, and what differs."""
     asked: Counter = Counter()
     different = []
+    before: dict[Path, Path] = {}
     for path in paths:
         conf = oracle.config_of(path.with_suffix(path.suffix + ".facts"))
         with open_store(path, version, conf) as store:
             _spread_times(store)
-            lines = ["\t".join(r) for r in requests(store, random.Random(f"{seed} {path.name}"))]
+            lines = [
+                "\t".join(r)
+                for r in requests(store, random.Random(f"{seed} {path.name}"), is_cut=are_cut)
+            ]
         path.with_suffix(path.suffix + ".requests").write_text("".join(f"{x}\n" for x in lines))
-    oracle.run(version, "Query", *paths, timeout=120 + 5 * len(paths), heap="1g")
-    for path in paths:
+        if are_cut and not (path / "abort").exists():
+            # A broker that was killed has not put all into its queues and index.
+            before[path] = Path(shutil.copytree(path, path.with_suffix(".before")))
+    # A queue that a recovery makes anew has another least offset until the next start.
+    for _ in range(2 if are_cut else 1):
+        oracle.run(version, "Query", *paths, timeout=120 + 5 * len(paths), heap="1g")
+    answering = [(path, path) for path in paths]
+    # What a broker dispatched when it opened the store was not there before.
+    answering += [each for each in before.items() if _dispatched(each[0]) == _dispatched(each[1])]
+    asked["stores answered from as they were before"] += len(answering) - len(paths)
+    for path, files in answering:
         conf = oracle.config_of(path.with_suffix(path.suffix + ".facts"))
         lines = path.with_suffix(path.suffix + ".requests").read_text().splitlines()
         answers = path.with_suffix(path.suffix + ".answers").read_text().splitlines()
         assert len(lines) == len(answers)
         compared: list[tuple[list[str], object, object]] = []
         with (
-            open_store(path, version, conf) as store,
-            open_store(path, version, conf, is_compiled=True) as fast,
+            open_store(files, version, conf) as store,
+            open_store(files, version, conf, is_compiled=True) as fast,
         ):
+            whole = {r.physical_offset: r.size for r in store.records_from(store.log.min_offset)}
             answered = [
-                (line.split("\t"), json.loads(raw))
+                (line.split("\t"), theirs)
                 for line, raw in zip(lines, answers, strict=True)
+                if not (are_cut and _is_of_no_record(theirs := json.loads(raw), line, store, whole))
             ]
+            asked["answers of the broker's that are no record's"] += len(lines) - len(answered)
             for words, theirs in answered:
                 if words[0] == "ID":
                     ours = theirs if same_id(theirs, words) else "other parts"
@@ -294,8 +344,38 @@ def compare(paths: list[Path], version: str, seed: int) -> tuple[Counter, list[s
             asked[words[0]] += 1
             if ours != theirs:
                 shown = " ".join([words[0], *(_shown(w) for w in words[1:])])
-                different.append(f"{path}: {shown}\n   broker {theirs}\n   ours   {ours}")
+                different.append(f"{files}: {shown}\n   broker {theirs}\n   ours   {ours}")
     return asked, different
+
+
+def _dispatched(path: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for kind in golden_stores.OUTPUTS
+        for file in (path / kind).rglob("*")
+        if file.is_file()
+    }
+
+
+def _is_of_no_record(theirs: object, line: str, store: MessageStore, whole: dict[int, int]) -> bool:
+    """Tell whether a broker takes bytes amid records for one, by an entry or item of old.
+
+    A recovery cuts a queue at its first entry past the log's end. What was cut from it before, and
+    was not overwritten since, may stand before that; and items stay in an index for good.
+
+    Args:
+        theirs: its answer.
+        line: the question.
+        store: what is asked.
+        whole: physical offsets of the log's records, and their sizes.
+    """
+    if line.startswith("GET"):
+        return any(whole.get(offset) != size for offset, size in theirs["messages"])
+    if line.startswith("TIME"):
+        _, topic, queue_id, *_ = line.split("\t")
+        queue = store.queue(text(topic), int(queue_id))
+        return any(whole.get(e.physical_offset) != e.size for e in queue.all_entries())
+    return line.startswith("KEY") and not whole.keys() >= set(theirs)
 
 
 def _spread_times(store: MessageStore) -> None:
@@ -342,8 +422,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--chunk", type=int, default=25, help="stores that a JVM opens")
     parser.add_argument("--goldens", action="store_true", help="the goldens too")
+    parser.add_argument("--cuts", action="store_true", help="stores whose logs were cut")
     parser.add_argument("--keep", type=Path, help="a directory for stores that differ")
     args = parser.parse_args()
+    make_stores = oracle.cut_stores if args.cuts else oracle.fuzz_stores
     oracle.build(args.version)
     start = time.monotonic()
     asked: Counter = Counter()
@@ -355,14 +437,12 @@ def main() -> int:
         for seed in range(args.seed, args.seed + args.stores, args.chunk):
             count = min(args.chunk, args.seed + args.stores - seed)
             chunks.append(
-                lambda s=seed, n=count: oracle.fuzz_stores(
-                    args.version, s, n, Path(root) / "random"
-                )
+                lambda s=seed, n=count: make_stores(args.version, s, n, Path(root) / "random")
             )
         for make in chunks:
             paths = make()
             stores += len(paths)
-            found, different = compare(paths, args.version, args.seed)
+            found, different = compare(paths, args.version, args.seed, are_cut=args.cuts)
             asked += found
             bad += len(different)
             for line in different[:10]:

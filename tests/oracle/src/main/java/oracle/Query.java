@@ -138,9 +138,9 @@ public final class Query {
         MessageFilter filter = tags.isEmpty() ? null
             : new ExpressionMessageFilter(Compat.subscription(topic, tags), null, kit.filters);
         GetMessageResult r = kit.store.getMessage("oracle", topic, queue, offset, max, filter);
-        List<Long> found = new ArrayList<>();
+        List<List<Long>> found = new ArrayList<>();
         for (SelectMappedBufferResult each : r.getMessageMapedList()) {
-            found.add(each.getStartOffset());
+            found.add(List.of(each.getStartOffset(), (long) each.getSize()));
         }
         Map<String, Object> out = new LinkedHashMap<>();
         out.put("status", r.getStatus().name());
