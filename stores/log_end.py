@@ -171,6 +171,11 @@ class EndedLog(LogFiles):
             else:
                 return
 
+    def look_again(self) -> None:
+        """Look for the end again when it is asked for: the log was cut."""
+        super().refresh()
+        self._forget()
+
     def _forget(self) -> None:
         self._active = self._end = self._last = self._seen = None
 
@@ -199,7 +204,13 @@ class EndedLog(LogFiles):
         return self._walk(end, self._last)
 
     def _bytes_behind(self, end: int) -> bytes:
-        return self.bytes_at(end, _COMPARED_BEHIND) if end < self.end_of_files else b""
+        if end >= self.end_of_files:
+            return b""
+        here = self.bytes_at(end, _COMPARED_BEHIND)
+        size = _INT.unpack_from(here)[0] if len(here) >= _INT.size else 0
+        # What is no whole record stays as it is when another one comes after it.
+        is_inside = MIN_SIZE <= size < self.base_of(end) + self.file_size - end
+        return here + (self.bytes_at(end + size, _COMPARED_BEHIND) if is_inside else b"")
 
     def _crc_before(self, end: int) -> int:
         base = self.base_of(max(end - 1, self.min_offset))

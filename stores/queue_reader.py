@@ -73,12 +73,14 @@ class UnitFiles:
         self.bases: list[int] = []
         self._known: frozenset[int] = frozenset()
         self._open: dict[int, int] = {}
+        self._inodes: dict[int, int] = {}
         self.look(report)
 
     def look(self, report: Report) -> None:
         """Look at the files anew: a live queue gets new ones."""
         file_size = self.file_size
         bases = []
+        inodes = {}
         try:
             found = sorted(os.scandir(self.directory), key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError):
@@ -90,13 +92,21 @@ class UnitFiles:
             if base is None or base % file_size:
                 report.add(Kind.NAME, entry.path, 0, f"not named by a multiple of {file_size}")
                 continue
-            size = entry.stat().st_size
+            try:
+                size = entry.stat().st_size
+            except FileNotFoundError:
+                # It went between the two looks.
+                continue
+            inodes[base] = entry.inode()
             if size != file_size:
                 report.add(
                     Kind.SIZE, entry.path, size, f"the file has {size} bytes, expected {file_size}"
                 )
             bases.append(base)
-        self.bases, self._known = bases, frozenset(bases)
+        # A file that was removed and made again has the old one's name only.
+        for base in [b for b in self._open if inodes.get(b) != self._inodes.get(b)]:
+            os.close(self._open.pop(base))
+        self.bases, self._known, self._inodes = bases, frozenset(bases), inodes
 
     def path(self, base: int) -> Path:
         """Return the path of the file that begins at `base`."""

@@ -1,12 +1,23 @@
-"""Follows the messages of a topic as they come into its queues, on a live store."""
+"""Follows the messages of a topic as they come into its queues, on a live store.
+
+An entry says where its record is, and is believed when the record says the same. One that is being
+written, or that a broker has cut and not yet written over, does not: it is waited for. Where the
+broker cuts its log below what was shown, the queue is followed from the first message that is
+another one now.
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from formats.batchconsumequeue import UNIT_STRUCT, Unit
+from formats.commitlog import MIN_SIZE
 from formats.consumequeue import ENTRY_STRUCT
-from formats.consumequeue_ext import is_address
 from stores.records import read_record
 
 if TYPE_CHECKING:
@@ -15,6 +26,19 @@ if TYPE_CHECKING:
     from formats.commitlog import Record
     from stores.message_filter import MessageFilter
     from stores.message_store import AnyQueue, MessageStore
+
+# Messages of a queue that are remembered, to tell whether a broker has cut them.
+_REMEMBERED = 4096
+# So many of their records are compared at each look, besides the newest one: all in half a minute.
+# Entries are all compared each time; a record may be another one where they are the same.
+_COMPARED = 16
+# Entries after one that does not fit that are looked at for one that does.
+_LOOKED_AHEAD = 64
+# Bytes of an entry, of either kind, that name a record: the rest may be written later.
+_NAMES = 12
+# What an entry says that fills a gap in a queue.
+_FILLING_SIZE = 0x7FFFFFFF
+_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 
 
 class Arrival(NamedTuple):
@@ -25,8 +49,51 @@ class Arrival(NamedTuple):
     record: Record
 
 
+class _Entry(NamedTuple):
+    """What stands at a place of a queue; `names` are the bytes that name its record."""
+
+    names: bytes
+    queue_offset: int
+    physical_offset: int
+    size: int
+
+
+class _Passed(NamedTuple):
+    """An entry that was passed: where its record is, and what tells that from others."""
+
+    names: bytes
+    head: int
+
+
+@dataclass
+class _Place:
+    """Where a queue is followed from.
+
+    Attributes:
+        queue: the queue.
+        position: of the next entry, bytes.
+        passed: the entries before it, the newest ones.
+        cut: by position: entries that were passed, and cut since.
+        compared: which of the passed ones are compared next.
+        newest: store timestamp of the newest message that was passed, ms.
+        since: only what was stored later is new, before a position.
+    """
+
+    queue: AnyQueue
+    position: int
+    passed: deque[_Passed] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    cut: dict[int, _Passed] = field(default_factory=dict)
+    compared: int = 0
+    newest: int = 0
+    since: tuple[int, int] = (0, 0)
+
+
 class QueueTail:
-    """The queues of a topic, each from a place on; a look gives what has come since."""
+    """The queues of a topic, each from a place on; a look gives what has come since.
+
+    Attributes:
+        notes: what happened to what was shown, in words; whoever prints them clears them.
+    """
 
     def __init__(
         self,
@@ -50,77 +117,200 @@ class QueueTail:
         self._topic = topic
         self._filter = message_filter
         self._queue_ids = queue_ids
-        self._queues: dict[int, AnyQueue] = {}
-        self._places: dict[int, int] = {}
+        self._places: dict[int, _Place] = {}
+        self.notes: list[str] = []
         self._find_queues(from_start=from_start)
 
     def _find_queues(self, *, from_start: bool) -> None:
         for queue_id in self._store.queue_ids(self._topic):
-            if queue_id in self._queues or (self._queue_ids and queue_id not in self._queue_ids):
+            if queue_id in self._places or (self._queue_ids and queue_id not in self._queue_ids):
                 continue
             queue = self._store.queue(self._topic, queue_id)
             if queue is None:
                 continue
-            self._queues[queue_id] = queue
+            place = self._places[queue_id] = _Place(queue, _start_of(queue))
             if not from_start:
-                self._places[queue_id] = queue.end
-            elif queue.is_batch:
-                self._places[queue_id] = queue.files.bases[0] if queue.files.bases else 0
-            else:
-                self._places[queue_id] = max(queue.min_position, *queue.files.bases[:1], 0)
+                self._stand_at_end(place)
+
+    def _stand_at_end(self, place: _Place) -> None:
+        files, end = place.queue.files, place.queue.end
+        first = max(place.position, end - _REMEMBERED * files.unit)
+        place.position = end
+        for position in range(first, end, files.unit):
+            # What was there before is remembered as what was shown: it may be cut as well.
+            entry = self._entry(place, position)
+            if entry is None:
+                place.passed.clear()
+                continue
+            is_near = end - position <= _COMPARED * files.unit
+            place.passed.append(_Passed(entry.names, self._head(entry) if is_near else 0))
+        last = self._entry(place, end - files.unit) if place.passed else None
+        record = read_record(self._store.log, last.physical_offset) if last is not None else None
+        place.newest = record.store_timestamp if record is not None else 0
 
     def look(self) -> Iterator[Arrival]:
         """Yield what has come since the last look, each queue's messages in their order."""
         # A queue that was not there before is new as a whole.
         self._find_queues(from_start=True)
-        for queue_id in self._queues:
-            yield from self._arrivals(queue_id)
+        for queue_id, place in self._places.items():
+            place.queue.files.look(self._store.report)
+            self._go_back(queue_id, place)
+            yield from self._arrivals(queue_id, place)
 
-    def _arrivals(self, queue_id: int) -> Iterator[Arrival]:
-        queue, log = self._queues[queue_id], self._store.log
-        files = queue.files
+    def _entry(self, place: _Place, position: int) -> _Entry | None:
+        """Return what stands at a position, None if nothing does."""
+        files = place.queue.files
+        raw = files.read(position, files.unit) if position >= 0 else b""
+        if len(raw) < files.unit:
+            return None
+        if place.queue.is_batch:
+            unit = Unit(*UNIT_STRUCT.unpack(raw))
+            found = _Entry(raw[:_NAMES], unit.base_offset, unit.physical_offset, unit.size)
+        else:
+            offset, size, _ = ENTRY_STRUCT.unpack(raw)
+            found = _Entry(raw[:_NAMES], position // files.unit, offset, size)
+        return found if found.size > 0 and found.physical_offset >= 0 else None
+
+    def _head(self, entry: _Entry) -> int:
+        """Return what tells a record from another one at its place, 0 where there is none."""
+        log = self._store.log
+        if not log.min_offset <= entry.physical_offset < log.end_of_files:
+            return 0
+        return zlib.crc32(log.bytes_at(entry.physical_offset, MIN_SIZE))
+
+    def _go_back(self, queue_id: int, place: _Place) -> None:
+        """Go back to the first message that is another one than was shown, if one is."""
+        count, unit = len(place.passed), place.queue.files.unit
+        if not count:
+            return
+        looked_at = {
+            count - 1,
+            *(i % count for i in range(place.compared, place.compared + _COMPARED)),
+        }
+        place.compared = (place.compared + _COMPARED) % count
+        begin = place.position - count * unit
+        # All entries in one go: those are few bytes.
+        if not self._are_same_entries(place, begin) or not all(
+            self._is_same(place, begin, i) for i in looked_at
+        ):
+            first = next((i for i in range(count) if not self._is_same(place, begin, i)), count)
+            self._cut(queue_id, place, begin, first)
+
+    def _are_same_entries(self, place: _Place, begin: int) -> bool:
+        files = place.queue.files
+        names = np.frombuffer(b"".join(each.names for each in place.passed), np.uint8)
+        expected = names.reshape(-1, _NAMES)
+        first = files.bases[0] if files.bases else place.position
+        position = max(begin, first)
+        while position < place.position:
+            length = min(place.position, position - position % files.file_size + files.file_size)
+            length -= position
+            found = np.frombuffer(files.read(position, length), np.uint8)
+            if len(found) != length:
+                return False
+            first_unit = (position - begin) // files.unit
+            units = found.reshape(-1, files.unit)
+            if not np.array_equal(units[:, :_NAMES], expected[first_unit:][: len(units)]):
+                return False
+            position += length
+        return first < place.position or not files.bases
+
+    def _is_same(self, place: _Place, begin: int, i: int) -> bool:
+        """Tell whether the i-th entry that was passed, and its record, are what they were."""
+        files, before = place.queue.files, place.passed[i]
+        position = begin + i * files.unit
+        entry = self._entry(place, position)
+        if entry is None:
+            # Its file has expired.
+            return bool(files.bases) and position < files.bases[0]
+        if entry.names != before.names:
+            return False
+        # A record that has expired is no other one.
+        return entry.physical_offset < self._store.log.min_offset or (
+            before.head in {0, self._head(entry)}
+        )
+
+    def _cut(self, queue_id: int, place: _Place, begin: int, first: int) -> None:
+        count, unit = len(place.passed), place.queue.files.unit
+        if first == count:
+            return
+        gone = [place.passed.pop() for _ in range(count - first)][::-1]
+        end, place.position = place.position, begin + first * unit
+        place.cut |= {place.position + i * unit: each for i, each in enumerate(gone)}
+        if first == 0 and begin > 0:
+            # More is gone than is remembered: what is new was stored later than what was shown.
+            place.position, place.since = 0, (end, place.newest)
+        self._store.log.look_again()
+        which = f"the messages at queue offsets {begin // unit + first} to {end // unit - 1}"
+        if place.queue.is_batch:
+            which = f"the last {count - first} batches"
+        self.notes.append(
+            f"queue {queue_id}: the log was cut; {which} that stood there are gone, or others now"
+        )
+
+    def _arrivals(self, queue_id: int, place: _Place) -> Iterator[Arrival]:
+        files = place.queue.files
         while True:
-            place = self._places[queue_id]
-            raw = files.read(place, files.unit)
-            if not raw:
-                files.look(self._store.report)
-                raw = files.read(place, files.unit)
-            if len(raw) < files.unit:
+            if files.bases and place.position < files.bases[0]:
+                place.position = files.bases[0]
+                place.passed.clear()
+            entry = self._entry(place, place.position)
+            if entry is None:
                 return
-            if queue.is_batch:
-                unit = Unit(*UNIT_STRUCT.unpack(raw))
-                physical_offset, size, code = unit.physical_offset, unit.size, unit.tags_code
-                queue_offset = unit.base_offset
-            else:
-                physical_offset, size, code = ENTRY_STRUCT.unpack(raw)
-                queue_offset = place // files.unit
-            if size <= 0:
+            record = self._own_record(queue_id, place, entry)
+            head = self._head(entry)
+            if place.cut.get(place.position) == (entry.names, head):
+                # It was cut, and nothing has been written over it.
                 return
-            if self._filter is not None and not self._filter.matches_code(_plain(code)):
-                self._places[queue_id] = place + files.unit
+            if record is None and entry.size != _FILLING_SIZE:
+                if not self._is_passed_by(queue_id, place):
+                    return
+            place.cut.pop(place.position, None)
+            place.passed.append(_Passed(entry.names, head if record is not None else 0))
+            is_new = place.position >= place.since[0] or (
+                record is not None and record.store_timestamp > place.since[1]
+            )
+            place.position += files.unit
+            if record is None:
                 continue
-            if physical_offset >= log.end_of_files:
-                log.refresh()
-            record = None
-            if physical_offset >= log.min_offset:
-                record = read_record(log, physical_offset)
-                if record is None and physical_offset + size <= log.end_of_files:
-                    if not self._is_followed(queue_id):
-                        # Its record is not there as a whole yet.
-                        return
-            self._places[queue_id] = place + files.unit
-            if record is not None and (
-                self._filter is None or self._filter.matches(record.properties)
-            ):
-                yield Arrival(queue_id, queue_offset, record)
+            place.newest = max(place.newest, record.store_timestamp)
+            if is_new and (self._filter is None or self._filter.matches(record.properties)):
+                yield Arrival(queue_id, entry.queue_offset, record)
 
-    def _is_followed(self, queue_id: int) -> bool:
-        """Tell whether another entry stands behind this one: then it is not being written."""
-        files = self._queues[queue_id].files
-        raw = files.read(self._places[queue_id] + files.unit, files.unit)
-        return len(raw) == files.unit and int.from_bytes(raw[8:12], "big", signed=True) > 0
+    def _own_record(self, queue_id: int, place: _Place, entry: _Entry) -> Record | None:
+        """Return the record of an entry if it is in the log, as a whole, and says the same."""
+        log = self._store.log
+        if entry.physical_offset >= log.end_of_files:
+            log.refresh()
+        record = read_record(log, entry.physical_offset)
+        if record is None or record.size != entry.size:
+            return None
+        if self._topic in record.properties.get(_MULTI_DISPATCH, "").split(","):
+            return record
+        if (record.topic, record.queue_id) != (self._topic, queue_id):
+            return None
+        if not place.queue.is_batch and record.queue_offset != entry.queue_offset:
+            return None
+        return record
+
+    def _is_passed_by(self, queue_id: int, place: _Place) -> bool:
+        """Tell whether an entry that fits stands after this one: then nobody will write here.
+
+        Its own record has expired, or is damaged.
+        """
+        unit = place.queue.files.unit
+        for i in range(1, _LOOKED_AHEAD + 1):
+            entry = self._entry(place, place.position + i * unit)
+            if entry is None:
+                return False
+            if place.cut.get(place.position + i * unit) == (entry.names, self._head(entry)):
+                continue
+            if self._own_record(queue_id, place, entry) is not None:
+                return True
+        return False
 
 
-def _plain(code: int) -> int | None:
-    """Return a tags code, None where it stands in an extension; the message will say."""
-    return None if is_address(code) else code
+def _start_of(queue: AnyQueue) -> int:
+    if queue.is_batch:
+        return queue.files.bases[0] if queue.files.bases else 0
+    return max(queue.min_position, *queue.files.bases[:1], 0)

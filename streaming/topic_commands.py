@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated, Any
 
@@ -111,17 +112,25 @@ def tail(
         try:
             while True:
                 for arrival in following.look():
+                    _print_notes(following)
                     fields = out.message_fields(arrival.record, body, body_bytes)
                     fields = {"in_queue_at": arrival.queue_offset, **fields}
                     _print_arrival(arrival.queue_id, fields, as_json=as_json)
                     shown += 1
                     if shown == limit:
                         raise typer.Exit(OK)
+                _print_notes(following)
                 if ends_at is not None and time.monotonic() >= ends_at:
                     raise typer.Exit(OK if shown else NOTHING)
                 time.sleep(_LOOK_SECONDS)
         except KeyboardInterrupt:
             raise typer.Exit(OK) from None
+
+
+def _print_notes(following: QueueTail) -> None:
+    for note in following.notes:
+        print(f"note: {note}", file=sys.stderr, flush=True)
+    following.notes.clear()
 
 
 def _print_arrival(queue_id: int, fields: dict[str, Any], *, as_json: bool) -> None:
