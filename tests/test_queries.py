@@ -13,6 +13,19 @@ pytestmark = pytest.mark.oracle
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_and_where_the_broker_has_cut_its_log(version):
+    """
+    Nothing that is gone is in an answer, and queues end where the broker's do.
+    """
+    command = [sys.executable, "tests/oracle/queries.py", "--version", version, "--cuts"]
+    done = subprocess.run(
+        [*command, "--stores", "4", "--seed", "100"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ": 0 different" in done.stdout
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_broker_and_we_give_the_same_answers(version):
     """
     Keys, offsets, times and ids of random stores: equal, order included. The command says how many.
