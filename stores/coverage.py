@@ -23,6 +23,7 @@ from formats.commitlog import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_SIZE
 from stores.commitlog import PAD
 from stores.findings import Report
 from stores.index_search import ALWAYS, IndexSearch
+from stores.records import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -193,6 +194,69 @@ def _without_blank(log: CommitLog, start: int, end: int) -> Range | None:
     if magic not in {MAGIC_V1, MAGIC_V2} or size < MIN_SIZE:
         return None
     return Range(start, end)
+
+
+def before(queues: list[Queue], stop: int) -> list[Queue]:
+    """Return queues without the entries of records from a physical offset on."""
+    kept = [(queue, queue.offset < stop) for queue in queues]
+    return [
+        queue._replace(
+            number=queue.number[is_in], offset=queue.offset[is_in], size=queue.size[is_in]
+        )
+        for queue, is_in in kept
+    ]
+
+
+def settled(queues: list[Queue], log: CommitLog, *, is_closed: bool) -> tuple[list[Queue], int]:
+    """Return a broker's queues without entries of old, and up to where its log was dispatched.
+
+    A cut leaves entries of old past a queue's end. There they stand, all together, until others are
+    written over them. The last entry of a queue tells: where the log was dispatched, a record that
+    says the same as an entry of old would have been written over it.
+
+    Args:
+        queues: all of the store.
+        log: its log.
+        is_closed: the broker was closed in order.
+
+    Returns:
+        The queues; and the physical offset before which all is dispatched: for a broker that runs,
+        or was killed, the beginning of the file before that of the last dispatched record, for
+        that may be one of old, too: a dispatch is less than a file after its log.
+    """
+    found = [
+        queue if queue.topic.startswith(_LIGHT) else _without_stale(queue, log) for queue in queues
+    ]
+    if is_closed:
+        return found, log.end_of_files
+    counted = [queue.offset.max() for queue in found if len(queue.offset)]
+    last = int(max(counted, default=0)) - log.file_size
+    return found, max(log.base_of(last), log.min_offset)
+
+
+def _without_stale(queue: Queue, log: CommitLog) -> Queue:
+    """Return a queue up to its last entry whose record says the same."""
+    low, high = 0, len(queue.offset)
+    at = high - 1
+    while low < high:
+        if _is_own(queue, log, at):
+            low = at + 1
+        else:
+            high = at
+        at = (low + high) // 2
+    return queue._replace(
+        number=queue.number[:low], offset=queue.offset[:low], size=queue.size[:low]
+    )
+
+
+def _is_own(queue: Queue, log: CommitLog, at: int) -> bool:
+    record = read_record(log, int(queue.offset[at]))
+    return (
+        record is not None
+        and record.size == queue.size[at]
+        and (record.topic, record.queue_id) == (queue.topic, queue.queue_id)
+        and (queue.is_batch or record.queue_offset == queue.number[at])
+    )
 
 
 class IndexHits(NamedTuple):

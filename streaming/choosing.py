@@ -17,6 +17,7 @@ from formats.consumequeue import ENTRY_SIZE
 from stores import coverage
 from stores.coverage import Queue, Range, TooManyEntriesError
 from streaming.pushdown import ANY
+from streaming.trust import trust_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,7 +79,14 @@ class _Candidate(NamedTuple):
 
 
 def choose(
-    store: Store, log: CommitLog, start: int, end: int, wanted: Wanted, *, is_record: bool
+    store: Store,
+    log: CommitLog,
+    start: int,
+    end: int,
+    wanted: Wanted,
+    *,
+    is_record: bool,
+    never_cut: bool = False,
 ) -> Choice:
     """Return what to read for the records that start in [`start`, `end`) and are wanted.
 
@@ -89,6 +97,7 @@ def choose(
         end: physical offset.
         wanted: by the filters.
         is_record: a record begins at `start`.
+        never_cut: the user says that the log's broker never cut it.
     """
     whole = end - start
     span = wanted.possible_offsets
@@ -104,33 +113,45 @@ def choose(
     elif store.settings.multi_dispatch:
         reason = "with enableMultiDispatch queues hold records of other topics"
     elif stop - begin > _NEAR:
-        found, reason = _by_files(store, log, Range(begin, stop), wanted)
+        found, reason = _by_files(store, log, Range(begin, stop), wanted, never_cut=never_cut)
         best = min((best, *found), key=lambda candidate: candidate.reading)
     if best.way != LOG:
         # Ranges of these begin with records, but for one that begins where the query does.
         ranges = tuple(best.ranges)
         first = not ranges or ranges[0].start != begin or is_record
         total = sum(end - start for start, end in ranges)
-        return Choice(best.way, ranges, first_is_record=first, bytes=total, whole=whole)
+        return Choice(
+            best.way, ranges, first_is_record=first, bytes=total, whole=whole, reason=reason
+        )
     return Choice(LOG, tuple(best.ranges), is_record, stop - begin, whole, reason)
 
 
 def _by_files(
-    store: Store, log: CommitLog, part: Range, wanted: Wanted
+    store: Store, log: CommitLog, part: Range, wanted: Wanted, *, never_cut: bool
 ) -> tuple[list[_Candidate], str]:
-    """Return the ways by the queues and by the index, or why there is none."""
+    """Return the ways by the queues and by the index, and why there is none, or not the second."""
     root = store.output or store.path
+    trust = trust_in(root, log, part.end, never_cut=never_cut)
     try:
         # The index first: what is dispatched meanwhile is found in the queues.
-        hits = _hits(root, store, wanted)
+        hits = _hits(root, store, wanted) if trust.indexed > part.start else None
         queues = coverage.read_queues(root, part.start, part.end)
         if not queues:
             return [], "there is no consume queue"
-        gaps = coverage.gaps_of(queues, log, part.start, part.end)
+        stop = trust.queues
+        if stop is None:
+            queues, stop = coverage.settled(queues, log, is_closed=trust.is_closed)
+        stop = min(stop, part.end)
+        if stop <= part.start:
+            return [], trust.reason or "what is read may not be dispatched yet"
+        # From there on the log itself is read.
+        queues = coverage.before(queues, stop)
+        gaps = coverage.gaps_of(queues, log, part.start, stop)
     except TooManyEntriesError:
         return [], "the queues have too many entries"
     if gaps is None:
         return [], "the consume queues do not fit the log"
+    gaps += [Range(stop, part.end)] if stop < part.end else []
     entries = sum(len(queue.offset) for queue in queues) * ENTRY_SIZE
     offset, size = _entries(queues, log, wanted)
     inside = (offset >= part.start) & (offset < part.end)
@@ -139,10 +160,14 @@ def _by_files(
     if hits is not None:
         # Where the index says nothing, the queues do.
         known = np.isin(offset, np.array(hits.offsets, np.int64))
-        known |= (offset < hits.reach.start) | (offset >= hits.reach.end)
+        reached = min(hits.reach.end, trust.indexed)
+        known |= (offset < hits.reach.start) | (offset >= reached)
         found.append(_candidate(INDEX, offset[known], size[known], gaps, entries))
     worth = [c for c in found if c.reading < _WORTH * (part.end - part.start)]
-    return worth, "" if worth else "most of it is wanted, or is in no queue"
+    reason = trust.reason if wanted.indexed() is not None else ""
+    if worth:
+        return worth, reason
+    return [], "; ".join(filter(None, ["most of it is wanted, or is in no queue", reason]))
 
 
 def _hits(root: Path, store: Store, wanted: Wanted) -> coverage.IndexHits | None:

@@ -60,10 +60,20 @@ class FilteringReader(BatchReader):
             if self._options.ascending_store_time:
                 first, end = self._in_time(log, start, end)
                 is_record, start = is_record and first == start, first
-            choice = choose(store, log, start, end, self._wanted, is_record=is_record)
+            choice = choose(
+                store,
+                log,
+                start,
+                end,
+                self._wanted,
+                is_record=is_record,
+                never_cut=self._options.never_cut,
+            )
             announce(store.name, choice, self._wanted, aloud=self._options.explains)
             size = store.settings.commitlog_file_size
             tasks += share_out(store.name, choice, size, self._options.min_partitions)
+            # Nobody else does: who plans may live on, and plan again.
+            log.close()
         return tasks
 
     def _in_time(self, log: CommitLog, start: int, end: int) -> tuple[int, int]:

@@ -49,6 +49,7 @@ NAMES = (
     "output",
     "pushdown",
     "ascendingStoreTime",
+    "trustIndex",
     "explain",
     "knownEnds",
 )
@@ -133,6 +134,7 @@ class SourceOptions:
     only_flushed: bool = False
     pushes_down: bool = True
     ascending_store_time: bool = False
+    never_cut: bool = False
     explains: bool = False
 
 
@@ -170,6 +172,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         only_flushed=option_values.choice(values, "tail", (VISIBLE, FLUSHED)) == FLUSHED,
         pushes_down=option_values.switch(values, "pushdown", default=True),
         ascending_store_time=option_values.switch(values, "ascendingStoreTime", default=False),
+        never_cut=option_values.switch(values, "trustIndex", default=False),
         explains=option_values.switch(values, "explain", default=False),
     )
 

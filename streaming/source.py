@@ -33,6 +33,7 @@ pushdown              true       false: the log is read whole, Spark alone filte
 ascendingStoreTime    false      true: no clock ever went back, so filters by storeTimestamp leave
                                  parts of the log out, and times are found by bisection, as a
                                  broker does
+trustIndex            false      true: the broker never cut this log, so its own index has all keys
 explain               false      true: what was chosen is said on standard error too
 broker.NAME                      one setting of it, such as broker.mappedFileSizeCommitLog
 knownEnds                        JSON {"name": [end, offset, size, hash]}: where a log ended when
