@@ -141,7 +141,8 @@ class UnitFiles:
         end = self._bisected_end() if is_quick else self._recovered_end()
         self._leave_files(end)
         while self.bases:
-            kept = self._held_end(self.bases[-1], end, log)
+            held = self._bisected_held_end if is_quick else self._held_end
+            kept = held(self.bases[-1], end, log)
             if kept is not None:
                 return kept
             self._leave_files(self.bases[-1] - 1)
@@ -191,6 +192,24 @@ class UnitFiles:
                     return end + (int(is_none[0]) if len(is_none) else 0) * self.unit
                 end += len(units) * self.unit
         return end
+
+    def _bisected_held_end(self, base: int, end: int, log: LogFiles) -> int | None:
+        """Return what `_held_end` does where offsets rise along the queue."""
+        if end <= base or self._offset(end - self.unit) < log.known_end:
+            return end
+        stop = log.end()
+        low, high = base // self.unit, end // self.unit
+        while low < high:
+            middle = (low + high) // 2
+            if self._offset(middle * self.unit) >= stop:
+                high = middle
+            else:
+                low = middle + 1
+        return low * self.unit if low * self.unit > base else None
+
+    def _offset(self, position: int) -> int:
+        """Return the physical offset that the unit at a position names."""
+        return int.from_bytes(self.read(position, 8), "big", signed=True)
 
     @staticmethod
     def _are_used(units: NDArray[np.void]) -> NDArray[np.bool_]:

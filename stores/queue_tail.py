@@ -13,8 +13,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from formats.batchconsumequeue import UNIT_STRUCT, Unit
 from formats.commitlog import MIN_SIZE
 from formats.consumequeue import ENTRY_STRUCT
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from stores.message_store import AnyQueue, MessageStore
 
 # Messages of a queue that are remembered, to tell whether a broker has cut them.
-_REMEMBERED = 4096
+_REMEMBERED = 1024
 # So many of their records are compared at each look, besides the newest one: all in half a minute.
 # Entries are all compared each time; a record may be another one where they are the same.
 _COMPARED = 16
@@ -196,7 +194,11 @@ class QueueTail:
             first = next((i for i in range(count) if not self._is_same(place, begin, i)), count)
             self._cut(queue_id, place, begin, first)
 
-    def _are_same_entries(self, place: _Place, begin: int) -> bool:
+    @staticmethod
+    def _are_same_entries(place: _Place, begin: int) -> bool:
+        # The command is made of this module, too, and of commands that have no use for numpy.
+        import numpy as np  # noqa: PLC0415
+
         files = place.queue.files
         names = np.frombuffer(b"".join(each.names for each in place.passed), np.uint8)
         expected = names.reshape(-1, _NAMES)
@@ -265,6 +267,11 @@ class QueueTail:
             if record is None and entry.size != _FILLING_SIZE:
                 if not self._is_passed_by(queue_id, place):
                     return
+                # It may have been written since it was read.
+                entry = self._entry(place, place.position)
+                if entry is None:
+                    return
+                record, head = self._own_record(queue_id, place, entry), self._head(entry)
             place.cut.pop(place.position, None)
             place.passed.append(_Passed(entry.names, head if record is not None else 0))
             is_new = place.position >= place.since[0] or (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import struct
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -15,9 +17,14 @@ from stores.commitlog import CommitLog, commitlog_directories
 from stores.findings import Report
 from stores.log_end import EndedLog
 from stores.log_end_compiled import CompiledLog
+from stores.message_store import MessageStore
+from stores.pull import PullStatus
 from stores.tail import find_tail
 from tests import golden_stores
-from tests.streaming.stores_for_tests import LOG_FILE, SMALL, Log, Messages, fill
+from tests.streaming.stores_for_tests import LOG_FILE, QUEUE_FILE, SMALL, Log, Messages, fill
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOW = 1_700_000_000_000
 
@@ -72,6 +79,28 @@ def cut(store, log: Log, number: int) -> None:
     for path in (store / "commitlog").iterdir():
         if int(path.name) > place.position:
             path.unlink()
+
+
+class Made(NamedTuple):
+    """A store and its log."""
+
+    store: Path
+    log: Log
+
+
+def queue_files(root: Path, count: int) -> Made:
+    """Return a store of one queue with these many messages, as a broker would have left it."""
+    log = Log()
+    for i in range(count):
+        log.append(Message("t", bytes(30), queue_offset=i, store_timestamp=NOW + i))
+    store = log.write(root / "store")
+    directory = store / "consumequeue" / "t" / "0"
+    directory.mkdir(parents=True)
+    raw = b"".join(struct.pack(">qiq", p.position, p.size, 0) for p in log.places)
+    for base in range(0, len(raw), QUEUE_FILE):
+        piece = raw[base : base + QUEUE_FILE].ljust(QUEUE_FILE, b"\0")
+        (directory / names.offset_file(base)).write_bytes(piece)
+    return Made(store, log)
 
 
 class TestSameAsTail:
@@ -188,6 +217,29 @@ class TestDamage:
 
             assert ended.end() == log.end
             assert [finding.position for finding in report.findings] == [bad.position]
+
+
+class TestQueueEnds:
+    @pytest.mark.parametrize("number", [1, 3, 8, 9, 16, 20, 33])
+    def test_are_the_same_for_an_overview(self, number, tmp_path):
+        """
+        Whole files are cut, or a part of one, or all. The first entry that was cut names a place
+        before the log's end again: a broker's recovery leaves it, until it is written over.
+        """
+        made = queue_files(tmp_path, 34)
+        log = made.log
+        cut(made.store, log, number)
+        log.append(Message("other", bytes(7), store_timestamp=NOW * 2))
+        put(made.store, 0, bytes(log.data))
+        with MessageStore.open(made.store, settings=settings_of()) as store:
+            for is_quick in (False, True):
+                queue = store.queue("t", 0, is_quick=is_quick)
+                assert queue.max_offset == number + 1
+                assert [e.queue_offset for e in queue.all_entries()] == list(range(number + 1))
+            pulled = store.pull("t", 0, number - 1, 32)
+            assert [record.queue_offset for _, record in pulled.messages] == [number - 1]
+            assert store.pull("t", 0, number).status == PullStatus.MESSAGE_WAS_REMOVING
+            assert store.pull("t", 0, number + 1).status == PullStatus.OFFSET_OVERFLOW_ONE
 
 
 class TestFollowing:
