@@ -311,7 +311,8 @@ def compare(
     answering = [(path, path) for path in paths]
     # What a broker dispatched when it opened the store was not there before.
     answering += [each for each in before.items() if _dispatched(each[0]) == _dispatched(each[1])]
-    asked["stores answered from as they were before"] += len(answering) - len(paths)
+    if are_cut:
+        asked["stores answered from as they were before"] += len(answering) - len(paths)
     for path, files in answering:
         conf = oracle.config_of(path.with_suffix(path.suffix + ".facts"))
         lines = path.with_suffix(path.suffix + ".requests").read_text().splitlines()
@@ -323,12 +324,14 @@ def compare(
             open_store(files, version, conf, is_compiled=True) as fast,
         ):
             whole = {r.physical_offset: r.size for r in store.records_from(store.log.min_offset)}
+            both = zip(lines, map(json.loads, answers), strict=True)
             answered = [
                 (line.split("\t"), theirs)
-                for line, raw in zip(lines, answers, strict=True)
-                if not (are_cut and _is_of_no_record(theirs := json.loads(raw), line, store, whole))
+                for line, theirs in both
+                if not (are_cut and _is_of_no_record(theirs, line, store, whole))
             ]
-            asked["answers of the broker's that are no record's"] += len(lines) - len(answered)
+            if are_cut:
+                asked["answers of the broker's that are no record's"] += len(lines) - len(answered)
             for words, theirs in answered:
                 if words[0] == "ID":
                     ours = theirs if same_id(theirs, words) else "other parts"
