@@ -206,6 +206,11 @@ class EndedLog(LogFiles):
     def _bytes_behind(self, end: int) -> bytes:
         if end >= self.end_of_files:
             return b""
+        if self.base_of(end) + self.file_size in self._inodes:
+            # A BLANK is the end only as long as there is no next file.
+            end_of_file = self.base_of(end) + self.file_size
+            if self._is_blank(end, end_of_file):
+                return self.bytes_at(end_of_file, _COMPARED_BEHIND)
         here = self.bytes_at(end, _COMPARED_BEHIND)
         size = _INT.unpack_from(here)[0] if len(here) >= _INT.size else 0
         # What is no whole record stays as it is when another one comes after it.

@@ -310,3 +310,32 @@ class TestFollowing:
             os.utime(store / "commitlog" / names.offset_file(log.end - log.end % LOG_FILE))
             ended.refresh()
             assert ended.end() == ends(store)["tail"]
+
+    def test_a_blank_is_the_end_until_the_next_file_is_there(self, opened, tmp_path):
+        log = fill(Log(), 1, 5)
+        log.blank()
+        store = log.write(tmp_path)
+        ended = opened(store)
+        assert ended.end() == log.blanks[-1]
+        place = log.append(Message("t", body=b"b" * 30, store_timestamp=NOW * 2))
+        log.write(store)
+        ended.refresh()
+        assert ended.holds(place.position)
+        assert ended.end() == log.end
+
+
+def test_a_log_with_a_missing_file_is_read_to_its_end(tmp_path):
+    """
+    What is missing is before the last file with anything in it, so it ends nothing.
+    """
+    log = Log()
+    for i in range(80):
+        log.append(Message("t", body=b"b" * 30, store_timestamp=NOW + i))
+    store = log.write(tmp_path, ahead=1)
+    (store / "commitlog" / names.offset_file(LOG_FILE)).unlink()
+    settings = settings_of()
+    for kind in (EndedLog, CompiledLog):
+        ended = kind(commitlog_directories(store, settings), settings, Report())
+        assert ended.end() == log.end
+        found = [ended.holds(place.position) for place in log.places]
+        assert all(found)
