@@ -1,0 +1,61 @@
+"""Dispatches the stores of a configuration until it is killed or told to end, without Spark.
+
+    python -m tests.cluster.follow reput.toml
+
+What the job does with its batches taken away: the watch of each log's end and the dispatcher are the
+job's. It starts within a second, so it can be killed more often. Its log lines are those that
+`reput run --log-format json` has for events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+from stores.commitlog import CommitLog, commitlog_directories
+from stores.tail import TailWatch
+from streaming.config import FlushPolicy, read_config
+from streaming.dispatcher import StoreDispatcher
+from streaming.events import kind_of_event
+
+_POLL_SECONDS = 0.05
+_POLICY = FlushPolicy(is_sync=False, seconds=0.5, least_pages=2, thorough_seconds=1.0)
+
+
+def _tell(store: str, event: str) -> None:
+    now = time.time()
+    text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now)) + f",{int(now % 1 * 1000):03d}"
+    line = {"time": text, "message": event, "store": store, "event": kind_of_event(event)}
+    print(json.dumps(line), flush=True)
+
+
+def main(config: Path) -> None:
+    """Follow until SIGTERM."""
+    # No threading.Event: a handler that comes while one is waited for would wait for it as well.
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+    with contextlib.ExitStack() as opened:
+        followed = []
+        for store in read_config(config):
+            dispatcher = StoreDispatcher(store, flush=_POLICY)
+            opened.callback(dispatcher.close)
+            for reason in dispatcher.recovery.reasons:
+                _tell(store.name, reason)
+            log = CommitLog(commitlog_directories(store.path, store.settings), store.settings)
+            opened.callback(log.close)
+            followed.append((dispatcher, TailWatch(log)))
+        while not ended:
+            time.sleep(_POLL_SECONDS)
+            for dispatcher, watch in followed:
+                batch = dispatcher.dispatch(watch.look().end)
+                dispatcher.flush_if_due()
+                for event in batch.events:
+                    _tell(dispatcher.config.name, event)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
