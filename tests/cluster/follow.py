@@ -26,11 +26,14 @@ _POLL_SECONDS = 0.05
 _POLICY = FlushPolicy(is_sync=False, seconds=0.5, least_pages=2, thorough_seconds=1.0)
 
 
-def _tell(store: str, event: str) -> None:
+def _tell(**said: object) -> None:
     now = time.time()
     text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now)) + f",{int(now % 1 * 1000):03d}"
-    line = {"time": text, "message": event, "store": store, "event": kind_of_event(event)}
-    print(json.dumps(line), flush=True)
+    print(json.dumps({"time": text, **said}), flush=True)
+
+
+def _tell_event(store: str, event: str) -> None:
+    _tell(message=event, store=store, event=kind_of_event(event))
 
 
 def main(config: Path) -> None:
@@ -44,17 +47,18 @@ def main(config: Path) -> None:
             dispatcher = StoreDispatcher(store, flush=_POLICY)
             opened.callback(dispatcher.close)
             for reason in dispatcher.recovery.reasons:
-                _tell(store.name, reason)
+                _tell_event(store.name, reason)
             log = CommitLog(commitlog_directories(store.path, store.settings), store.settings)
             opened.callback(log.close)
             followed.append((dispatcher, TailWatch(log)))
+        _tell(message="follows", batch=0)
         while not ended:
             time.sleep(_POLL_SECONDS)
             for dispatcher, watch in followed:
                 batch = dispatcher.dispatch(watch.look().end)
                 dispatcher.flush_if_due()
                 for event in batch.events:
-                    _tell(dispatcher.config.name, event)
+                    _tell_event(dispatcher.config.name, event)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from checkpoints import progress
 from stores.commitlog import CommitLog, commitlog_directories
@@ -23,7 +23,7 @@ from tests.cluster import broker_queues, processes
 from tests.cluster.cluster import ROOT
 from tests.cluster.processes import ClusterError
 from tests.crash.kill_job import processes_of
-from tests.oracle import compare
+from tests.oracle import compare, oracle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _CATCH_UP_SECONDS = 60.0
 _STOP_SECONDS = 120.0
 _POLL_SECONDS = 0.2
+_VERSION = "5.5.0"
 
 
 class Job:
@@ -50,12 +51,14 @@ class Job:
             stores: names of their directories.
             whole: `reput run`; else `tests.cluster.follow`.
         """
+        self.conf = conf
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._directory = directory
         self._config = directory / "reput.toml"
         self._config.write_text(
             "".join(
                 f'[[store]]\nname = "{name}"\npath = "{directory / name}"\n'
-                f'output = "{directory / f"output-{name}"}"\nbroker_version = "5.5.0"\n'
+                f'output = "{directory / f"output-{name}"}"\nbroker_version = "{_VERSION}"\n'
                 f'broker_conf = "{conf}"\n\n'
                 for name in stores
             )
@@ -90,8 +93,7 @@ class Job:
         found = [progress.load(store.output) for store in self.stores.values()]
         self._before = [known.starts if known is not None else 0 for known in found]
         self._logs.append(self._directory / f"job-{self.starts + 1}.log")
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self._process = processes.spawn(self._command, self.log, env=env)
+        self._process = processes.spawn(self._command, self.log, env=self.environment)
 
     def kill(self) -> None:
         """Kill its driver; what else belongs to it ends by itself."""
@@ -133,16 +135,37 @@ class Job:
         found = [progress.load(store.output) for store in self.stores.values()]
         return all(known is not None and known.end == end for known in found)
 
-    def truncations(self) -> list[tuple[str, float]]:
-        """Return where and when it said that a log had been cut; seconds since the epoch."""
+    def truncations(self) -> list[Noticed]:
+        """Return where and when it said that a log had been cut."""
         found = []
         for log in self._logs:
+            since = float("inf")
             for line in log.read_text("utf-8", "replace").splitlines():
-                if line.startswith("{") and f'"{TRUNCATION}"' in line:
-                    said = json.loads(line)
-                    at = datetime.strptime(said["time"], "%Y-%m-%d %H:%M:%S,%f")  # noqa: DTZ007
-                    found.append((said["store"], at.timestamp()))
+                said = json.loads(line) if line.startswith("{") else {}
+                if "batch" in said:
+                    since = min(since, _time(said))
+                if said.get("event") == TRUNCATION:
+                    found.append(Noticed(said["store"], _time(said), since))
         return found
+
+
+class Noticed(NamedTuple):
+    """The job said that a log had been cut; times in seconds since the epoch.
+
+    Attributes:
+        store: whose.
+        at: when it said so.
+        since: when that process had its first batch; infinite for one that had none before it said so.
+    """
+
+    store: str
+    at: float
+    since: float
+
+
+def _time(said: Mapping[str, str]) -> float:
+    at = datetime.strptime(said["time"], "%Y-%m-%d %H:%M:%S,%f")  # noqa: DTZ007 - local, as logged
+    return at.timestamp()
 
 
 @dataclass
@@ -248,3 +271,49 @@ def _expect_job(job: Job, store: StoreConfig, rebuilt: Path, report: Report) -> 
             report.faults.append(f"the job, not a rebuild's, {len(found)} files: {found[0]}")
             return
         time.sleep(_POLL_SECONDS)
+
+
+def compare_closed(job: Job, properties: Mapping[str, str], report: Report) -> None:
+    """Compare, once the brokers have ended in order, with what RocketMQ makes of the same logs.
+
+    The job takes what stands behind a log's end then as well, as a broker that starts will; so does
+    the broker that rebuilds a copy, and every byte of queues and index has to be the same.
+    """
+    ends = {}
+    for store in job.stores.values():
+        log = CommitLog(commitlog_directories(store.path, store.settings), store.settings)
+        ends[store.name] = find_tail(log).end
+        log.close()
+    deadline = time.monotonic() + _CATCH_UP_SECONDS
+    while not all(_end(job.stores[name]) == end for name, end in ends.items()):
+        if job.code is not None or time.monotonic() > deadline:
+            report.faults.append(f"the job does not come to {ends}, exit {job.code}: {job.last}")
+            return
+        time.sleep(_POLL_SECONDS)
+    job.stop()
+    oracle.build(_VERSION)
+    for store in job.stores.values():
+        copy = store.output.with_name(f"replayed-{store.name}")
+        shutil.copytree(store.path / "commitlog", copy / "commitlog")
+        values = [f"{name}={value}" for name, value in properties.items()]
+        oracle.run(_VERSION, "Replay", copy, "--mode=reput", *values)
+        found = compare.differences(store.output, copy)
+        report.faults += [f"the end, not RocketMQ's rebuild: {line}" for line in found[:3]]
+        command = [sys.executable, "-m", "streaming", "verify", "--store", str(store.path)]
+        command += ["--output", str(store.output), "--broker-conf", str(job.conf)]
+        verified = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=job.environment,
+            timeout=_STOP_SECONDS,
+            check=False,
+        )
+        if verified.returncode != 0:
+            report.faults.append(f"the end, reput verify: {verified.stdout[-600:]}")
+        report.compared += 1
+
+
+def _end(store: StoreConfig) -> int:
+    known = progress.load(store.output)
+    return known.end if known is not None else -1

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster import cluster, soak
 from tests.cluster.processes import ClusterError
 from tests.cluster.replicas import Pair, Replica
-from tests.cluster.switch_job import Job, Rebuild, Report, compare_at_rest
+from tests.cluster.switch_job import Job, Rebuild, Report, compare_at_rest, compare_closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -172,7 +172,9 @@ class Run:
             replica.close()
         if self.job.code is not None:
             self._start_job()
-        self.job.stop()
+        self.report.faults.clear()
+        compare_closed(self.job, _PROPERTIES, self.report)
+        self.result.faults += self.report.faults
 
     def close(self) -> None:
         """End whatever still runs."""
@@ -341,17 +343,25 @@ class Run:
 
 
 def noticed(run: Run) -> list[float]:
-    """Return how many seconds after a log was written over behind a cut the job said so."""
+    """Return how many seconds after a log was written over behind a cut the job said so.
+
+    Only cuts that came when the job was at work: one that is killed looks when it starts.
+    """
     said = run.job.truncations()
     found = []
     for replica in run.pair.both:
         over = [event["at"] / 1000 for event in replica.events if event["event"] == "over"]
-        times = sorted(at for name, at in said if name == replica.name)
         for at, following in zip(over, [*over[1:], float("inf")], strict=True):
-            # The job's clock is the same one, cut to milliseconds.
-            first = next((t for t in times if at - 0.002 <= t < following), None)
-            if first is not None:
-                found.append(max(0.0, first - at))
+            # Both clocks are the same one, cut to milliseconds.
+            times = [
+                each.at
+                for each in said
+                if each.store == replica.name
+                and at - 0.002 <= each.at < following
+                and each.since <= at
+            ]
+            if times:
+                found.append(max(0.0, min(times) - at))
     return found
 
 

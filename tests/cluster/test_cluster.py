@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster import cluster, soak, takeover
+from tests.cluster import cluster, soak, switches, takeover
 from tests.cluster.soak import Plan, Result
 
 pytestmark = [pytest.mark.oracle, pytest.mark.spark]
@@ -50,3 +50,14 @@ def test_the_job_goes_on_through_kills_of_the_broker(tmp_path):
 
     assert result.faults == []
     assert result.figures["broker killed"] == 2
+
+
+def test_a_job_follows_a_master_and_its_slave_through_switches(tmp_path):
+    """
+    The log of whoever comes back is cut to what both have and written over; both outputs are right.
+    """
+    result = switches.run(5, tmp_path / "switches", seed=5, whole=False, every=2)
+
+    assert result.faults == []
+    assert result.figures["logs cut"] > 0
+    assert result.figures["cuts that the job took back"] > 0
