@@ -205,6 +205,7 @@ class Pair:
         lost: messages that were acknowledged and did not survive an election.
         acknowledged: messages in all; of a batch only the first one counts.
         switches: elections of the other one.
+        brought_back: restarts that brought back records of before a cut; they were erased.
         stuck: elections that did not come to an end; the elected was killed and started again.
     """
 
@@ -215,6 +216,7 @@ class Pair:
     lost: int = 0
     acknowledged: int = 0
     switches: int = 0
+    brought_back: int = 0
     stuck: int = 0
 
     @property
@@ -245,6 +247,21 @@ class Pair:
         if chosen is self.slave:
             self.master, self.slave = self.slave, self.master
             self.switches += 1
+
+    def restart(self, replica: Replica, end: int) -> None:
+        """Start one that has ended with its log up to there.
+
+        Recovery goes on behind the log's end as long as whole records of before a cut stand there.
+        As slave or master this replica would then have other records than the other one within an
+        epoch of both, which RocketMQ does not notice: one log comes to have records that begin in
+        the middle of others, and its dispatch stands still. So they are erased.
+        """
+        replica.start()
+        if replica.events[-1]["max"] > end:
+            self.brought_back += 1
+            replica.kill()
+            _erase(replica.store / "commitlog", end)
+            replica.start()
 
     def follow(self) -> None:
         """Make the other one the master's slave."""
@@ -278,3 +295,14 @@ class Pair:
         taken, replica.acks = replica.acks, []
         self.acks += taken
         self.acknowledged += len(taken)
+
+
+def _erase(directory: Path, end: int) -> None:
+    """Have a log hold nothing behind a physical offset."""
+    for path in sorted(directory.iterdir(), reverse=True):
+        base, size = int(path.name), path.stat().st_size
+        if base >= end:
+            path.unlink()
+        elif base + size > end:
+            os.truncate(path, end - base)
+            os.truncate(path, size)

@@ -261,13 +261,14 @@ class Run:
 
     def _restarted(self) -> None:
         lost = self._part()
+        ends = [replica.state()["max"] for replica in self.pair.both]
         for replica in self.pair.both:
             if self._pick.random() < 0.5:
                 replica.close()
             else:
                 replica.kill()
-        for replica in self.pair.both:
-            replica.start()
+        for replica, end in zip(self.pair.both, ends, strict=True):
+            self.pair.restart(replica, end)
         self.pair.elect(self.pair.slave)
         self._rejoin(lost)
 
@@ -407,6 +408,7 @@ def _note(one: Run, began: float) -> None:
             "switches": one.pair.switches,
             **{f"switches, {kind}": count for kind, count in sorted(one.result.kinds.items())},
             "elections that hung": one.pair.stuck,
+            "restarts that brought back what was cut": one.pair.brought_back,
             "logs cut": len(cuts),
             "bytes cut": sum(cut["from"] - cut["to"] for cut in cuts),
             "messages acknowledged": one.pair.acknowledged,
