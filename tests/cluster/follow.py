@@ -55,10 +55,11 @@ def main(config: Path) -> None:
         while not ended:
             time.sleep(_POLL_SECONDS)
             for dispatcher, watch in followed:
-                batch = dispatcher.dispatch(watch.look().end)
+                batches = [dispatcher.dispatch(watch.look().end), dispatcher.follow()]
                 dispatcher.flush_if_due()
-                for event in batch.events:
-                    _tell_event(dispatcher.config.name, event)
+                for batch in batches:
+                    for event in batch.events if batch is not None else ():
+                        _tell_event(dispatcher.config.name, event)
 
 
 if __name__ == "__main__":
