@@ -7,6 +7,7 @@ fewer bytes, which is an answer, where a mapping would give a SIGBUS, which is n
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 # Looked up once: the call takes half a microsecond, and a name in a module a tenth of that.
 _preadv = os.preadv
 _OPEN_FILES = 64
+# A broker waits for whoever reads a file before it removes it: a second at most, as a rule.
+_GAP_SECONDS = 2.0
+_GAP_POLL_SECONDS = 0.02
 _DLEDGER_PREFIX = "dledger-"
 
 
@@ -120,6 +124,11 @@ class LogFiles:
         found = self._found()
         if self._is_damaged(found):
             found = self._found()
+        deadline = time.monotonic() + _GAP_SECONDS
+        while self._has_new_gap(found) and time.monotonic() < deadline:
+            # A broker that cuts its log removes files one by one, the first of them first.
+            time.sleep(_GAP_POLL_SECONDS)
+            found = self._found()
         self._require_files(found)
         # Empty ones in between are missing ones; one at the end is still being made.
         there = [base for base in sorted(found) if found[base].size]
@@ -132,6 +141,13 @@ class LogFiles:
         self._inodes = inodes
         self.stamps = {base: found[base].stamp for base in there}
         self.damages, self.unfinished = self._damages(found, there)
+
+    def _has_new_gap(self, found: dict[int, _File]) -> bool:
+        """Tell whether files are missing in between that were not when we looked last."""
+        if not self._files or self.damages:
+            return False
+        there = [base for base, file in found.items() if file.size]
+        return bool(there) and max(there) - min(there) != (len(there) - 1) * self.file_size
 
     def _is_damaged(self, found: dict[int, _File]) -> bool:
         there = [base for base, file in found.items() if file.size]

@@ -289,7 +289,8 @@ class TailWatch:
         log, last = self._log, self._last
         log.refresh()
         stamps = log.stamps
-        if last is None or not self._is_record_there():
+        # A cut may have taken the file that the end was in, and left the last whole record.
+        if last is None or last.end > log.end_of_files or not self._is_record_there():
             if self._holes is not None:
                 self._holes.forget()
             return self._look_from(None, stamps)

@@ -399,7 +399,10 @@ class StoreDispatcher:
         if is_touched or last is None or not identity.is_old(last):
             self._look_at_log(events, is_forced=True)
         is_other = is_touched or self.recovery.truncations != before
-        return is_other or isinstance(failure, LogChangedError)
+        if is_other or isinstance(failure, LogChangedError):
+            return True
+        # What was planned may lie among old bytes that a cut has left past the log's end.
+        return self._tail() <= self.progress.end
 
     def _tail(self) -> int:
         """Return where the log ends, corrupt places passed over."""

@@ -83,7 +83,8 @@ def compare(
         elif brokers != mine.get(name, []):
             # One may name place and size of a record that stands there now: then its tag tells.
             known = set(real)
-            kept = [entry for entry in brokers if entry in known]
+            # And what such a queue has twice counts once.
+            kept = list(dict.fromkeys(entry for entry in brokers if entry in known))
             gone, lacking = len(brokers) - len(kept), len(real) - len(kept)
             found.gone += gone
             found.lacking += lacking

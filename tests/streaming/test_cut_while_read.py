@@ -1,0 +1,96 @@
+"""A log that is cut between the look for its end and the reading of it: no error, and all that is there."""
+
+from __future__ import annotations
+
+import threading
+
+from formats import names
+from formats.encode import Message
+from stores.commitlog import CommitLog, commitlog_directories
+from stores.tail import TailWatch, find_tail
+from streaming.dispatcher import StoreDispatcher
+from tests.streaming.brokers_for_tests import queue
+from tests.streaming.stores_for_tests import LOG_FILE
+
+
+def _message(number, size=50, stored=1000):
+    # No zeros, which would look like a log's end wherever one reads.
+    return Message("t", body=b"x" * size, queue_offset=number, store_timestamp=stored + number)
+
+
+def _filled(made, count):
+    broker, config = made()
+    for number in range(count):
+        broker.put(_message(number))
+    return broker, config
+
+
+def test_an_end_from_before_the_cut_is_no_corrupt_record(made, held, monkeypatch):
+    """
+    An end that was planned may lie among what the cut has left: dispatch ends where the log does.
+    """
+    monkeypatch.setattr("stores.vouch._REST_SECONDS", 0)
+    monkeypatch.setattr("streaming.dispatcher.identity.is_old", lambda _: True)
+    broker, config = _filled(made, 20)
+    held(broker.store)
+    dispatcher = StoreDispatcher(config)
+    planned = find_tail(dispatcher.log).end
+    dispatcher.dispatch(planned)
+    broker.recover(broker.log.places[5].position)
+    broker.put(_message(5, 70, 9000))
+    dispatcher.dispatch(planned)
+    broker.put(_message(6, 70, 9000))
+    dispatcher.dispatch(broker.log.end)
+
+    batch = dispatcher.dispatch(planned)
+
+    assert batch.end == broker.log.end
+    assert dispatcher.progress.end == broker.log.end
+    dispatcher.close()
+
+
+def test_the_watch_finds_the_end_when_the_file_has_gone_that_it_was_in(made, held, monkeypatch):
+    """
+    A cut at a file's beginning removes it; the next record may be long in coming. The last record
+    that was whole stands in the file before.
+    """
+    monkeypatch.setattr("stores.tail._LOOK_SECONDS", 0)
+    broker, config = _filled(made, 1)
+    held(broker.store)
+    log = CommitLog(
+        commitlog_directories(config.path, config.settings), config.settings, config.path
+    )
+    watch = TailWatch(log)
+    assert watch.look().end == broker.log.end
+    number = 1
+    while broker.log.end < LOG_FILE + 1000:
+        broker.put(queue(number, store_timestamp=1000 + number, properties={"KEYS": "k"}))
+        number += 1
+    last = broker.store / names.COMMITLOG / names.offset_file(LOG_FILE)
+    with last.open("r+b") as file:
+        # Its last byte is still to come.
+        file.seek(broker.log.end - LOG_FILE - 1)
+        file.write(b"\0")
+    assert watch.look().end == broker.log.places[-1].position
+    last.unlink()
+
+    assert watch.look().end == LOG_FILE
+    log.close()
+
+
+def test_files_that_go_one_by_one_are_waited_for(made):
+    """
+    A broker that cuts its log removes the first file past the cut first.
+    """
+    broker, config = _filled(made, 60)
+    log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+    directory = broker.store / names.COMMITLOG
+    (directory / names.offset_file(LOG_FILE)).unlink()
+    rest = threading.Timer(0.1, (directory / names.offset_file(2 * LOG_FILE)).unlink)
+    rest.start()
+
+    log.refresh()
+
+    assert log.end_of_files == LOG_FILE
+    rest.join()
+    log.close()
