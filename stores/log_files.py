@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # Looked up once: the call takes half a microsecond, and a name in a module a tenth of that.
 _preadv = os.preadv
 _OPEN_FILES = 64
+# Length and magic of a file's first record.
+_HEAD_BYTES = 8
 # A broker waits for whoever reads a file before it removes it: a second at most, as a rule.
 _GAP_SECONDS = 2.0
 _GAP_POLL_SECONDS = 0.02
@@ -42,6 +45,15 @@ class Stamp(NamedTuple):
 
 def _stamp(stat: os.stat_result) -> Stamp:
     return Stamp(stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def _is_blank(path: Path) -> bool:
+    """Tell whether nothing stands where a file begins, or the file has gone."""
+    try:
+        with path.open("rb") as file:
+            return not any(file.read(_HEAD_BYTES))
+    except FileNotFoundError:
+        return True
 
 
 def _stamp_of(path: Path) -> Stamp | None:
@@ -221,6 +233,19 @@ class LogFiles:
                     )
                 if other is None or file.size:
                     found[base] = file
+        return self._without_ahead(found)
+
+    def _without_ahead(self, found: dict[int, _File]) -> dict[int, _File]:
+        """Return the files without those that a broker had made ahead of one that a cut removed.
+
+        They hold nothing; the one before them comes back with the next record.
+        """
+        there = [base for base in sorted(found) if found[base].size]
+        for before, after in pairwise(there):
+            if after != before + self.file_size:
+                if all(_is_blank(found[base].path) for base in there if base >= after):
+                    return {base: file for base, file in found.items() if base < after}
+                return found
         return found
 
     def _files_in(self, directory: Path) -> dict[int, _File]:

@@ -104,6 +104,9 @@ def _look(
     log.refresh()
     active = active_file(log)
     position = active if known is None else max(known, active)
+    if position >= log.end_of_files:
+        # The file that it begins was made ahead, and has gone; or it is still to come.
+        return Tail(position, Verdict.END), None
     while True:
         if position >= log.end_of_files:
             # The next file is not there yet, or has no byte yet.

@@ -37,6 +37,8 @@ class Found:
 
     Attributes:
         entries: of ours.
+        same: queues that are the broker's, every entry.
+        spoilt: queues of the broker's that its own log contradicts.
         gone: entries of the broker's of records that the log has no more.
         lacking: records of which the broker has no entry, for that reason.
         elsewhere: acknowledged messages whose entry is not at the queue offset that was told.
@@ -44,6 +46,8 @@ class Found:
     """
 
     entries: int = 0
+    same: int = 0
+    spoilt: int = 0
     gone: int = 0
     lacking: int = 0
     elsewhere: int = 0
@@ -80,19 +84,17 @@ def compare(
         found.entries += len(real)
         if [entry[:2] for entry in real] != wanted:
             found.differences.append(f"{label}: {_first(real, wanted)}, which the log has")
-        elif brokers != mine.get(name, []):
-            # One may name place and size of a record that stands there now: then its tag tells.
-            known = set(real)
-            # And what such a queue has twice counts once.
-            kept = list(dict.fromkeys(entry for entry in brokers if entry in known))
-            gone, lacking = len(brokers) - len(kept), len(real) - len(kept)
-            found.gone += gone
-            found.lacking += lacking
-            there = set(kept)
-            if lacking > gone or kept != [entry for entry in real if entry in there]:
-                found.differences.append(f"{label}: {_first(real, kept)}, which the broker has")
-            elif not gone and len(mine[name]) == len(real):
-                found.differences.append(f"{label}: at other places than the broker's")
+        elif brokers == mine.get(name, []):
+            found.same += 1
+        else:
+            known, has = set(real), set(brokers)
+            gone = [entry for entry in brokers if entry not in known]
+            lacking = [entry for entry in real if entry not in has]
+            found.spoilt += 1
+            found.gone += len(gone)
+            found.lacking += len(lacking)
+            if not gone and not lacking and len(brokers) == len(real):
+                found.differences.append(f"{label}: in another order than the broker's")
     _look_for(acks, mine, found)
     return found
 

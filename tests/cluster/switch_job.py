@@ -175,6 +175,8 @@ class Report:
     Attributes:
         compared: outputs.
         entries: of consume queues, in all comparisons.
+        same: queues that are the broker's, every entry.
+        spoilt: queues of the broker's that its own log contradicts.
         gone: entries of the broker's of records that its log has no more.
         lacking: records of which the broker has no entry, for that reason.
         elsewhere: messages whose entry is not at the queue offset that the producer was told.
@@ -185,6 +187,8 @@ class Report:
 
     compared: int = 0
     entries: int = 0
+    same: int = 0
+    spoilt: int = 0
     gone: int = 0
     lacking: int = 0
     elsewhere: int = 0
@@ -240,6 +244,8 @@ def compare_at_rest(
     before = len(report.faults)
     found = broker_queues.compare(store.path, rebuild.config.output, said, end, acks)
     report.entries += found.entries
+    report.same += found.same
+    report.spoilt += found.spoilt
     report.gone += found.gone
     report.lacking += found.lacking
     report.elsewhere += found.elsewhere

@@ -418,6 +418,8 @@ def _note(one: Run, began: float) -> None:
             "job started": one.job.starts,
             "outputs compared": one.report.compared,
             "entries compared": one.report.entries,
+            "queues as the broker's": one.report.same,
+            "queues of brokers that their logs contradict": one.report.spoilt,
             "entries of records gone, the brokers'": one.report.gone,
             "records without entry, the brokers'": one.report.lacking,
             "messages not at the place told": one.report.elsewhere,

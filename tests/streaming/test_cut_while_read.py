@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from formats import names
 from formats.encode import Message
 from stores.commitlog import CommitLog, commitlog_directories
@@ -93,4 +95,57 @@ def test_files_that_go_one_by_one_are_waited_for(made):
 
     assert log.end_of_files == LOG_FILE
     rest.join()
+    log.close()
+
+
+def _rolled(made):
+    """Return a broker that has rolled to its second file, and the configuration."""
+    broker, config = _filled(made, 1)
+    number = 1
+    while broker.log.end < LOG_FILE + 500:
+        broker.put(_message(number))
+        number += 1
+    return broker, config
+
+
+@pytest.mark.parametrize("made_ahead", [False, True])
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_dispatch_ends_at_a_file_that_a_cut_has_removed(made, held, share, made_ahead):
+    """
+    Whatever part was dispatched, and whether or not the file after it stands there, made ahead.
+    """
+    broker, config = _rolled(made)
+    held(broker.store)
+    directory = broker.store / names.COMMITLOG
+    if made_ahead:
+        (directory / names.offset_file(2 * LOG_FILE)).write_bytes(bytes(LOG_FILE))
+    dispatcher = StoreDispatcher(config)
+    planned = find_tail(dispatcher.log).end
+    first = [place for place in broker.log.places if place.end <= LOG_FILE]
+    dispatcher.dispatch(first[int(share * (len(first) - 1))].position)
+    (directory / names.offset_file(LOG_FILE)).unlink()
+
+    dispatcher.dispatch(planned)
+    dispatcher.dispatch(LOG_FILE)
+
+    assert dispatcher.progress.end == LOG_FILE
+    assert dispatcher.progress.messages == len(first)
+    assert dispatcher.log.end_of_files == LOG_FILE
+    dispatcher.close()
+
+
+def test_the_watch_stays_at_the_beginning_of_a_file_that_has_gone(made, monkeypatch):
+    """
+    Files are made ahead: a log may end at the beginning of one, and a cut may take it.
+    """
+    monkeypatch.setattr("stores.tail._LOOK_SECONDS", 0)
+    broker, config = _rolled(made)
+    path = broker.store / names.COMMITLOG / names.offset_file(LOG_FILE)
+    path.write_bytes(bytes(LOG_FILE))
+    log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+    watch = TailWatch(log)
+    assert watch.look().end == LOG_FILE
+    path.unlink()
+
+    assert watch.look().end == LOG_FILE
     log.close()
