@@ -140,7 +140,8 @@ class Pipeline:
             for future in waiting:
                 future.cancel()
             for future in waiting:
-                if not future.cancelled():
+                # An error in what was read ahead is none for a caller that does not get there.
+                if not future.cancelled() and future.exception() is None:
                     self._free.append(future.result())
 
     def _outcome(self, block: Block) -> tuple[int, Exception | None]:

@@ -178,7 +178,7 @@ class Report:
         same: queues that are the broker's, every entry.
         spoilt: queues of the broker's that its own log contradicts.
         gone: entries of the broker's of records that its log has no more.
-        lacking: records of which the broker has no entry, for that reason.
+        lacking: records of which the broker has no entry.
         elsewhere: messages whose entry is not at the queue offset that the producer was told.
         waited: comparisons before which the job had not dispatched the log's last records: it
             waited for the next message to come behind them.

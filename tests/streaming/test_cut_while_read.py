@@ -8,7 +8,7 @@ import pytest
 
 from formats import names
 from formats.encode import Message
-from stores.commitlog import CommitLog, commitlog_directories
+from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.tail import TailWatch, find_tail
 from streaming.dispatcher import StoreDispatcher
 from tests.streaming.brokers_for_tests import queue
@@ -149,3 +149,24 @@ def test_the_watch_stays_at_the_beginning_of_a_file_that_has_gone(made, monkeypa
 
     assert watch.look().end == LOG_FILE
     log.close()
+
+
+def test_a_file_that_goes_while_it_is_read_ahead_is_no_error_for_what_is_before(made, monkeypatch):
+    """
+    Blocks are read ahead of the one that is asked for; who stops before them does not hear of them.
+    """
+    broker, config = _rolled(made)
+    dispatcher = StoreDispatcher(config)
+    read = dispatcher.pipeline._read
+
+    def reads(block, start):
+        if start >= LOG_FILE:
+            raise LogChangedError("commitlog file 4096 is not there")
+        return read(block, start)
+
+    monkeypatch.setattr(dispatcher.pipeline, "_read", reads)
+    blocks = dispatcher.pipeline.blocks(0, broker.log.end)
+
+    assert next(blocks).count > 0
+    blocks.close()
+    dispatcher.close()
