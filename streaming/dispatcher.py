@@ -27,7 +27,7 @@ from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink
 from stores import disk, identity, layout, trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
-from stores.holes import find_hole, flaw_after, hole_error
+from stores.holes import HoleWatch, find_hole, flaw_after, hole_error
 from stores.tail import active_file, chain_end, find_tail, next_record, unfit
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
@@ -407,7 +407,8 @@ class StoreDispatcher:
     def _tail(self) -> int:
         """Return where the log ends, corrupt places passed over."""
         known = self.progress.end if self.progress.end >= 0 else None
-        return find_tail(self.log, known, skips_corrupt=True).end
+        holes = HoleWatch(self.log) if self._skips_corrupt else None
+        return find_tail(self.log, known, skips_corrupt=True, holes=holes).end
 
     def follow(self) -> Batch | None:
         """Look whether the log was cut though nothing new is at its end, and follow it then.

@@ -379,7 +379,21 @@ class TestBadRecords:
         path.write_bytes(raw)
         return str(path)
 
-    @pytest.mark.parametrize("number", [0, 1, 33, 59])
+    def test_a_last_record_that_is_none_is_the_end(self, made):
+        """
+        Nothing follows it: it is torn, which is no error, whatever end was planned.
+        """
+        log = fill(Log(), 7, 60)
+        config = made(log)
+        bad = log.places[59].position
+        self.corrupt(config, bad)
+
+        dispatch(config, log.end)
+
+        found = progress.load(config.output)
+        assert (found.end, found.messages, found.clean) == (bad, 59, True)
+
+    @pytest.mark.parametrize("number", [0, 1, 33, 57])
     def test_what_is_before_a_corrupt_record_stays_and_is_recorded(self, made, number):
         log = fill(Log(), 7, 60)
         config = made(log)
