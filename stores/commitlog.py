@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formats import names
 from formats.commitlog import ACCEPT_V2, BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK, MIN_SIZE, Verdict
 from formats.errors import FormatError
-from stores import broker_lock
 from stores.lazy import lazy_module
 from stores.log_files import LogChangedError, LogFiles, commitlog_directories
 
@@ -31,7 +28,6 @@ __all__ = ["PAD", "CommitLog", "LogChangedError", "commitlog_directories"]
 PAD = 128
 _FIRST_STEP = 256 << 10
 _STEP = 16 << 20
-_REST_NS = 3_000_000_000
 
 
 class CommitLog(LogFiles):
@@ -47,20 +43,8 @@ class CommitLog(LogFiles):
             settings: file size, how records are read.
             store: the broker's storePathRootDir, whose lock tells whether a broker writes.
         """
-        super().__init__(directories, settings)
+        super().__init__(directories, settings, store)
         self.rules = settings.read_rules.bits
-        self._lock = None if store is None else store / names.LOCK
-
-    def is_at_rest(self) -> bool:
-        """Tell whether the log is one that nobody writes to.
-
-        No broker holds the store's lock, and the files were not touched in the last seconds: where
-        a file system does not show locks, that is all there is to go by.
-        """
-        if self._lock is not None and broker_lock.is_held(self._lock):
-            return False
-        newest = max((stamp.modified for stamp in self.stamps.values()), default=0)
-        return self._lock is not None or time.time_ns() - newest > _REST_NS
 
     def read(self, position: int, length: int) -> Bytes:
         """Return bytes of one file from `position` on, with padding for kernels around them.

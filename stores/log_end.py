@@ -110,7 +110,11 @@ class EndedLog(LogFiles):
     """The files of a commitlog up to its end, which is looked for when an answer depends on it."""
 
     def __init__(
-        self, directories: Sequence[Path], settings: BrokerSettings, report: Report
+        self,
+        directories: Sequence[Path],
+        settings: BrokerSettings,
+        report: Report,
+        store: Path | None = None,
     ) -> None:
         """Look at the files.
 
@@ -118,6 +122,7 @@ class EndedLog(LogFiles):
             directories: see `LogFiles`.
             settings: likewise.
             report: gets the places where records are damaged and others follow.
+            store: see `LogFiles`.
         """
         self._report = report
         self._active: int | None = None
@@ -125,7 +130,7 @@ class EndedLog(LogFiles):
         self._last: tuple[int, int] | None = None
         self._seen: _Seen | None = None
         self._before, self._behind = 0, b""
-        super().__init__(directories, settings)
+        super().__init__(directories, settings, store)
 
     @property
     def known_end(self) -> int:
@@ -362,7 +367,9 @@ class EndedLog(LogFiles):
         """Tell whether the last record may not be whole yet; see `stores.tail`."""
         before = self.bytes_at(start, size)
         time.sleep(_SETTLE_SECONDS)
-        return _last_byte(before) == 0 or self.bytes_at(start, size) != before
+        if self.bytes_at(start, size) != before:
+            return True
+        return _last_byte(before) == 0 and not self.is_at_rest()
 
 
 def _hop(

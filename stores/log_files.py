@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats import names
 from formats.errors import FormatError, ReputError, StoreError
+from stores import broker_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,7 @@ _OPEN_FILES = 64
 _HEAD_BYTES = 8
 # A broker waits for whoever reads a file before it removes it: a second at most, as a rule.
 _GAP_SECONDS = 2.0
+_REST_NS = 3_000_000_000
 _GAP_POLL_SECONDS = 0.02
 _DLEDGER_PREFIX = "dledger-"
 
@@ -107,12 +109,15 @@ class LogFiles:
     damages: tuple[Damage, ...]
     unfinished: Damage | None
 
-    def __init__(self, directories: Sequence[Path], settings: BrokerSettings) -> None:
+    def __init__(
+        self, directories: Sequence[Path], settings: BrokerSettings, store: Path | None = None
+    ) -> None:
         """Look at the files.
 
         Args:
             directories: where they stand; several when the broker has several paths.
             settings: file size, how records are read.
+            store: the broker's storePathRootDir, whose lock tells whether a broker writes.
 
         Raises:
             StoreError: there is none, or a file that is none of a commitlog's.
@@ -121,6 +126,7 @@ class LogFiles:
         self.directories = list(directories)
         self.settings = settings
         self.file_size = settings.commitlog_file_size
+        self._lock = None if store is None else store / names.LOCK
         self._open: dict[int, int] = {}
         self._files: dict[int, Path] = {}
         self._inodes: dict[int, tuple[int, int]] = {}
@@ -317,6 +323,17 @@ class LogFiles:
     def base_of(self, position: int) -> int:
         """Return where the file of a physical offset begins."""
         return position - position % self.file_size
+
+    def is_at_rest(self) -> bool:
+        """Tell whether the log is one that nobody writes to.
+
+        No broker holds the store's lock, and the files were not touched in the last seconds: where
+        a file system does not show locks, that is all there is to go by.
+        """
+        if self._lock is not None and broker_lock.is_held(self._lock):
+            return False
+        newest = max((stamp.modified for stamp in self.stamps.values()), default=0)
+        return self._lock is not None or time.time_ns() - newest > _REST_NS
 
     def has(self, path: str) -> bool:
         """Tell whether a path is that of a file in the log's directories."""

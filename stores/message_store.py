@@ -107,7 +107,7 @@ class MessageStore:
             self.index = compiled = CompiledSearch(place, self.settings, self.report)
             self._lookup = CompiledLookup(compiled, self.log)
         else:
-            self.log = EndedLog(directories, self.settings, self.report)
+            self.log = EndedLog(directories, self.settings, self.report, root)
             self.index = IndexSearch(place, self.settings, self.report)
             self._lookup = KeyLookup(self.index, self.log)
         for damage in (*self.log.damages, self.log.unfinished):
