@@ -522,6 +522,8 @@ public final class Fuzz {
             int n = chance(50) ? rnd.nextInt(5) : 0;
             for (int i = 0; i < n; i++) {
                 kit.filters.register(t.name, "group-" + i, pick(FILTERS), "SQL92", 1L);
+                // It was there before all records, whose clock is not today's.
+                kit.filters.get(t.name, "group-" + i).setBornTime(1L);
             }
         }
         kit.filters.persist();
