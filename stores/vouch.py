@@ -105,12 +105,16 @@ class Vouch:
         """Tell whether files have changed in another way than by growing at the end."""
         if stamps == self._stamps or known.end < 0:
             return False
-        log, before = self._log, self._stamps
-        last = known.files[-1].base if known.files else -1
-        for file in known.files:
-            if file.base >= log.min_offset and stamps.get(file.base) != before.get(file.base):
-                if file.base != last or file.base not in stamps:
-                    return True
+        before, floor = self._stamps, self._log.min_offset
+        changed = [
+            file.base
+            for file in known.files
+            if file.base >= floor and stamps.get(file.base) != before.get(file.base)
+        ]
+        if not changed:
+            return False
+        if changed != [known.files[-1].base] or changed[0] not in stamps:
+            return True
         if not self._is_last_same(known):
             return True
         if has_moved or self._goes_on(known.end):
@@ -125,11 +129,17 @@ class Vouch:
         return record.physical_offset < self._log.min_offset or trail.is_there(self._log, record)
 
     def _goes_on(self, position: int) -> bool:
-        """Tell whether anything stands at a physical offset."""
-        if position >= self._log.end_of_files:
+        """Tell whether a record begins at a physical offset, or is about to.
+
+        A BLANK proves nothing: its filler is what stood there before, so it leaves old records past
+        it as they were, an old BLANK among them.
+        """
+        log = self._log
+        if position >= log.end_of_files or position == log.base_of(position):
+            # In a file of its own it says nothing of the one before, which was touched.
             return False
         try:
-            return any(self._log.bytes_at(position, BLANK_SIZE))
+            return any(log.bytes_at(position, BLANK_SIZE)) and not log.is_blank(position)
         except LogChangedError:
             return False
 

@@ -10,7 +10,7 @@ import pytest
 
 from formats import names
 from formats.commitlog import Record, Verdict, read
-from formats.encode import Message
+from formats.encode import Message, encode_blank
 from formats.record_hash import hash_of
 from stores import identity, vouch
 from stores.commitlog import CommitLog, commitlog_directories
@@ -360,6 +360,32 @@ class TestVouch:
 
         assert found is not None
         assert not found.is_same
+        assert found.common is not None
+        assert found.common.end == place.position
+
+    def test_a_file_that_ends_with_an_old_blank(self, watched):
+        """
+        A BLANK leaves what stands after it: old records, and an old BLANK at the file's end.
+        """
+        path, log, files, _, _ = watched
+        log.blank()
+        log.write(path)
+        files.refresh()
+        keeper = Vouch(files, path)
+        known = known_of(log, every=1)
+        assert keeper.look(known) is None
+        place = log.places[-3]
+        raw = bytearray(self.last(path, log).read_bytes())
+        at = place.position % LOG_FILE
+        raw[at : at + 8] = encode_blank(LOG_FILE - at)[:8]
+        self.last(path, log).write_bytes(raw)
+        log.append(Message("t", b"x"))
+        self.write_last(path, log)
+        files.refresh()
+
+        found = keeper.look(known)
+
+        assert found is not None
         assert found.common is not None
         assert found.common.end == place.position
 
