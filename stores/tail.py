@@ -297,7 +297,13 @@ class TailWatch:
             if self._holes is not None:
                 self._holes.forget()
             return self._look_from(None, stamps)
-        tail = self._look_from(last.end, stamps)
+        try:
+            tail = self._look_from(last.end, stamps)
+        except FormatError:
+            if stamps == self._stamps:
+                raise
+            # Old bytes, if the log was cut; else it is said again.
+            tail = self._look_from(None, stamps)
         if tail.end == last.end and stamps != self._stamps:
             # Touched, but not at the end: the chain may break off before it now.
             tail = self._look_from(None, stamps)
@@ -310,8 +316,10 @@ class TailWatch:
         tail, found = _look(log, known, skips_corrupt=self._skips_corrupt, holes=self._holes)
         if known is None:
             self._stamps, self._record = stamps, None
-            if found is None and log.min_offset < tail.end:
-                found = _last_before(log, tail.end)
+        is_known = self._record is not None and self._record.end == tail.end
+        # At a file's beginning a BLANK stands before it, and the record before that stays.
+        if found is None and not is_known and tail.end != log.base_of(tail.end):
+            found = _last_before(log, tail.end)
         if found is not None:
             self._record = fingerprint(log, *found)
         self._last = tail
