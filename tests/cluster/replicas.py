@@ -111,7 +111,7 @@ class Replica:
         """Tell whether there is an answer within so many seconds."""
         end = time.monotonic() + seconds
         while number not in self._replies and time.monotonic() < end:
-            self._look_alive(f"answer {number}")
+            self._look_until(lambda: number in self._replies, f"answer {number}")
             time.sleep(_POLL_SECONDS)
         return number in self._replies
 
@@ -175,19 +175,19 @@ class Replica:
             else:
                 self.events.append(said)
 
-    def _look_alive(self, what: str) -> None:
-        """Take what it has said since; it should not have ended."""
+    def _look_until(self, reached: Callable[[], bool], what: str) -> None:
+        """Take what it has said since; it should not have ended before it said that."""
         assert self._process is not None
         code = self._process.poll()
         self.look()
-        if code is not None:
+        if code is not None and not reached():
             raise ClusterError(f"{self.name}: {what}: it ended with {code}: see {self._output}")
 
     def _wait(self, reached: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + _SECONDS
         self.look()
         while not reached():
-            self._look_alive(what)
+            self._look_until(reached, what)
             if time.monotonic() > end:
                 raise ClusterError(f"{self.name}: {what}: not within {_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
