@@ -720,7 +720,8 @@ class StoreDispatcher:
         end = chain_end(self.log, position)
         record = trail.fingerprint(self.log, position, size)
         held = self._held
-        if held is None or held.record != record:
+        if held is None or held.record != record or end < held.tail:
+            # Where the end has come closer, the log was cut behind it: growth counts from there.
             self._held = _Held(record, end) if record is not None else None
             return False
         if end <= held.tail:

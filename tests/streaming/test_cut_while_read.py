@@ -171,3 +171,28 @@ def test_a_file_that_goes_while_it_is_read_ahead_is_no_error_for_what_is_before(
     assert next(blocks).count > 0
     blocks.close()
     dispatcher.close()
+
+
+def test_a_record_out_of_turn_is_let_in_though_the_log_was_cut_behind_it(made, held):
+    """
+    It is waited for until the log grows; from where the cut has left it, not from where it was.
+    """
+    broker, config = _filled(made, 5)
+    held(broker.store)
+    # A master whose queues are ahead of its log leaves queue offsets out.
+    for number in range(7, 20):
+        broker.put(_message(number))
+    dispatcher = StoreDispatcher(config)
+    waits = broker.log.places[5]
+    dispatcher.dispatch(broker.log.end)
+    assert dispatcher.progress.end == waits.position
+    broker.recover(broker.log.places[8].position)
+    broker.put(_message(10, 70, 9000))
+    dispatcher.dispatch(broker.log.end)
+    end = broker.log.end
+
+    broker.put(_message(11, 70, 9000))
+    dispatcher.dispatch(broker.log.end)
+
+    assert dispatcher.progress.end >= end
+    dispatcher.close()
