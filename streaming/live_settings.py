@@ -277,16 +277,30 @@ def _some(topics: list[str]) -> str:
     return ", ".join(topics[:_NAMED]) + (f" and {more} more topics" if more > 0 else "")
 
 
-def copy(output: Path, other: Path) -> None:
+def copy(output: Path, other: Path) -> str:
     """Have another output begin with what is known of an output's types and filters.
 
     Args:
-        output: its root.
+        output: its root. What cannot be read there is removed: today's settings count then.
         other: the other one's root, which has a state directory and nothing in it.
+
+    Returns:
+        What was wrong with it, "" for nothing.
 
     Raises:
         OSError: no space, no permission.
     """
     known = output / STATE_DIRECTORY / FILE_NAME
-    if known.exists():
-        disk.write_file(other / STATE_DIRECTORY / FILE_NAME, known.read_bytes())
+    if not known.exists():
+        return ""
+    raw = known.read_bytes()
+    try:
+        state = json.loads(raw)
+        is_right = isinstance(state, dict) and state.get("format") == _FORMAT
+    except ValueError:
+        is_right = False
+    if not is_right:
+        disk.remove_file(known)
+        return f"{known}: not readable; records get the settings of today"
+    disk.write_file(other / STATE_DIRECTORY / FILE_NAME, raw)
+    return ""

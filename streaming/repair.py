@@ -108,6 +108,7 @@ def repair(
             fail_on_data_loss=fail_on_data_loss,
             skips_corrupt=skips_corrupt,
         )
+        result.record = result.record or rebuild.lost_settings
         result.failure = rebuild.run()
         _exchange(config, rebuild, result)
     try:
@@ -183,7 +184,7 @@ class _Rebuild:
         self._cut: int | None = None
         disk.make_directories(copy / progress.STATE_DIRECTORY)
         # Records get the types and filters that the broker had when it dispatched them.
-        live_settings.copy(config.output, copy)
+        self.lost_settings = live_settings.copy(config.output, copy)
         self._dispatcher = StoreDispatcher(
             replace(config, output=copy, in_place=False, kafka=None),
             threads=threads,

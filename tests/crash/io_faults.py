@@ -33,10 +33,9 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkpoints import locks
 from formats import names
 from formats.errors import ReputError
-from stores import disk
+from stores import broker_lock, disk
 from tests.crash.model import Boundary, Machine, Rules
 from tests.crash.power_loss import KINDS, Material, State, _finish, check_end, check_state
 
@@ -325,7 +324,7 @@ def left_behind(directory: Path) -> str:
                 found.append(f"descriptor of {path}")
     maps = Path("/proc/self/maps").read_text("utf-8").splitlines()
     found += [f"map of {m.split(maxsplit=5)[-1]}" for m in maps if str(directory) in m]
-    found += [f"lock of {path}" for path in locks._HELD if path.startswith(str(directory))]
+    found += [f"lock of {path}" for path in broker_lock.HELD if path.startswith(str(directory))]
     return ", ".join(sorted(set(found)))
 
 

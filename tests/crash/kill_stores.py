@@ -27,7 +27,6 @@ ORACLE_VERSION = "5.5.0"
 SAME_PROGRESS = (
     "end",
     "messages",
-    "first",
     "queues",
     "index_header",
     "checkpoint",
