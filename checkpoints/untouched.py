@@ -7,6 +7,7 @@ entry of each file, and the headers of the index files. What else is in them is 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,10 +17,9 @@ from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
 from formats.consumequeue_ext import END_MARK
 from formats.errors import StoreError
 from formats.indexfile import HEADER_SIZE, Header
+from stores import disk
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from checkpoints.progress import Progress
     from formats.broker import BrokerSettings
 
@@ -112,15 +112,16 @@ class _Queues:
         size, unit = kind
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _check_size(path, size, descriptor)
-            if unit:
-                at = size // unit * unit - unit
-                raw = os.pread(descriptor, unit, at)
-                is_full = int.from_bytes(raw[8:12], "big", signed=True) > 0
-            else:
-                at = max(size - _EXT_TAIL, 0)
-                raw = os.pread(descriptor, size - at, at).rstrip(b"\0")
-                is_full = raw.endswith(END_MARK) or at + len(raw) + len(END_MARK) > size
+            with disk.naming(Path(path)):
+                _check_size(path, size, descriptor)
+                if unit:
+                    at = size // unit * unit - unit
+                    raw = os.pread(descriptor, unit, at)
+                    is_full = int.from_bytes(raw[8:12], "big", signed=True) > 0
+                else:
+                    at = max(size - _EXT_TAIL, 0)
+                    raw = os.pread(descriptor, size - at, at).rstrip(b"\0")
+                    is_full = raw.endswith(END_MARK) or at + len(raw) + len(END_MARK) > size
         finally:
             os.close(descriptor)
         if not is_full:
@@ -143,14 +144,18 @@ class _Queues:
     def _check_last(self, path: str, descriptor: int, name: str, end: int, kind: _Kind) -> None:
         """Check a queue's last file, and close it."""
         try:
+            self._check_end(path, descriptor, name, end, kind)
+        finally:
+            os.close(descriptor)
+
+    def _check_end(self, path: str, descriptor: int, name: str, end: int, kind: _Kind) -> None:
+        with disk.naming(Path(path)):
             _check_size(path, kind.file_size, descriptor)
             base = (end - 1) // kind.file_size * kind.file_size
             if kind.unit_size:
                 self._check_units(path, descriptor, name, end - base, kind)
             else:
                 self._check_ext(path, descriptor, name, base, end)
-        finally:
-            os.close(descriptor)
 
     @staticmethod
     def _path(directory: str, base: int) -> str:
