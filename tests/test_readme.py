@@ -67,8 +67,8 @@ def test_the_commands_do_what_the_text_says(data):
         )
         assert done.returncode == 0, (words, done.stderr)
         ran.append(words[0])
-    expected = ["rebuild", "verify", "inspect", "inspect", "topics", "query", "run", "handover"]
-    assert ran == expected
+    looked = ["verify", "inspect", "inspect"]
+    assert ran == ["rebuild", *looked, "rebuild", "topics", "query", "run", "handover"]
 
 
 @pytest.mark.spark
