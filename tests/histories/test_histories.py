@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.golden_stores import VERSIONS
 from tests.histories import generate
 from tests.histories.run import KINDS, run
 from tests.histories.shrink import shrink
 from tests.histories.steps import parse, parse_history, show, step
 
 _FIXED = 2
-_MODELLED, _REAL = 80, 7
+_MODELLED = 80
 
 
 def check(seed: int, count: int, version: str = "") -> None:
@@ -33,16 +32,6 @@ def test_output_and_answers_are_those_of_the_log(seed: int) -> None:
     damaged: what is there at rest is what the log says, or an error said why not.
     """
     check(seed, _MODELLED)
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("seed", [_FIXED], ids=["fixed"])
-def test_they_are_those_of_the_real_brokers_classes(version: str, seed: int) -> None:
-    """
-    The same with the store classes of each version as the broker, and as the judge.
-    """
-    check(seed, _REAL, version)
 
 
 def test_every_kind_of_step_is_drawn() -> None:
