@@ -205,6 +205,17 @@ def expired(place: Place) -> None:
 
 def corrupt(place: Place) -> None:
     """A byte of the log is not what it was: the magic number of a record."""
+    _damage(place)
+    place.start()
+
+
+def skipped(place: Place) -> None:
+    """The same, and a job that is told to skip what is damaged."""
+    _damage(place)
+    place.start("--on-corrupt", "skip")
+
+
+def _damage(place: Place) -> None:
     place.write(2000)
     path = place.store / names.COMMITLOG / names.offset_file(0)
     raw = bytearray(path.read_bytes())
@@ -213,7 +224,6 @@ def corrupt(place: Place) -> None:
         at += int.from_bytes(raw[at : at + 4], "big")
     raw[at + 4] ^= 0xFF
     path.write_bytes(raw)
-    place.start()
 
 
 def broken_index(place: Place) -> None:
@@ -238,7 +248,7 @@ def gap(place: Place) -> None:
 
 
 def out_of_turn(place: Place) -> None:
-    """The same while a broker has its lock: it may be about to write its log anew."""
+    """The same while a broker has its lock: it may be about to write its log again."""
     place.store.mkdir(parents=True)
     place.hold_lock()
     gap(place)
@@ -281,6 +291,7 @@ CAUSES: tuple[tuple[Callable[[Place], None], tuple[str, ...]], ...] = (
     (expired, ("OutrunByRetention",)),
     (never_recorded, ("CheckpointStale",)),
     (corrupt, ("CorruptRecord",)),
+    (skipped, ("QueueOffsetsShifted",)),
     (gap, ("ConsumeQueueGap",)),
     (out_of_turn, ("RecordWaiting",)),
     (no_space, ("WriteFailure",)),
