@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import tempfile
 import time
@@ -323,10 +324,11 @@ def _recorded_end(output: Path) -> int | None:
 def _check_output(root: Path, case: Tree, config: StoreConfig, end: int) -> None:
     """Check that an output is what the log up to `end` gives: verified with a log that ends there.
 
-    What stands behind may be damaged, and no log that `verify` would read.
+    What stands after it may be damaged, so that `verify` could not read it.
     """
     from streaming.verify import verify
 
+    size = config.settings.commitlog_file_size
     for path, raw in _log_of(case).items():
         base = names.parse_offset_file(Path(path).name)
         if base is None or path.endswith("/") or not raw:
@@ -336,10 +338,17 @@ def _check_output(root: Path, case: Tree, config: StoreConfig, end: int) -> None
         else:
             keep = max(min(end - base, len(raw)), 0)
             # A BLANK, for a record that ends with a zero counts as torn where nothing follows.
-            left = len(raw) - keep
+            left = max(size, len(raw)) - keep
             filler = encode_blank(left) if left >= 8 and keep else bytes(left)
             (root / path).write_bytes(raw[:keep] + filler)
-    files = (root / "store" / names.COMMITLOG).iterdir()
+    log = root / "store" / names.COMMITLOG
+    if end and end % size == 0 and (log / names.offset_file(end - size)).is_file():
+        # A next file without a record: a log ends before the BLANK of its last file.
+        following = log / names.offset_file(end)
+        if following.is_dir():
+            shutil.rmtree(following)
+        following.write_bytes(bytes(size))
+    files = log.iterdir()
     if not any(path.is_file() and path.stat().st_size for path in files):
         return
     report = verify(config)
