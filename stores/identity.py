@@ -15,7 +15,7 @@ before it was flushed changes no time. Source: docs/adr/0011-following-the-log.m
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -126,6 +126,8 @@ class FileWalk:
         """
         self._log = log
         self._gaps = known.gaps
+        # A whole record that no queue could take was passed over, too: its hash is in no sum.
+        self._gap_starts = sorted(known.gaps)
         self.file = file = known.files[number]
         self._file_end = file.base + log.file_size
         self._stop = min(known.end, self._file_end)
@@ -186,7 +188,7 @@ class FileWalk:
             self._position,
             self._file_end,
             log.rules & ACCEPT_V2,
-            self._stop,
+            self._stop_before_gap(),
             np.uint64(self._total),
             self._marks,
             self._sums,
@@ -201,12 +203,16 @@ class FileWalk:
             self._length = _STEP if has_moved else self._length * 8
         elif verdict == Verdict.SHORT and self._length < log.file_size:
             self._length = log.file_size
-        elif verdict != Verdict.RECORD and self._position in self._gaps:
+        elif self._position < self._stop and self._position in self._gaps:
             self._pass_gap(self._gaps[self._position])
         elif verdict == Verdict.ROLL:
             self._meet_end()
         else:
             self.is_over = True
+
+    def _stop_before_gap(self) -> int:
+        number = bisect_left(self._gap_starts, self._position)
+        return min([self._stop, *self._gap_starts[number : number + 1]])
 
     def _pass_gap(self, following: int) -> None:
         if following >= self._stop:

@@ -494,7 +494,7 @@ def rebuild(
 ) -> None:
     """Dispatch all that a store has now, then end with a summary. Goes on where it was left.
 
-    With --repair: exit code 1 if `reput verify` still finds something after it.
+    With --repair: exit code 1 if `reput verify` is not content after it.
 
     Example: `reput rebuild --store /backup/store --output /backup/rebuilt --broker-version 4.9.8`
     """

@@ -64,8 +64,9 @@ class Repair:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the output is sound now."""
-        return self.report is not None and self.report.ok and self.failure is None
+        """Tell whether the output is sound now, and lacks nothing of what its log has."""
+        report = self.report
+        return report is not None and report.ok and report.is_complete and self.failure is None
 
 
 def repair(

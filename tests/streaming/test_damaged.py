@@ -13,12 +13,16 @@ from checkpoints import progress, quarantine
 from formats import names
 from formats.encode import Message
 from formats.errors import FormatError
+from stores.commitlog import CommitLog, commitlog_directories
+from stores.identity import compare
 from stores.message_store import MessageStore
 from stores.tail import find_tail
+from streaming import resume
 from streaming.damage import explained
 from streaming.dispatcher import StoreDispatcher, rebuild
 from streaming.handover import examine
 from streaming.options import parse
+from streaming.repair import repair
 from streaming.rows import read_batches
 from streaming.source import BatchReader, RangeReader
 from streaming.verify import verify
@@ -453,6 +457,28 @@ class TestUnfit:
         assert differences(files_of(config.output), expected(rest, config.settings)) == []
         assert report.ok
         assert not report.is_complete
+
+    @pytest.mark.parametrize("case", UNFIT)
+    def test_the_log_is_the_same_one_afterwards(self, made, case):
+        message, conf = UNFIT[case]
+        log, place = self.logged(message)
+        config = made(log, **conf)
+        dispatch(config, skips_corrupt=True)
+        before = files_of(config.output)
+        found = progress.load(config.output)
+        files = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+        seen = compare(files, resume.known_log(found), is_thorough=True)
+        files.close()
+        result = repair(config, skips_corrupt=True)
+
+        assert seen.is_same
+        assert seen.damaged is None
+        assert result.changes == []
+        assert files_of(config.output) == before
+        # The record is still in no queue.
+        assert not result.ok
+        assert result.report.ok
+        assert [lack.position for lack in result.report.lacks] == [place.position % LOG_FILE]
 
     def test_a_file_of_the_output_that_is_wrong_is_not_passed_over(self, made, monkeypatch):
         log, _ = self.logged(Message("t", store_timestamp=1))
