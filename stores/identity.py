@@ -7,9 +7,9 @@ of all records of a file (`formats.record_hash`), taken from the bytes that were
 are also known at the points of a trail, so a comparison tells the last point that both have in
 common.
 
-A file that nobody has touched since it was compared need not be compared again: its stamp tells,
-inode and times. A time says little while it is young: a mapped page that is written to again
-before it was flushed changes no time. Source: docs/adr/0011-following-the-log.md.
+A file that nobody has touched since it was compared need not be compared again if another one
+follows it: its stamp tells, inode and times. A time says little while it is young: a mapped page
+that is written to again before it was flushed changes no time. Source: docs/adr/0011-following-the-log.md.
 """
 
 from __future__ import annotations
@@ -230,6 +230,9 @@ class FileWalk:
 def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Comparison:
     """Compare a log with what was read of it; files that nobody has touched are left out.
 
+    The last file is always compared, whatever its times say: a page that stays dirty, for a broker
+    flushes seldom or the file system never notes it, takes other bytes without a new time.
+
     Args:
         log: the files, looked at again just now.
         known: what was read.
@@ -242,20 +245,23 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
     there = [p for p in known.points if p.record.physical_offset >= log.min_offset]
     changed: FileWalk | None = None
     newest_same = -1
-    for number, file in enumerate(known.files):
+    is_followed = False
+    for number in range(len(known.files) - 1, -1, -1):
+        file = known.files[number]
         if file.base < log.min_offset:
-            continue
-        if not is_thorough and is_certain(log, file):
-            newest_same = file.base
+            break
+        # A cut removes the files after it. So a stamp counts where the file after it is the same.
+        if is_followed and not is_thorough and is_certain(log, file):
             continue
         walk = FileWalk(log, known, number)
         while not walk.is_over:
             walk.step(_STEP)
+        is_followed = walk.is_same
         if walk.is_same:
-            newest_same = file.base
+            newest_same = max(newest_same, file.base)
             if walk.stamp is not None:
                 certain[file.base] = walk.stamp
-        elif changed is None:
+        else:
             changed = walk
     newest = there[-1] if there else None
     if changed is None:

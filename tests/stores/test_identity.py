@@ -158,18 +158,46 @@ class TestCompare:
 
         assert compare(open_log(tmp_path), known_of(log)).is_same
 
-    def test_an_untouched_file_is_not_read(self, store, monkeypatch):
+    def test_an_untouched_file_is_not_read_unless_it_is_the_last(self, store, monkeypatch):
         path, log = store
         age(path)
         files = open_log(path)
         known = known_of(log)
         found = compare(files, known)
         certain = known._replace(files=settled(known.files, found.certain, 0))
-        monkeypatch.setattr(FileWalk, "step", None)
+        step, walked = FileWalk.step, set()
+
+        def note(walk, most):
+            walked.add(walk.file.base)
+            step(walk, most)
+
+        monkeypatch.setattr(FileWalk, "step", note)
 
         assert compare(files, certain).is_same
-        with pytest.raises(TypeError):
-            compare(files, certain, is_thorough=True)
+        assert walked == {known.files[-1].base}
+        assert compare(files, certain, is_thorough=True).is_same
+        assert walked == {file.base for file in known.files}
+
+    @pytest.mark.parametrize("back", [1, 20, 50])
+    def test_a_cut_that_changes_no_time_is_found(self, tmp_path, back):
+        """
+        Whatever the stamps say: the last file is compared, and those before a changed one.
+        """
+        log = fill(Log(), 3, 60)
+        known = known_of(log, every=1)
+        kept = log.places[-back - 1]
+        log.places = log.places[:-back]
+        del log.data[kept.end :]
+        fill(log, 4, max(back - 1, 1))
+        log.write(tmp_path)
+        files = open_log(tmp_path)
+        stamped = [file._replace(stamp=files.stamps.get(file.base)) for file in known.files]
+
+        found = compare(files, known._replace(files=tuple(stamped)))
+
+        assert not found.is_same
+        assert found.common is not None
+        assert found.common.end == kept.end
 
     def test_a_young_stamp_is_not_kept(self, store):
         """
@@ -362,6 +390,42 @@ class TestVouch:
         assert not found.is_same
         assert found.common is not None
         assert found.common.end == place.position
+
+    def test_a_cut_that_changes_no_time_is_found_at_rest(self, watched):
+        """
+        A page that stays dirty takes other bytes, and the file's times are those of before.
+        """
+        path, log, files, keeper, known = watched
+        self.look(watched)
+        place = log.places[-4]
+        raw = bytearray(self.last(path, log).read_bytes())
+        raw[place.position % LOG_FILE + 40] ^= 1
+        self.last(path, log).write_bytes(raw)
+        files.refresh()
+        keeper._stamps = files.stamps
+        known = known._replace(
+            files=tuple(f._replace(stamp=files.stamps[f.base]) for f in known.files)
+        )
+
+        found = keeper.look(known, is_at_rest=True)
+
+        assert found is not None
+        assert found.common is not None
+        assert found.common.end == place.position
+
+    def test_a_last_record_that_changes_no_time_is_seen_at_once(self, watched):
+        path, log, files, keeper, known = watched
+        self.look(watched)
+        raw = bytearray(self.last(path, log).read_bytes())
+        raw[log.places[-1].position % LOG_FILE + 40] ^= 1
+        self.last(path, log).write_bytes(raw)
+        files.refresh()
+        keeper._stamps = files.stamps
+
+        found = keeper.look(known)
+
+        assert found is not None
+        assert found.common == known.points[-2]
 
     def test_a_file_that_ends_with_an_old_blank(self, watched):
         """
