@@ -9,7 +9,8 @@ common.
 
 A file that nobody has touched since it was compared need not be compared again if another one
 follows it: its stamp tells, inode and times. A time says little while it is young: a mapped page
-that is written to again before it was flushed changes no time. Source: docs/adr/0011-following-the-log.md.
+that is written to again before it was flushed changes no time. Source:
+docs/adr/0011-following-the-log.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ last, and that is the same, the broker had all that was read. What stays open is
 looks that see both growth and an end. It shows with the next record that the broker writes; until
 then files that are not certain are compared again while the log is at rest, in small steps and for
 a hundredth of the time at most. The last file is, once it is certain, for a thousandth: where a
-broker flushes seldom, or the file system notes no times of mapped writes, nothing else shows a cut. Source: docs/adr/0011-following-the-log.md.
+broker flushes seldom, or the file system notes no times of mapped writes, nothing else shows a cut.
+Source: docs/adr/0011-following-the-log.md.
 """
 
 from __future__ import annotations
