@@ -149,8 +149,8 @@ def pull(
         record = _record(queue.log, entry)
         if record is None:
             status = status if messages else PullStatus.MESSAGE_WAS_REMOVING
-            log = queue.log
-            gone_until = log.base_of(entry.physical_offset) + log.file_size
+            if not _has_bytes(queue.log, entry):
+                gone_until = _file_end(queue.log, entry.physical_offset)
             continue
         if message_filter is not None and not message_filter.matches(record.properties):
             status = status if messages else PullStatus.NO_MATCHED_MESSAGE
@@ -176,6 +176,20 @@ def may_match(message_filter: MessageFilter, entry: QueueEntry) -> bool:
     """Tell whether an entry may be of a message that passes (`isMatchedByConsumeQueue`)."""
     code = message_filter.matches_code(entry.tags_code)
     return code and (entry.unit is None or message_filter.matches_unit(entry.unit))
+
+
+def _file_end(log: LogFiles, physical_offset: int) -> int:
+    return log.base_of(physical_offset) + log.file_size
+
+
+def _has_bytes(log: LogFiles, entry: QueueEntry) -> bool:
+    """Tell whether the log holds the bytes that an entry names (`CommitLog#getMessage`).
+
+    Where it does not, a broker leaves out the rest of their file. An entry of a record that was cut
+    may name bytes of other records: those after it are still there.
+    """
+    offset, end = entry.physical_offset, entry.physical_offset + entry.size
+    return end <= _file_end(log, offset) and log.holds(offset) and log.holds(end - 1)
 
 
 def _record(log: LogFiles, entry: QueueEntry) -> Record | None:

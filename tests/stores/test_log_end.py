@@ -241,6 +241,30 @@ class TestQueueEnds:
             assert store.pull("t", 0, number).status == PullStatus.MESSAGE_WAS_REMOVING
             assert store.pull("t", 0, number + 1).status == PullStatus.OFFSET_OVERFLOW_ONE
 
+    def test_messages_after_an_entry_of_a_record_that_was_cut_are_found(self, tmp_path):
+        """
+        A broker that starts takes such an entry for its queue's last one and goes on after it: the
+        entry's place has no record, and the messages after it are in the same file of the log.
+        """
+        number = 3
+        made = queue_files(tmp_path, 5)
+        log, store = made.log, made.store
+        cut(store, log, number)
+        log.append(Message("other", bytes(7), store_timestamp=NOW * 2))
+        added = log.append(
+            Message("t", bytes(30), queue_offset=number + 1, store_timestamp=NOW * 2)
+        )
+        put(store, 0, bytes(log.data))
+        entry = struct.pack(">qiq", added.position, added.size, 0)
+        with (store / "consumequeue/t/0" / names.offset_file(0)).open("r+b") as file:
+            file.seek((number + 1) * len(entry))
+            file.write(entry)
+        with MessageStore.open(store, settings=settings_of()) as opened:
+            pulled = opened.pull("t", 0, number)
+
+        assert [offset for offset, _ in pulled.messages] == [number + 1]
+        assert (pulled.status, pulled.next_offset) == (PullStatus.FOUND, number + 2)
+
 
 class TestFollowing:
     """A log that is open while its broker appends to it, or cuts it."""
