@@ -8,10 +8,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from formats import names
 from tests.histories.logs import Files
 from tests.histories.messages import BATCHES, FAN
 from tests.oracle import oracle
@@ -168,6 +170,21 @@ class Real:
     def answers(self, requests: Sequence[Sequence[str]]) -> list[Any]:
         """Return what the broker's classes answer."""
         found: list[Any] = self._ask("ask", *(" ".join(words) for words in requests))
+        return found
+
+    def answers_after_start(self, requests: Sequence[Sequence[str]]) -> list[Any]:
+        """Return what a broker of this version answers that starts with these files as they are."""
+        copy = self.store.with_name(f"{self.store.name}-started")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.store, copy)
+        (copy / names.ABORT).unlink(missing_ok=True)
+        self._jvm.ask("open", copy, self._conf, self._topics)
+        try:
+            words = (" ".join(request) for request in requests)
+            found: list[Any] = self._jvm.ask("ask", copy, *words)
+        finally:
+            self._jvm.ask("close", copy)
+            shutil.rmtree(copy)
         return found
 
     def rebuild(self, target: Path) -> int:

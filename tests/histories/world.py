@@ -809,7 +809,13 @@ class World:
         gone = [r for r in self.gone if r not in there]
         with _as_failure("answers"):
             wrong = checks.answers_differ(
-                self.broker, self.config, self._live(), gone, pick, self.outcome.checks
+                self.broker,
+                self.config,
+                self._live(),
+                gone,
+                pick,
+                self.outcome.checks,
+                was_cut=bool(self._cut),
             )
         self._differ("answers", wrong)
 
