@@ -110,7 +110,8 @@ class _Verification:
     def _look_for_lacks(self, passed: dict[int, int]) -> None:
         """Say which places of the log give the output nothing.
 
-        What was passed over; what stands where dispatch has stopped; what follows the log's end.
+        What was passed over; what expired before it was dispatched, where what the output has may
+        have been cut as well; what stands where dispatch has stopped; what follows the log's end.
         """
         for start, end in passed.items():
             path, byte = self.log.file_of(max(start, self.log.min_offset))
@@ -118,6 +119,11 @@ class _Verification:
                 detail = f"physical offsets {start} to {end} were passed over"
                 self.report.lack(path, byte, detail)
         flaws = [flaw_after(self.log, self.tail)]
+        floor = self.log.min_offset
+        if self.progress is not None and 0 <= self.progress.end < floor:
+            path, byte = self.log.file_of(floor)
+            detail = f"physical offsets {self.progress.end} to {floor} expired before dispatch"
+            self.report.lack(path, byte, detail)
         end = self.scope.end
         if end < self.tail:
             flaws.append(self.obstacle(end))

@@ -143,6 +143,31 @@ class TestFiles:
         assert dispatch(config).messages == len(log.places)
         assert verify(config).is_complete
 
+    @pytest.mark.parametrize("is_dispatched", [False, True])
+    def test_what_expired_before_it_was_dispatched_is_missing(self, made, is_dispatched):
+        """
+        Verify cannot look at it, nor at what the output has before it: the broker may have cut that.
+        """
+        log, maker = Log(), Messages(5)
+        for _ in range(10):
+            log.append(maker.next())
+        config = made(log)
+        dispatch(config)
+        for _ in range(150):
+            log.append(maker.next())
+        log.write(config.path)
+        if is_dispatched:
+            dispatch(config)
+        file_of(config, 0).unlink()
+        report = verify(config)
+
+        assert log.places[9].end < LOG_FILE < log.end
+        assert report.ok
+        assert report.is_complete == is_dispatched
+        assert [lack.path for lack in report.lacks] == [str(file_of(config, 1))] * (
+            not is_dispatched
+        )
+
     def test_several_in_a_row_are_one_gap(self, made):
         log = fill(Log(), 5, 200)
         config = made(log)
