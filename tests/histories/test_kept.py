@@ -85,8 +85,30 @@ KEPT = {
         put count=6 seed=217417 kind=same
         truncate back=2
     """,
+    "expired after the only record of the output was cut": """
+        start
+        put count=1 seed=775450 kind=same
+        open
+        close
+        truncate back=1
+        put count=8 seed=626977 kind=large
+        expire count=1
+    """,
+    "garbage after a cut record that lines up with the log's end": """
+        start
+        put count=5 seed=954232 kind=same
+        pause at=disk.remove_directory number=1 during=poll seconds=9 { crash; tear back=2 byte=0 rest=ones; tear back=2 byte=0 rest=ones; start; put count=1 seed=910234 kind=same }
+    """,
 }
 REAL = {
+    "a cut record in the space of a BLANK is given to those that ask for its place": """
+        start
+        put count=7 seed=1 kind=large
+        put count=80 seed=569933 kind=same
+        open
+        truncate back=40
+        put count=3 seed=6 kind=large
+    """,
     "queues end where the log does": """
         start
         put count=6 seed=569933 kind=same
