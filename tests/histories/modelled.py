@@ -122,14 +122,21 @@ class Modelled:
         """Return the next offset of the queue that messages fan out to."""
         return self._next.get((FAN, queue_id), 0)
 
-    def put(self, puts: Sequence[Put]) -> None:
-        """Append messages; their time is set."""
-        for put in puts:
-            self._append(put)
+    def put(self, puts: Sequence[Put], number: int | None = None) -> None:
+        """Append messages; their time is set.
 
-    def _append(self, put: Put) -> None:
+        Args:
+            puts: the messages.
+            number: queue offset of each if a real broker has given it; else the next one.
+        """
+        for put in puts:
+            self._append(put, number)
+
+    def _append(self, put: Put, number: int | None) -> None:
         is_queued = put.sys_flag & _TRANSACTION in {0, COMMIT}
         place = (put.topic, put.queue_id)
+        if number is None:
+            number = self._next.get(place, 0) if is_queued else 0
         properties = put.properties
         if (
             properties
@@ -142,7 +149,7 @@ class Modelled:
             body=put.body,
             properties=properties.encode(),
             queue_id=put.queue_id,
-            queue_offset=self._next.get(place, 0) if is_queued else 0,
+            queue_offset=number,
             store_timestamp=put.stored,
             born_timestamp=put.born,
             flag=put.flag,

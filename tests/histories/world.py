@@ -229,11 +229,13 @@ class World:
             if put.fans_out and put.sys_flag & 0xC in {0, 8}:
                 sent = with_fan_out(put, self.broker.fan_offset(put.queue_id))
             before = self.broker.end
-            for each in self._brokers():
-                each.put([sent])
-            for rec in self.broker.files.records(before, self.broker.end):
-                self.truth.append(rec)
-                self._puts[rec] = put
+            self.broker.put([sent])
+            (rec,) = self.broker.files.records(before, self.broker.end)
+            self.truth.append(rec)
+            self._puts[rec] = put
+            if self.shadow is not None:
+                # What a broker counts from after a cut are the entries in its queues' files.
+                self.shadow.put([sent], rec.record.queue_offset)
         if self.broker.end > self._hole + 8:
             self._hole = -1
         self._touched()
@@ -759,7 +761,13 @@ class World:
             self._differ(
                 "broker's queues",
                 checks.broker_queues_differ(
-                    self.broker, self.config, self.output, made, self.outcome.checks
+                    self.broker,
+                    self.config,
+                    self.output,
+                    made,
+                    self.outcome.checks,
+                    {r.position: r for r in self._live()},
+                    was_cut=bool(self._cut),
                 ),
             )
 
@@ -787,6 +795,7 @@ class World:
                     self.config,
                     self.output,
                     now,
+                    [r for r in self.truth if self.origin <= r.position < self.broker.begin],
                     self.gone,
                     pick,
                     is_complete=is_complete,
