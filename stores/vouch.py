@@ -7,7 +7,8 @@ touched in another way than by growing at its end:
 * a file was touched, and nothing new stands where the log ended;
 * a file went, or one that was not the last was touched;
 * the last record that was read is another one;
-* nobody looked for longer than a look may take: the process was stopped.
+* this process stood still for a while, see `stores.heartbeat`. Time that it spends at work, in a
+  flush or with other stores, is not a pause.
 
 A broker writes at its log's end only. So where the log goes on right after the record that was read
 last, and that is the same, the broker had all that was read. What stays open is a cut between two
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.commitlog import CommitLog
+    from stores.heartbeat import Heartbeat
     from stores.identity import Known
 
-# Between two looks; where more time has passed the process was not running.
-_PAUSE_SECONDS = 2.0
 # A page's time changes just before what is written to it can be read.
 _SETTLE_SECONDS = 0.002
 _REST_SECONDS = 1.0
@@ -51,28 +51,27 @@ _CERTAIN_SECONDS = 5.0
 class Vouch:
     """Watches one log for a reader that keeps what it has read."""
 
-    def __init__(self, log: CommitLog, store: Path) -> None:
+    def __init__(self, log: CommitLog, store: Path, heartbeat: Heartbeat | None = None) -> None:
         """Take the log as it is now: the caller has just compared it.
 
         Args:
             log: the files, looked at just now.
             store: the broker's storePathRootDir.
+            heartbeat: of this process; None takes no notice of pauses.
         """
         self._log = log
+        self._heartbeat = heartbeat
+        self._pauses = self._count_pauses()
         self._signs = (store / names.LOCK, store / names.ABORT)
         self._sign = self._look_at_signs()
         self._stamps = log.stamps
         self._end = -1
-        self._alive_at = self._moved_at = time.monotonic()
+        self._moved_at = time.monotonic()
         self._walk: FileWalk | None = None
         self._next_walk = self._next_certain = 0.0
         # Files that were compared while their times were young, as they were then.
         self._compared: dict[int, Stamp] = {}
         self._damaged: dict[int, Stamp | None] = {}
-
-    def alive(self) -> None:
-        """Say that the reader is at work: time that passes until its next look is no pause."""
-        self._alive_at = time.monotonic()
 
     def look(self, known: Known, *, is_at_rest: bool = False) -> Comparison | None:
         """Say what has become of the log; None while nothing shows that it is another one.
@@ -86,7 +85,9 @@ class Vouch:
         """
         stamps, sign = self._log.stamps, self._look_at_signs()
         now = time.monotonic()
-        was_away = now - self._alive_at > _PAUSE_SECONDS
+        # Before anything is compared: a pause amid that counts at the next look.
+        pauses = self._count_pauses()
+        was_away, self._pauses = pauses != self._pauses, pauses
         has_moved = known.end != self._end
         is_touched = self._is_touched(known, stamps, has_moved=has_moved)
         has_restarted = sign != self._sign
@@ -94,14 +95,12 @@ class Vouch:
             self._moved_at = now
             self._walk = None
         self._stamps, self._sign, self._end = stamps, sign, known.end
-        self._alive_at = now
-        found = None
         if was_away or has_restarted or is_touched:
-            found = self._compare(known)
-        elif is_at_rest:
-            found = self._compare_on(known, now)
-        self.alive()
-        return found
+            return self._compare(known)
+        return self._compare_on(known, now) if is_at_rest else None
+
+    def _count_pauses(self) -> int:
+        return 0 if self._heartbeat is None else self._heartbeat.pauses
 
     def _look_at_signs(self) -> tuple[Stamp | None, ...]:
         return tuple(map(_stamp_of, self._signs))

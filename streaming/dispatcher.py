@@ -25,7 +25,7 @@ from sinks.consumequeue import ConsumeQueueSink, PutError
 from sinks.index import NO_INDEX, IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink
-from stores import disk, identity, layout, trail
+from stores import disk, heartbeat, identity, layout, trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import HoleWatch, find_hole, flaw_after, hole_error
 from stores.tail import active_file, chain_end, find_tail, next_record, unfit
@@ -186,6 +186,7 @@ class StoreDispatcher:
             # Also those of an earlier writer, which may have ended before it could.
             disk.sync_names(self._staging)
             opened.enter_context(locks.lock_output(self._staging))
+            self._heartbeat = opened.enter_context(heartbeat.shared())
             self._open(threads)
             # Kept until `close`; given back here if anything above fails.
             self._held_open = opened.pop_all()
@@ -229,7 +230,7 @@ class StoreDispatcher:
         self._is_live = False
         # The last record, until it is in the trail.
         self._last: Fingerprint | None = None
-        self.vouch = Vouch(self.log, config.path)
+        self.vouch = Vouch(self.log, config.path, self._heartbeat)
         # Log files as they were before they were first read here, by where they begin.
         self._begun: dict[int, Stamp] = {}
         self._followed_at = self._refreshed_at = time.monotonic()
@@ -520,7 +521,6 @@ class StoreDispatcher:
                 self._advance(batch, block)
                 if failure is not None or not is_whole:
                     break
-                self.vouch.alive()
                 if observe is not None:
                     observe(block)
                 if is_over is not None and is_over():
@@ -569,7 +569,6 @@ class StoreDispatcher:
                 "repeated": self._repeated_before + self.entries.counts.repeated,
             }
         self.progress = replace(known, **values)
-        self.vouch.alive()
         points = self.progress.trail
         before = points[-1].end if points else batch.start
         if block.reached > before + _POINT_BYTES:

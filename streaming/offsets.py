@@ -132,8 +132,6 @@ class StoreOffsets:
             return True
         log.refresh()
         if mark == self._marked and self._cursor is not None and self._vouch is not None:
-            # Nothing was planned for as long as a batch took.
-            self._vouch.alive()
             seen = self._vouch.look(self._cursor.known(), is_at_rest=True)
             if seen is None or seen.is_same:
                 return True

@@ -15,6 +15,7 @@ from formats.record_hash import hash_of
 from stores import identity, vouch
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.head_cursor import HeadCursor
+from stores.heartbeat import Heartbeat
 from stores.identity import FileHeads, FileWalk, Known, compare, gone_back, settled, with_records
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
@@ -342,12 +343,35 @@ class TestVouch:
         assert found is not None
         assert not found.is_same
 
-    def test_the_process_stood_still(self, watched, monkeypatch):
-        self.look(watched)
-        monkeypatch.setattr(vouch, "_PAUSE_SECONDS", 0)
-        time.sleep(0.01)
+    def test_the_process_stood_still(self, watched):
+        """
+        All that is not certain is compared, once.
+        """
+        path, _, files, _, known = watched
+        seconds = [0.0]
+        keeper = Vouch(files, path, Heartbeat(lambda: seconds[0]))
+        assert keeper.look(known) is None
+        seconds[0] += 3
 
-        assert self.look(watched) is not None
+        assert keeper.look(known) is not None
+        assert keeper.look(known) is None
+
+    def test_time_in_which_it_was_at_work_is_no_pause(self, watched, monkeypatch):
+        """
+        An hour between two looks, in which it beat as always: nothing is compared.
+        """
+        path, _, files, _, known = watched
+        seconds = [0.0]
+        beating = Heartbeat(lambda: seconds[0])
+        keeper = Vouch(files, path, beating)
+        assert keeper.look(known) is None
+        now = time.monotonic()
+        monkeypatch.setattr(vouch.time, "monotonic", lambda: now + 3600)
+        for _ in range(18_000):
+            seconds[0] += 0.2
+            beating.beat()
+
+        assert keeper.look(known) is None
 
     def test_what_is_not_certain_is_compared_at_rest(self, watched):
         """

@@ -1,0 +1,81 @@
+"""A job that stays at work: what it reads again, counts and forgets in the long run."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from stores import heartbeat, identity
+from streaming.dispatcher import StoreDispatcher
+
+
+@pytest.fixture
+def walked(monkeypatch):
+    """Return the bytes of log that are compared, piece by piece."""
+    pieces: list[int] = []
+    real = identity.FileWalk._read_on
+
+    def counted(walk) -> None:
+        before = walk._position
+        real(walk)
+        pieces.append(walk._position - before)
+
+    monkeypatch.setattr(identity.FileWalk, "_read_on", counted)
+    return pieces
+
+
+class TestAtWork:
+    def test_a_slow_flush_has_nothing_read_again(self, made, walked, monkeypatch):
+        """
+        A device that takes seconds for a flush: the process ran all the while, and was not stopped.
+        """
+        broker, config = made()
+        broker.append(30)
+        dispatcher = StoreDispatcher(config)
+        real = dispatcher._flush_files
+
+        def slow() -> None:
+            time.sleep(2.2)
+            real()
+
+        monkeypatch.setattr(dispatcher, "_flush_files", slow)
+        dispatcher.dispatch(broker.log.end)
+        walked.clear()
+
+        dispatcher.flush()
+        broker.append(3)
+        dispatcher.dispatch(broker.log.end)
+
+        assert walked == []
+        monkeypatch.setattr(dispatcher, "_flush_files", real)
+        dispatcher.close()
+
+    def test_after_a_pause_what_is_not_certain_is_read_again(self, made, walked):
+        broker, config = made()
+        broker.append(30)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(broker.log.end)
+        walked.clear()
+
+        dispatcher._heartbeat._beat_at -= 3
+        broker.append(3)
+        dispatcher.dispatch(broker.log.end)
+
+        assert sum(walked) > 0
+        dispatcher.close()
+
+    def test_the_heartbeat_ends_with_the_last_dispatcher(self, made, monkeypatch):
+        monkeypatch.setattr(heartbeat, "_beating", {})
+
+        def beating() -> set[threading.Thread]:
+            return {thread for thread in threading.enumerate() if thread.name == "heartbeat"}
+
+        broker, config = made()
+        broker.append(3)
+        before = beating()
+        dispatcher = StoreDispatcher(config)
+        assert len(beating() - before) == 1
+        dispatcher.close()
+        assert beating() == before
