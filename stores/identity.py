@@ -115,6 +115,7 @@ class FileWalk:
         stamp: the file as it was before it was looked at; None if it is not there.
         seconds: spent so far.
         is_over: there is nothing more to read.
+        is_gone: the file went, or another one came, before all was read.
     """
 
     def __init__(self, log: CommitLog, known: Known, number: int) -> None:
@@ -144,7 +145,7 @@ class FileWalk:
         self._total = 0
         self.seconds = 0.0
         self.stamp = log.stamps.get(file.base)
-        self.is_over = False
+        self.is_over = self.is_gone = False
 
     @property
     def common(self) -> Point | None:
@@ -175,7 +176,7 @@ class FileWalk:
                 self._read_on()
             except LogChangedError:
                 # It expired, or was removed: what is not there has no sum.
-                self.is_over = True
+                self.is_over = self.is_gone = True
         self.seconds += time.perf_counter() - began
 
     def _read_on(self) -> None:
@@ -235,15 +236,16 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
     flushes seldom or the file system never notes it, takes other bytes without a new time.
 
     Args:
-        log: the files, looked at again just now.
+        log: the files, looked at again just now. Where one goes meanwhile, they are looked at once
+            more: one that has expired has nothing to compare.
         known: what was read.
         is_thorough: leave no file out.
 
     Raises:
+        StoreError: no file is left.
         OSError: the device failed.
     """
     certain: dict[int, Stamp] = {}
-    there = [p for p in known.points if p.record.physical_offset >= log.min_offset]
     changed: FileWalk | None = None
     newest_same = -1
     is_followed = False
@@ -257,6 +259,10 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
         walk = FileWalk(log, known, number)
         while not walk.is_over:
             walk.step(_STEP)
+        if walk.is_gone:
+            log.refresh()
+            if file.base < log.min_offset:
+                break
         is_followed = walk.is_same
         if walk.is_same:
             newest_same = max(newest_same, file.base)
@@ -264,6 +270,7 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
                 certain[file.base] = walk.stamp
         else:
             changed = walk
+    there = [p for p in known.points if p.record.physical_offset >= log.min_offset]
     newest = there[-1] if there else None
     if changed is None:
         end = (

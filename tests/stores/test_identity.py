@@ -133,6 +133,54 @@ class TestCompare:
         kept = settled(known.files, found.certain, LOG_FILE)
         assert [file.base for file in kept] == [f.base for f in known.files if f.base]
 
+    def test_files_that_expire_while_they_are_compared_do_not_count(self, store):
+        """
+        They are removed after the look at the files, oldest first: nothing is damaged, nothing cut.
+        """
+        path, log = store
+        known = known_of(log)
+        files = open_log(path)
+        for base in (0, LOG_FILE):
+            (path / names.COMMITLOG / names.offset_file(base)).unlink()
+
+        found = compare(files, known)
+
+        assert (found.is_same, found.damaged) == (True, None)
+        assert found.common == known.points[-1]
+        assert set(found.certain) == {f.base for f in known.files if f.base >= 2 * LOG_FILE}
+
+    def test_all_that_is_known_may_expire_while_it_is_compared(self, store):
+        path, log = store
+        base = log.end // LOG_FILE * LOG_FILE
+        known = known_of(log)
+        known = known._replace(
+            files=known.files[:2],
+            points=[p for p in known.points if p.end <= 2 * LOG_FILE],
+            end=2 * LOG_FILE,
+        )
+        files = open_log(path)
+        for gone in range(0, base, LOG_FILE):
+            (path / names.COMMITLOG / names.offset_file(gone)).unlink()
+
+        found = compare(files, known)
+
+        assert (found.is_same, found.common, found.damaged) == (True, None, None)
+
+    def test_a_file_that_is_cut_off_while_it_is_compared_counts(self, store):
+        """
+        It goes, too, but it is the last one: the log has not moved on, it has been cut.
+        """
+        path, log = store
+        known = known_of(log)
+        files = open_log(path)
+        last = known.files[-1].base
+        (path / names.COMMITLOG / names.offset_file(last)).unlink()
+
+        found = compare(files, known)
+
+        assert (found.is_same, found.damaged) == (False, None)
+        assert found.common == [p for p in known.points if p.end <= last][-1]
+
     def test_places_that_were_passed_over(self, tmp_path):
         """
         A gap in a file, and one up to its end.

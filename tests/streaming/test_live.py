@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from formats import names
 from stores import heartbeat, identity
+from streaming import resume
 from streaming.dispatcher import StoreDispatcher
 
 
@@ -24,6 +26,30 @@ def walked(monkeypatch):
 
     monkeypatch.setattr(identity.FileWalk, "_read_on", counted)
     return pieces
+
+
+def test_a_start_while_files_expire_finds_no_damage(made, monkeypatch):
+    """
+    The broker removes the two oldest files between the look at them and the comparison.
+    """
+    broker, config = made()
+    broker.append(300)
+    dispatcher = StoreDispatcher(config)
+    dispatcher.dispatch(broker.log.end)
+    dispatcher.close()
+    real = resume.compare
+
+    def expiring(log, known):
+        for base in log.bases[:2]:
+            (broker.store / names.COMMITLOG / names.offset_file(base)).unlink()
+        return real(log, known)
+
+    monkeypatch.setattr(resume, "compare", expiring)
+    dispatcher = StoreDispatcher(config)
+
+    assert dispatcher.recovery.reasons == []
+    assert dispatcher.progress.end == broker.log.end
+    dispatcher.close()
 
 
 class TestAtWork:
