@@ -216,9 +216,33 @@ class FilterBitmaps:
     def state(self) -> dict[str, list[dict[str, Any]]]:
         """Return all filters with their ends, for `restore`."""
         return {
-            topic: [{**asdict(term.entry), "until": term.until} for term in terms]
+            topic: [
+                {**asdict(term.entry), "until": term.until, "log_end": term.log_end}
+                for term in terms
+            ]
             for topic, terms in self._topics.items()
         }
+
+    def forget(self, first: int, end: int) -> bool:
+        """Drop what ended before any record was stored that is left; tell whether any was dropped.
+
+        It goes by places in the log and by no clock: a filter that has ended counts for no record
+        that is stored after the log's end of that time.
+
+        Args:
+            first: the log's first physical offset.
+            end: a physical offset after all records that are stored so far.
+        """
+        kept = {}
+        for topic, terms in self._topics.items():
+            marked = (
+                replace(term, log_end=end) if term.until != NEVER and term.log_end is None else term
+                for term in terms
+            )
+            kept[topic] = [t for t in marked if t.log_end is None or t.log_end > first]
+        is_less = any(len(kept[topic]) < len(terms) for topic, terms in self._topics.items())
+        self._topics = {topic: terms for topic, terms in kept.items() if terms}
+        return is_less
 
     def restore(self, state: dict[str, list[dict[str, Any]]]) -> None:
         """Be as when `state` returned this.
@@ -235,7 +259,10 @@ class FilterBitmaps:
             for term in terms:
                 entry = ConsumerFilter(**{name: term[name] for name in names})
                 entry = replace(entry, bit_positions=tuple(entry.bit_positions))
-                self._topics[topic].append(self._term(entry, term["until"]))
+                restored = self._term(entry, term["until"])
+                log_end = term.get("log_end")
+                log_end = None if log_end is None else int(log_end)
+                self._topics[topic].append(replace(restored, log_end=log_end))
         every = [term.entry for terms in self._topics.values() for term in terms]
         if not all(entry.fits(self._bloom) for entry in every):
             # The broker's settings are others now; it ignores such filters as well.
@@ -267,12 +294,17 @@ class FilterBitmaps:
 
 @dataclass(frozen=True)
 class _Term:
-    """A filter from its birth until `until`, ms; without an expression it sets no bits."""
+    """A filter from its birth until `until`, ms; without an expression it sets no bits.
+
+    `log_end` is a physical offset that no record reaches that was stored before it ended; None
+    where that is not known yet.
+    """
 
     entry: ConsumerFilter
     until: int
     expression: sql92.Expression | None
     bits: int
+    log_end: int | None = None
 
     def ended(self, at: int) -> _Term:
         return replace(self, until=at)

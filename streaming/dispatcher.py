@@ -388,6 +388,7 @@ class StoreDispatcher:
             # Never where Spark's range begins: its checkpoint may have outlived the output.
             self.progress = replace(self.progress, end=self.log.min_offset)
         self._skip_expired(events)
+        self.live.forget(self.log.min_offset, self.log.end_of_files)
 
     def _has_changed(self, failure: ReputError, events: list[str]) -> bool:
         """Look whether an error comes of the log's having changed while it was read; follow it."""

@@ -66,7 +66,9 @@ class LiveSettings:
         if settings.writes_ext and settings.calculates_bitmaps:
             self._filters = filters.followed_filters(store)
             self.bitmaps = filters.bitmaps_from(store, self._filters.value, settings)
-        self._looked_at = time.time()
+        # The last look, ms by the clock that stamps files, and seconds by one that nobody sets.
+        self._looked_at = _now()
+        self._looked_steadily = time.monotonic()
         self._clock_ahead = 0
         self._restore()
 
@@ -76,8 +78,13 @@ class LiveSettings:
         Args:
             dispatched: store timestamp of the last record in it, ms; None for none.
         """
-        self._take_types(_ALWAYS if dispatched is None else dispatched + 1)
-        if self.bitmaps is not None and self._filters is not None:
+        since = _ALWAYS if dispatched is None else dispatched + 1
+        if self._types is not None and since > _now():
+            # The clock went back since then: new records are stored at earlier times.
+            since = min(since, self._types.written or _now())
+        self._take_types(since)
+        # Between two names, a broker's file is away for a moment: that ends no filter.
+        if self.bitmaps is not None and self._filters is not None and self._filters.written:
             self.bitmaps.follow(self._filters.value, self._filters.written)
 
     def _restore(self) -> None:
@@ -117,11 +124,12 @@ class LiveSettings:
             OSError: no space, no permission.
         """
         state = self._state()
-        if not state["types"] and not state["filters"]:
+        path = self._directory / FILE_NAME
+        if not state["types"] and not state["filters"] and not path.exists():
             return
         made = self._directory / f"{FILE_NAME}.new"
         disk.write_file(made, json.dumps(state).encode())
-        disk.rename(made, self._directory / FILE_NAME)
+        disk.rename(made, path)
         disk.sync_directory(self._directory)
 
     def is_batch(self, topic: str, store_timestamp: int) -> bool:
@@ -163,8 +171,8 @@ class LiveSettings:
         """
         events: list[str] = []
         # What was stored until the last look was stored with what the files said then.
-        since = int(self._looked_at * 1000) + 1
-        now = time.time()
+        now, steady = _now(), time.monotonic()
+        since = self._last_look(now, steady) + 1
         if self._types is not None:
             if self._types.look() and (changed := self._take_types(since)):
                 text = f"{self._types.path}: the type of {_some(changed)} is followed from now on"
@@ -175,14 +183,36 @@ class LiveSettings:
                 text = f"{self._filters.path}: new filters of {_some(changed)} are followed"
                 events.append(Event(text, SETTING))
             _add_problem(self._filters, events)
-        self._looked_at = now
+        self._looked_at, self._looked_steadily = now, steady
         if events:
             self.save()
         return events
 
     def look_if_idle(self) -> list[str]:
         """Look again if the last look was a while ago: no state of the files is to be missed."""
-        return self.look() if time.time() - self._looked_at >= _IDLE_SECONDS else []
+        is_due = time.monotonic() - self._looked_steadily >= _IDLE_SECONDS
+        return self.look() if is_due else []
+
+    def _last_look(self, now: int, steady: float) -> int:
+        """Return the time of the last look, ms; as the clock has it now, if it went back since."""
+        went_back = self._looked_at + (steady - self._looked_steadily) * 1000 - now
+        return self._looked_at - max(int(went_back), 0)
+
+    def forget(self, first: int, end: int) -> None:
+        """Drop the filters that had ended before any record was stored that the log still has.
+
+        Such a filter counts for no record, nor for one that a repair dispatches again. To be called
+        with the log looked at just now.
+
+        Args:
+            first: the log's first physical offset.
+            end: a physical offset after all records that are stored so far.
+
+        Raises:
+            OSError: no space, no permission.
+        """
+        if self.bitmaps is not None and self.bitmaps.forget(first, end):
+            self.save()
 
     def _take_types(self, since: int) -> list[str]:
         """Take over what topics.json says now; return the topics that are of another type."""
@@ -260,7 +290,12 @@ class LiveSettings:
 
     @staticmethod
     def _long_ago() -> int:
-        return int((time.time() - FILTER_SECONDS) * 1000)
+        return _now() - FILTER_SECONDS * 1000
+
+
+def _now() -> int:
+    """Return the time by the clock that brokers stamp records with, ms."""
+    return time.time_ns() // 1_000_000
 
 
 def _add_problem(followed: Followed[Any], events: list[str]) -> None:

@@ -207,3 +207,53 @@ class TestBitmaps:
         old = FilterBitmaps({"t": (entry,)}, BLOOM, string_operators=False)
         assert old.bitmap_for("t", {"a": "x"}, NOW) == bytes(27)
         assert bitmap(entry, properties={"a": "x"}) == BLOOM.bitmap(entry.bit_positions)
+
+
+class TestForget:
+    def ended(self):
+        """Return bit maps with a filter that ended, and the one of its group that counts now."""
+        bitmaps = FilterBitmaps({"t": (a_filter("TRUE", born_time=1),)}, BLOOM)
+        bitmaps.follow({"t": (a_filter("1 = 1", born_time=50),)}, 60)
+        return bitmaps
+
+    def bits_at(self, bitmaps, time):
+        return bitmaps.bitmap_for("t", {}, time)
+
+    def test_it_counts_until_the_log_begins_where_it_ended(self):
+        bitmaps = self.ended()
+        before = self.bits_at(bitmaps, 10)
+
+        assert not bitmaps.forget(0, 1000)
+        assert not bitmaps.forget(999, 5000)
+        assert self.bits_at(bitmaps, 10) == before
+        assert bitmaps.forget(1000, 5000)
+        assert self.bits_at(bitmaps, 10) is None
+        assert self.bits_at(bitmaps, 50) == before
+
+    def test_where_it_ended_outlives_a_restart(self):
+        bitmaps = self.ended()
+        bitmaps.forget(0, 1000)
+        restored = FilterBitmaps({}, BLOOM)
+        restored.restore(json.loads(json.dumps(bitmaps.state())))
+
+        assert not restored.forget(999, 5000)
+        assert restored.forget(1000, 5000)
+
+    def test_one_of_an_older_record_gets_its_place_late(self):
+        """
+        Where the record of the settings does not say where the log ended, now is late enough.
+        """
+        state = self.ended().state()
+        for term in state["t"]:
+            del term["log_end"]
+        restored = FilterBitmaps({}, BLOOM)
+        restored.restore(state)
+
+        assert not restored.forget(4000, 5000)
+        assert restored.forget(5000, 9000)
+
+    def test_one_that_counts_is_never_dropped(self):
+        bitmaps = FilterBitmaps({"t": (a_filter("TRUE"),)}, BLOOM)
+
+        assert not bitmaps.forget(1 << 40, 1 << 41)
+        assert self.bits_at(bitmaps, 10) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import threading
@@ -102,6 +103,18 @@ def is_held(monkeypatch):
     state = {"held": True}
     monkeypatch.setattr(locks, "is_held", lambda _path: state["held"])
     return state
+
+
+@pytest.fixture
+def clock_back(monkeypatch):
+    """Return what sets the host's clock back: all that asks it for the time, not steady clocks."""
+
+    def go_back(seconds: int) -> None:
+        real, real_ns = time.time, time.time_ns
+        monkeypatch.setattr(time, "time", lambda: real() - seconds)
+        monkeypatch.setattr(time, "time_ns", lambda: real_ns() - seconds * 10**9)
+
+    return go_back
 
 
 class TestTypes:
@@ -212,6 +225,59 @@ class TestTypes:
         ]
         assert entries["batchconsumequeue"][:8] == log.places[3].position.to_bytes(8)
         assert verify(config).ok
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_a_clock_that_goes_back_dates_no_change_ahead(
+        self, config, store, clock_back, restarts
+    ):
+        """
+        A topic is made again as BatchCQ after that: its records are of that type at once.
+        """
+        now = int(time.time() * 1000)
+        hour = 3_600_000
+        log = Log(SMALL_LOG)
+        half = log.append(Message("t", store_timestamp=now + 5000)).end
+        log.append(Message("t", store_timestamp=now - hour + 5000, properties={"KEYS": "k"}))
+        log.write(store)
+        name_topics(store, ordinary=["t"])
+        dispatcher = StoreDispatcher(config)
+        # What a topic was is remembered once it was of type BatchCQ.
+        for was in ({"batch": ["t"]}, {"ordinary": ["t"]}):
+            name_topics(store, **was)
+            dispatcher.live.look()
+        dispatcher.dispatch(half)
+        if restarts:
+            dispatcher.close()
+        clock_back(3600)
+        name_topics(store, batch=["t"])
+        path = store / "config" / layout.TOPICS
+        os.utime(path, ns=((now - hour + 1000) * 1_000_000,) * 2)
+        if restarts:
+            dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(log.end)
+        dispatcher.close()
+
+        written = files_of(config.output)
+        batch = next(raw for name, raw in written.items() if name.startswith("batchconsumequeue/t"))
+        assert batch[:8] == log.places[1].position.to_bytes(8)
+
+    def test_a_clock_that_goes_back_stops_no_look(self, config, store, clock_back):
+        """
+        While nothing is dispatched, the files are looked at every second by a steady clock.
+        """
+        log = Log(SMALL_LOG)
+        log.append(Message("t", store_timestamp=NOW))
+        log.write(store)
+        name_topics(store, ordinary=["t"])
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(log.end)
+        clock_back(3600)
+        name_topics(store, batch=["t"])
+        dispatcher.live._looked_steadily -= 2
+
+        assert [kind_of_event(event) for event in dispatcher.live.look_if_idle()] == [SETTING]
+        assert dispatcher.live.look_if_idle() == []
+        dispatcher.close()
 
     def test_handover_names_a_queue_that_keeps_a_broker_from_starting(self, config, store):
         log, dispatcher = self.changed(config, store)
@@ -416,7 +482,7 @@ class TestFilters:
         dispatcher = StoreDispatcher(config)
         dispatcher.dispatch(log.places[0].end)
         name_filters(store, ("t", "g", "a > 0", NOW + 1000), written=NOW + 1500)
-        dispatcher.live._looked_at = 0
+        dispatcher.live._looked_steadily -= 2
         dispatcher.flush_if_due()
         name_filters(store, written=NOW + 3000)
         batch = dispatcher.dispatch(log.end)
@@ -425,3 +491,70 @@ class TestFilters:
         assert [kind_of_event(event) for event in batch.events] == [SETTING, SETTING]
         assert bitmaps_of(config.output) == [NONE, bits("g")]
         assert verify(config).ok
+
+    def test_a_file_that_is_away_at_the_start_ends_no_filter(self, store, tmp_path):
+        """
+        A broker writes it under another name first; a record dispatched again keeps its bits.
+        """
+        log = log_at(NOW, NOW + 1000)
+        log.write(store)
+        name_filters(store, ("t", "g", "a >= 0", NOW - 1000))
+        config = sql_config(store, tmp_path)
+        StoreDispatcher(config).close()
+        path = store / "config" / "consumerFilter.json"
+        path.rename(path.with_suffix(".away"))
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(log.places[0].end)
+        path.with_suffix(".away").rename(path)
+        dispatcher.dispatch(log.end)
+        dispatcher.close()
+
+        assert bitmaps_of(config.output) == [bits("g")] * 2
+        assert verify(config).ok
+
+    def test_filters_of_expired_records_are_forgotten_and_no_others(self, store, tmp_path):
+        """
+        A group subscribes with another expression for each record. When files expire, the filters
+        that ended before the next file are dropped; the others still make the same bit maps.
+        """
+        log = Log(SMALL_LOG)
+        for i in range(30):
+            body = bytes(6000)
+            at = NOW + i * 1000
+            log.append(Message("t", body, queue_offset=i, store_timestamp=at))
+        config = sql_config(store, tmp_path)
+        settings = config.output / ".reput" / "settings.json"
+
+        def write_to(end: int) -> None:
+            part = Log(SMALL_LOG)
+            part.data = log.data[:end]
+            part.write(store)
+
+        def known() -> list[str]:
+            terms = json.loads(settings.read_text())["filters"]["t"]
+            return [term["expression"] for term in terms]
+
+        dispatcher = None
+        for i, place in enumerate(log.places):
+            write_to(place.end)
+            name_filters(store, ("t", "g", f"{i} = {i}", NOW + i * 1000), written=NOW + i * 1000)
+            dispatcher = dispatcher or StoreDispatcher(config)
+            dispatcher.dispatch(place.end)
+        assert len(known()) == 30
+
+        first = store / "commitlog" / f"{0:020}"
+        first.unlink()
+        dispatcher.dispatch(log.end)
+        kept = [i for i, place in enumerate(log.places) if place.position >= SMALL_LOG]
+        dispatcher.close()
+
+        assert known() == [f"{i} = {i}" for i in range(kept[0] - 2, 30)]
+        again = store.with_name("again")
+        (again / ".reput").mkdir(parents=True)
+        (again / ".reput" / "settings.json").write_bytes(settings.read_bytes())
+        dispatcher = StoreDispatcher(dataclasses.replace(config, output=again))
+        dispatcher.dispatch(log.end)
+        dispatcher.close()
+        assert (
+            bitmaps_of(again) == bitmaps_of(config.output)[-len(kept) :] == [bits("g")] * len(kept)
+        )
