@@ -101,6 +101,8 @@ class IndexSink:
         self._file = MappedFile(self.directory / self.names[-1], self._file_size)
         header = Header.unpack(self._file.read(0, HEADER_SIZE))
         self._load(header)
+        # Not inserted by us, see `inserted`.
+        self._items_before = -self._items_in_file
         self._file.prepare(HEADER_SIZE + self.slots * SLOT_SIZE)
         self._flushed_count = header.next_item
         for name in self.names[:-1]:
@@ -153,9 +155,12 @@ class IndexSink:
 
     @property
     def inserted(self) -> tuple[int, int]:
-        """Return items inserted and files begun since some moment before this was opened."""
-        in_file = max(int(self._state[State.COUNT]), FIRST_ITEM) - FIRST_ITEM
-        return self._items_before + in_file, self._begun
+        """Return items inserted and files begun since this was opened."""
+        return self._items_before + self._items_in_file, self._begun
+
+    @property
+    def _items_in_file(self) -> int:
+        return max(int(self._state[State.COUNT]), FIRST_ITEM) - FIRST_ITEM
 
     @property
     def fill(self) -> float:
@@ -226,7 +231,7 @@ class IndexSink:
         # Nothing, not even its size and its header.
         self._flushed_count = 0
         header = indexfile.seeded(previous)
-        self._items_before += int(self._state[State.COUNT]) - FIRST_ITEM if previous else 0
+        self._items_before += self._items_in_file if previous else 0
         self._begun += 1
         self._load(header)
         self._publish()

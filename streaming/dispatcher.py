@@ -211,6 +211,9 @@ class StoreDispatcher:
             truncations=self.progress.truncations + self.recovery.truncations,
         )
         self._spent = dict.fromkeys(PHASES, 0.0)
+        # Items inserted and index files begun by sinks that were closed since.
+        self._inserted_before = (0, 0)
+        self.index: IndexSink | None = None
         self._open_sinks()
         self._flushed_at = self._flushed_partly_at = time.monotonic()
         # What was noticed between batches; and whether what follows the log's end was looked at.
@@ -263,6 +266,7 @@ class StoreDispatcher:
         output, staging, settings = self.config.output, self._staging, self.config.settings
         self.entries = ConsumeQueueSink(output, staging, settings, self.queues)
         self.special = SpecialSink(output, staging, settings, self.queues, self.entries, self.live)
+        self._inserted_before = self._inserted
         self.index = IndexSink(output, staging, settings) if settings.writes_index else None
         if self.index is not None:
             self.index.remember(StoreCheckpoint(*self.progress.checkpoint).index_timestamp)
@@ -278,6 +282,14 @@ class StoreDispatcher:
         self._close_sinks()
         self.progress = known
         self._open_sinks()
+
+    @property
+    def _inserted(self) -> tuple[int, int]:
+        """Return index items inserted and files begun since the start."""
+        items, begun = self._inserted_before
+        if self.index is None:
+            return items, begun
+        return items + self.index.inserted[0], begun + self.index.inserted[1]
 
     def _close_sinks(self) -> None:
         self.entries.close()
@@ -324,7 +336,7 @@ class StoreDispatcher:
             end = self.kafka.room(end)
         self._is_capped = end < self._wanted_end
         batch = Batch(position, position, events=events)
-        index_before = self.index.inserted if self.index is not None else (0, 0)
+        index_before = self._inserted
         failure = None
         tries = _TRIES
         while batch.end < end:
@@ -333,6 +345,8 @@ class StoreDispatcher:
                 # Once more with what is there now: the rest of it, or another log.
                 tries -= 1
                 batch.end = self.progress.end
+                # Gone back farther than where the batch began, it is one from there.
+                batch.start = min(batch.start, batch.end)
                 end = min(end, self._tail())
                 failure = None
                 continue
@@ -340,9 +354,8 @@ class StoreDispatcher:
                 break
             failure = None
         self._settle_files()
-        if self.index is not None:
-            batch.items = self.index.inserted[0] - index_before[0]
-            batch.index_files = self.index.inserted[1] - index_before[1]
+        items, begun = self._inserted
+        batch.items, batch.index_files = items - index_before[0], begun - index_before[1]
         batch.truncations = self.recovery.truncations - before[0]
         batch.lost = self._lost_bytes - before[1]
         batch.dispatch_seconds = time.monotonic() - began

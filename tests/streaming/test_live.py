@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -9,8 +10,12 @@ import pytest
 
 from formats import names
 from stores import heartbeat, identity
+from stores.log_files import LogChangedError
 from streaming import resume
 from streaming.dispatcher import StoreDispatcher
+from tests.streaming.brokers_for_tests import queue, write_over
+
+NOW = 1_700_000_000_000
 
 
 @pytest.fixture
@@ -105,3 +110,51 @@ class TestAtWork:
         assert len(beating() - before) == 1
         dispatcher.close()
         assert beating() == before
+
+
+class TestCounts:
+    def test_index_items_of_a_batch_in_which_the_files_were_opened_again(self, made):
+        """
+        A record that no queue can take is passed over: what it has left is cut, and all reopened.
+        """
+        conf = {"enableMultiDispatch": "true", "maxHashSlotNum": "50", "maxIndexNum": "11"}
+        broker, config = made(**conf)
+        for number in range(100):
+            broker.put(queue(number, store_timestamp=NOW, properties={"KEYS": f"k{number}"}))
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        first = dispatcher.dispatch(broker.log.end)
+        bad = {"INNER_MULTI_DISPATCH": "a", "INNER_MULTI_QUEUE_OFFSET": "x"}
+        for number in range(100, 130):
+            keys = {"KEYS": f"k{number}"}
+            more = bad if number == 115 else {}
+            broker.put(queue(number, store_timestamp=NOW, properties=keys | more))
+        second = dispatcher.dispatch(broker.log.end)
+        dispatcher.close()
+
+        assert second.skipped == 1
+        assert (first.items, second.items) == (100, 29)
+        assert first.index_files + second.index_files == len(dispatcher.index.names)
+
+    def test_bytes_of_a_batch_in_which_the_log_was_cut(self, made, monkeypatch):
+        """
+        The output goes back farther than where the batch began: it is a batch from there.
+        """
+        broker, config = made()
+        for number in range(100):
+            broker.put(queue(number, store_timestamp=NOW))
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(broker.log.places[80].position)
+        planned, real = broker.log.end, dispatcher._write_range
+
+        def cut_meanwhile(*arguments):
+            monkeypatch.setattr(dispatcher, "_write_range", real)
+            write_over(broker, 30, 10, size=60, now=NOW + 1)
+            return LogChangedError("a file has gone")
+
+        monkeypatch.setattr(dispatcher, "_write_range", cut_meanwhile)
+        batch = dispatcher.dispatch(planned)
+        dispatcher.close()
+
+        assert batch.truncations == 1
+        assert dispatcher.progress.end == broker.log.end == batch.end
+        assert batch.bytes == broker.log.end - batch.start > 0
