@@ -502,6 +502,8 @@ class StoreDispatcher:
                 stamps[base] = begun
         files = identity.settled(self.progress.files, stamps, self.log.min_offset)
         self.progress = replace(self.progress, files=files)
+        # What is certain, or was touched since, has nothing more to show.
+        self._begun = {b: stamp for b, stamp in stamps.items() if not identity.is_old(stamp)}
 
     def _write_range(
         self,

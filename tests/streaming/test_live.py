@@ -158,3 +158,47 @@ class TestCounts:
         assert batch.truncations == 1
         assert dispatcher.progress.end == broker.log.end == batch.end
         assert batch.bytes == broker.log.end - batch.start > 0
+
+
+def test_log_files_that_are_certain_are_not_asked_for_in_each_batch(made, monkeypatch):
+    """
+    A batch looks at the files that may yet become certain, and no others.
+    """
+    broker, config = made()
+    end = broker.append(300)
+    for path in (broker.store / names.COMMITLOG).iterdir():
+        os.utime(path, (1_700_000_000,) * 2)
+    dispatcher = StoreDispatcher(config)
+    asked: list[int] = []
+    real = dispatcher.log.stamp_of
+
+    def counted(base: int):
+        asked.append(base)
+        return real(base)
+
+    monkeypatch.setattr(dispatcher.log, "stamp_of", counted)
+    dispatcher.dispatch(end)
+    files = dispatcher.progress.files
+    assert len(asked) == len(files) > 3
+    assert all(file.stamp is not None for file in files)
+    asked.clear()
+
+    dispatcher.dispatch(broker.append(1))
+    dispatcher.dispatch(broker.append(1))
+
+    assert len(asked) <= 2
+    dispatcher.close()
+
+
+def test_a_file_that_is_young_becomes_certain_later(made, monkeypatch):
+    broker, config = made()
+    end = broker.append(300)
+    dispatcher = StoreDispatcher(config)
+    dispatcher.dispatch(end)
+    assert all(file.stamp is None for file in dispatcher.progress.files)
+
+    monkeypatch.setattr(identity, "_OLD_NS", 0)
+    dispatcher.dispatch(broker.append(1))
+
+    assert all(file.stamp is not None for file in dispatcher.progress.files[:-1])
+    dispatcher.close()
