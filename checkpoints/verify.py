@@ -31,6 +31,7 @@ class LogFacts:
         last_timestamp: store timestamp of the last one, ms.
         entry_timestamp: of the last one that has an entry in a consume queue.
         entry_offset: where that one starts.
+        is_end_known: no later record of the scope stands in a place that cannot be read.
         index_ends: end timestamps of the full index files, oldest first.
         index_files: of all.
     """
@@ -39,6 +40,7 @@ class LogFacts:
     last_timestamp: int = 0
     entry_timestamp: int = 0
     entry_offset: int = 0
+    is_end_known: bool = True
     index_ends: list[int] = field(default_factory=list)
     index_files: int = 0
 
@@ -112,7 +114,7 @@ class CheckpointCheck:
     def _compare_exactly(self, values: StoreCheckpoint, facts: LogFacts) -> None:
         expected = {_INDEX_TIMESTAMP: facts.rolled_end}
         # All records with an entry may have expired since.
-        if facts.entry_timestamp or self._scope.floor == 0:
+        if facts.is_end_known and (facts.entry_timestamp or self._scope.floor == 0):
             expected[_LOGICS_TIMESTAMP] = facts.entry_timestamp
             if self._fields > _LOGICS_OFFSET:
                 expected[_LOGICS_OFFSET] = facts.entry_offset
@@ -124,7 +126,7 @@ class CheckpointCheck:
     def _compare_plausible(self, values: StoreCheckpoint, facts: LogFacts) -> bool:
         """Compare what a broker's own checkpoint may never be; tell whether anything was found."""
         before = self._report.found
-        if facts.messages:
+        if facts.messages and facts.is_end_known:
             limits = (facts.last_timestamp, facts.entry_timestamp or facts.last_timestamp)
             for i, limit in enumerate(limits):
                 if values[i] > limit:
@@ -134,6 +136,7 @@ class CheckpointCheck:
                 detail = f"the last record with an entry starts at {facts.entry_offset}"
                 value = values[_LOGICS_OFFSET]
                 self._report_value(Kind.CHECKPOINT_AHEAD, _LOGICS_OFFSET, value, detail)
+        if facts.messages:
             if values.index_timestamp not in {0, *facts.index_ends}:
                 detail = "no full index file ends then"
                 value = values[_INDEX_TIMESTAMP]
@@ -158,7 +161,7 @@ def verify_progress(path: Path, progress: Progress, facts: LogFacts, report: Rep
         facts: of the records up to its end.
         report: gets what is found.
     """
-    if not progress.clean:
+    if not progress.clean or not facts.is_end_known:
         return
     pairs = {
         "logics_timestamp": (progress.logics_timestamp, facts.entry_timestamp),

@@ -94,8 +94,8 @@ class Report:
     Attributes:
         findings: the first `KEPT` ones.
         found: all of them.
-        lacks: what the log has and the output cannot have: places that are damaged, or were
-            passed over; the first `KEPT` ones. The output may be right nevertheless.
+        lacks: what of the log is out of reach: places that are damaged, or were passed over; the
+            first `KEPT` ones. The output may be right nevertheless.
         lacking: all of those.
         notes: well-known artefacts of a broker's crashes, which are no faults; bounded too.
         noted: all of those.
@@ -103,7 +103,8 @@ class Report:
         entries: consume queue entries, and units of batch queues.
         units: units of consume queue extensions.
         items: index items.
-        unverifiable: entries and items of records that the log has no more.
+        unverifiable: entries and items of records that have expired, or are in a place of the log
+            that is damaged now.
         files: files of the output.
         bytes: commitlog bytes.
         seconds: wall time.
@@ -136,7 +137,7 @@ class Report:
         return self.lacking == 0
 
     def lack(self, path: Path | str, position: int, detail: str) -> None:
-        """Count a place of the log whose messages the output does not have."""
+        """Count a place of the log whose messages the output does not have, or cannot prove."""
         self.lacking += 1
         if len(self.lacks) < KEPT:
             self.lacks.append(Finding(Kind.INCOMPLETE, str(path), position, detail))

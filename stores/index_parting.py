@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from formats.scan import Columns
     from stores.findings import Report, Scope
+    from stores.index_lost import LostItems
     from stores.index_replay import IndexReplay, Item
 
 # So many differences mean another log or other settings: more of them tell nothing.
@@ -44,8 +45,16 @@ class Records(Protocol):
 class Parting:
     """Decides what an item is that is not the one that the log's next key gives."""
 
-    def __init__(self, replay: IndexReplay, scope: Scope, report: Report, records: Records) -> None:
+    def __init__(
+        self,
+        replay: IndexReplay,
+        scope: Scope,
+        report: Report,
+        records: Records,
+        lost: LostItems,
+    ) -> None:
         self._replay = replay
+        self._lost = lost
         self._scope = scope
         self._report = report
         self._records = records
@@ -77,16 +86,20 @@ class Parting:
         Returns:
             Row and key to go on with, another place in the log, or None to stop.
         """
-        self.count()
         replay = self._replay
-        timestamp = int(columns.store_timestamp[row])
         offset = int(columns.physical_offset[row])
+        if self._lost.passes(offset):
+            return row, key
+        self.count()
+        timestamp = int(columns.store_timestamp[row])
         expected = replay.expected(int(columns.key_hash[key]), offset, timestamp)
         found = replay.item(replay.number)
         if self.is_hopeless:
             return None
         if found is None:
             return self._nothing_there(expected, timestamp, row, key)
+        if self._lost.passes_wrong(found, expected):
+            return row, key
         is_same_key = found[:2] == expected[:2]
         following = replay.item(replay.number + 1)
         goes_on = following is not None and following[:2] == _key_after(columns, count, row, key)

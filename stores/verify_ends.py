@@ -1,7 +1,8 @@
 """What stands before and behind the entries of a queue that can be compared with the log.
 
 Before them: fill up to a queue's very first record, and entries of records that have expired.
-Behind them: nothing, or what a crash has left.
+Behind them: nothing, or what a crash has left. Entries of lost records (`stores.lost_places`) may
+stand on either side.
 """
 
 from __future__ import annotations
@@ -23,21 +24,29 @@ if TYPE_CHECKING:
 
     from formats.broker import BrokerSettings
     from stores.findings import Report, Scope
+    from stores.lost_places import LostPlaces
     from stores.stored_files import StoredFiles
 
 NOT_THERE = "entries that the log gives are not there"
 _HEAD_PIECE = 1 << 14
+_LAST = (1 << 63) - 1
 
 
 class HeadCheck:
     """The entries before the first one that can be verified: fill, or of expired records."""
 
     def __init__(
-        self, files: StoredFiles, settings: BrokerSettings, scope: Scope, report: Report
+        self,
+        files: StoredFiles,
+        settings: BrokerSettings,
+        scope: Scope,
+        report: Report,
+        lost: LostPlaces,
     ) -> None:
         self._files = files
         self._largest = settings.max_record_size
         self._floor = scope.floor
+        self._lost = lost
         self._report = report
         self._end = 0
 
@@ -51,7 +60,7 @@ class HeadCheck:
         for base in files.bases:
             if base > expected:
                 break
-            if base < expected and self._floor == 0:
+            if base < expected and self._floor == 0 and not self._lost:
                 self._report.add(
                     Kind.SURPLUS, files.path(base), 0, f"the queue's first entry is number {end}"
                 )
@@ -79,6 +88,36 @@ class HeadCheck:
             used = runs[-1][0] + len(runs[-1][1]) if runs else 0
             self._check_file(base, base + used, base == files.bases[0])
 
+    def known_end(self) -> int | None:
+        """Return where the entries end that fill, expired and lost records give a queue, bytes.
+
+        None if none of them is of a lost record.
+        """
+        position = min(self._files.bases, default=0)
+        entries, may_be_fill, has_lost = 0, True, False
+        while True:
+            raw = self._files.read(position, _HEAD_PIECE * ENTRY_SIZE)
+            found = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
+            if not len(found):
+                break
+            good = self._plausible(found)
+            offset = found["physical_offset"].astype(np.int64)
+            has_lost |= bool((good & (offset >= self._floor)).any())
+            is_fill = found == np.frombuffer(PRE_BLANK, ENTRY)[0]
+            first_record = int(np.argmax(good)) if good.any() else len(found)
+            if may_be_fill:
+                good[:first_record] |= is_fill[:first_record]
+                may_be_fill = first_record == len(found)
+            count = len(found) if good.all() else int(np.argmin(good))
+            entries += int(np.count_nonzero(good[:count] & ~is_fill[:count]))
+            position += count * ENTRY_SIZE
+            if count < len(found):
+                break
+        if not has_lost:
+            return None
+        self._report.unverifiable += entries
+        return position
+
     def _check_file(self, base: int, stop: int, may_be_fill: bool) -> bool:
         """Check the entries of one file before byte `stop` of the queue."""
         has_records = False
@@ -105,12 +144,12 @@ class HeadCheck:
         return has_records
 
     def _plausible(self, entries: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Tell which entries could be of records below the log's beginning, in order."""
+        """Tell which entries could be of records that the log does not have, in order."""
         offset = entries["physical_offset"].astype(np.int64)
         size = entries["size"].astype(np.int64)
         good = (offset >= 0) & (size >= commitlog.MIN_SIZE) & (size <= self._largest)
         end = np.where(good, offset + size, 0)
-        good &= end <= self._floor
+        good &= (end <= self._floor) | self._lost.of_records(offset, size)
         before = np.maximum.accumulate(np.concatenate([[self._end], np.where(good, end, 0)]))
         self._end = int(before[-1])
         in_order: NDArray[np.bool_] = good & (offset >= before[:-1])
@@ -126,7 +165,8 @@ class HeadCheck:
                 Kind.WRONG_BYTES,
                 path,
                 byte,
-                f"{tuple(found)} is neither fill nor an entry of a record below {self._floor}",
+                f"{tuple(found)} is neither fill nor an entry of a record below {self._floor}"
+                + (" or in a damaged place" if self._lost else ""),
             )
 
 
@@ -134,22 +174,37 @@ class RestCheck:
     """What stands behind the last unit of a queue: nothing, or what a crash has left."""
 
     def __init__(
-        self, files: StoredFiles, unit: np.dtype[np.void], scope: Scope, report: Report
+        self,
+        files: StoredFiles,
+        unit: np.dtype[np.void],
+        scope: Scope,
+        report: Report,
+        lost: LostPlaces,
     ) -> None:
         self._files = files
         self._unit = unit
         self._scope = scope
         self._report = report
+        self._lost = lost
 
-    def check(self, position: int, last_end: int, ahead: int = 0) -> None:
+    def check(self, position: int, last_end: int, ahead: int = 0) -> int:
         """Check all bytes from `position` of the queue on.
 
         Args:
             position: byte behind the last unit.
             last_end: physical offset behind the record of the last unit.
             ahead: empty files that may stand behind the last one.
+
+        Returns:
+            Units of lost records that stand here.
         """
         files = self._files
+        lost, last_end = self.count_lost(position, last_end)
+        position += lost * self._unit.itemsize
+        self._report.unverifiable += lost
+        if position % files.file_size == 0 and self._lost.between(last_end, _LAST):
+            # A lost record that was repeated may have had the next file made.
+            ahead = 1
         boundary = (-(-position // files.file_size) + ahead) * files.file_size
         for base in files.bases:
             path = files.path(base)
@@ -157,6 +212,28 @@ class RestCheck:
                 self._check_runs(path, 0, last_end, "a file behind the queue's last one")
             elif base + files.file_size > position:
                 self._check_runs(path, position - base, last_end, "")
+        return lost
+
+    def count_lost(self, position: int, last_end: int) -> tuple[int, int]:
+        """Return how many units from a byte on are of lost records, and where the last one ends."""
+        itemsize = self._unit.itemsize
+        lost = 0
+        while self._lost:
+            raw = self._files.read(position + lost * itemsize, _HEAD_PIECE * itemsize)
+            units = np.frombuffer(raw[: len(raw) // itemsize * itemsize], self._unit)
+            if not len(units):
+                break
+            offset = units["physical_offset"].astype(np.int64)
+            size = units["size"].astype(np.int64)
+            good = self._lost.of_records(offset, size)
+            ends = np.concatenate([[last_end], np.where(good, offset + size, 0)])
+            good &= offset >= np.maximum.accumulate(ends)[:-1]
+            count = len(units) if good.all() else int(np.argmin(good))
+            lost += count
+            last_end = int(ends[: count + 1].max())
+            if count < len(units):
+                break
+        return lost, last_end
 
     def _check_runs(self, path: Path, start: int, last_end: int, is_whole: str) -> None:
         is_left_over = False

@@ -13,8 +13,10 @@ from formats.indexfile import FIRST_ITEM, ITEM_SIZE
 from formats.indexfile_kernels import State
 from stores.findings import Kind
 from stores.index_kernels import DONE, FULL, PARTED, WINDOW, compare, pass_expired
+from stores.index_lost import LostItems
 from stores.index_parting import Parting, Place
 from stores.index_replay import IndexReplay
+from stores.lost_places import LostPlaces
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +38,7 @@ class IndexCheck:
         scope: Scope,
         report: Report,
         records: Records,
+        lost: LostPlaces | None = None,
     ) -> None:
         """Look at the files.
 
@@ -45,12 +48,14 @@ class IndexCheck:
             scope: see there.
             report: gets what is found.
             records: the log.
+            lost: places of it that cannot be read.
         """
         self._replay = IndexReplay(root, settings, scope, report)
+        self._lost = LostItems(self._replay, lost or LostPlaces(), report)
         self._scope = scope
         self._report = report
         self._records = records
-        self._parting = Parting(self._replay, scope, report, records)
+        self._parting = Parting(self._replay, scope, report, records, self._lost)
 
     def run(self) -> list[int]:
         """Compare all files; return the end timestamps of those that are full, oldest first."""
@@ -63,6 +68,8 @@ class IndexCheck:
                 self._report.add(Kind.WRONG_BYTES, path, position, "too many differences: given up")
                 break
         replay = self._replay
+        if replay.has_next() and self._lost.opens_empty():
+            replay.open_next()
         replay.close_file()
         for path in replay.files[replay.opened :]:
             if self._scope.is_ours and self._scope.tolerates_leftovers:
@@ -180,6 +187,10 @@ class IndexCheck:
         """Look at the items behind the log's last key; return a place to go on from, if any."""
         replay = self._replay
         while not self._parting.is_hopeless:
+            if self._lost.follow():
+                replay.open_next()
+            if self._lost.passes():
+                continue
             found = replay.item(replay.number)
             if found is None:
                 return None

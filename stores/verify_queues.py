@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from formats.broker import BrokerSettings
     from formats.scan import Columns
     from stores.findings import Report, Scope
+    from stores.lost_places import LostPlaces
 
 _FIRST_CAPACITY = 256
 _UNKNOWN = -1
@@ -40,6 +41,7 @@ class QueueCheck:
         report: Report,
         is_record: Callable[[int, int], bool],
         is_deleted: Callable[[str], bool],
+        lost: LostPlaces,
     ) -> None:
         """Read nothing yet; each queue is read when its first record comes.
 
@@ -50,6 +52,8 @@ class QueueCheck:
             report: gets what is found.
             is_record: tells whether a record of a size stands at a physical offset.
             is_deleted: tells whether a topic was deleted, its queues with it.
+            lost: places of the log that cannot be read, as far as they are known when a record
+                comes: all that are before it.
         """
         self.directory = root / names.CONSUMEQUEUE
         self._settings = settings
@@ -58,6 +62,12 @@ class QueueCheck:
         self._report = report
         self._is_record = is_record
         self._is_deleted = is_deleted
+        self._lost = lost
+        # By queue: entries of lost records; those of them that `take_lost` has not told yet.
+        self._lost_entries: dict[int, int] = {}
+        self._lost_since: dict[int, int] = {}
+        # By topic and queue id: how many of them stand at the end.
+        self.lost_at_end: dict[tuple[str, int], int] = {}
         self._files: dict[int, StoredFiles] = {}
         self._next_entry = np.full(_FIRST_CAPACITY, _UNKNOWN, np.int64)
         self._last_end = np.full(_FIRST_CAPACITY, NEVER, np.int64)
@@ -147,7 +157,7 @@ class QueueCheck:
             )
             self._files[number] = files
             self._next_entry[number] = self._first[number] = queue_offset
-            head = HeadCheck(files, self._settings, self._scope, self._report)
+            head = HeadCheck(files, self._settings, self._scope, self._report, self._lost)
             self._has_head[number] = head.check(queue_offset)
             if not files.bases and self._is_deleted(name[0]):
                 self._gone.add(number)
@@ -159,11 +169,63 @@ class QueueCheck:
         """Tell whether a queue was deleted: nothing is expected of it."""
         return number in self._gone
 
-    def found(self, number: int, name: tuple[str, int], queue_offset: int) -> Entry | None:
-        """Return the entry that stands where a queue's next one belongs, None for none."""
+    def found(
+        self, number: int, name: tuple[str, int], queue_offset: int, position: int
+    ) -> Entry | None:
+        """Return the entry that stands where a queue's next one belongs, None for none.
+
+        Args:
+            number: the queue's.
+            name: topic and queue id.
+            queue_offset: the record's.
+            position: its physical offset.
+        """
         self.begin(number, name, queue_offset)
+        if self._lost:
+            self._pass_lost(number, queue_offset, position)
         raw = self._raw(number, int(self._next_entry[number]))
         return Entry(*ENTRY_STRUCT.unpack(raw)) if len(raw) == ENTRY_SIZE else None
+
+    def take_lost(self, number: int) -> int:
+        """Return how many entries of lost records a queue had since this was asked last."""
+        return self._lost_since.pop(number, 0)
+
+    def _pass_lost(self, number: int, queue_offset: int, position: int) -> None:
+        """Go past the entries of lost records before the entry of the record at a physical offset.
+
+        Where that entry stands at the number that its record names, all before it are looked at:
+        one that is of no lost record is damaged.
+        """
+        files = self._files[number]
+        is_in_turn: bool | None = None
+        while True:
+            following = int(self._next_entry[number])
+            last_end = max(int(self._last_end[number]), 0)
+            raw = self._raw(number, following)
+            found = Entry(*ENTRY_STRUCT.unpack(raw.ljust(ENTRY_SIZE, b"\0")))
+            if found.physical_offset == position and any(raw):
+                return
+            is_before = last_end <= found.physical_offset < position
+            if is_before and self._lost.holds(found.physical_offset, found.size):
+                self._report.unverifiable += 1
+                self._last_end[number] = found.physical_offset + found.size
+            else:
+                if following >= queue_offset or not self._lost.between(last_end, position):
+                    return
+                if is_in_turn is None:
+                    there = files.read(queue_offset * ENTRY_SIZE, ENTRY_SIZE)
+                    is_in_turn = there[:8] == position.to_bytes(8, "big")
+                if not is_in_turn:
+                    return
+                path, byte = files.place(following * ENTRY_SIZE)
+                if any(raw):
+                    detail = f"entry {following} is {tuple(found)}, of no record before {position}"
+                    self._report.add(Kind.WRONG_BYTES, path, byte, detail)
+                else:
+                    self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, NOT_THERE)
+            self._next_entry[number] = following + 1
+            self._lost_entries[number] = self._lost_entries.get(number, 0) + 1
+            self._lost_since[number] = self._lost_since.get(number, 0) + 1
 
     def expect(self, number: int, name: tuple[str, int], queue_offset: int, entry: Entry) -> None:
         """Compare one entry with what a broker would have put, in turn or not.
@@ -178,9 +240,11 @@ class QueueCheck:
         if self.is_gone(number):
             return
         end = entry.physical_offset + entry.size
-        following = int(self._next_entry[number])
         if end <= self._last_end[number]:
             return
+        if self._lost:
+            self._pass_lost(number, queue_offset, entry.physical_offset)
+        following = int(self._next_entry[number])
         if queue_offset != 0 and queue_offset < following:
             # The broker asks for the last file before it sees that there is nothing to put.
             if following * ENTRY_SIZE % self._file_size == 0:
@@ -242,11 +306,13 @@ class QueueCheck:
         for number, files in self._files.items():
             known.add(files.directory)
             following = int(self._next_entry[number])
-            self._report.entries += following - self._first[number]
+            lost = self._lost_entries.get(number, 0)
+            self._report.entries += following - self._first[number] - lost
             last_end = int(self._last_end[number])
-            rest = RestCheck(files, ENTRY, self._scope, self._report)
+            rest = RestCheck(files, ENTRY, self._scope, self._report, self._lost)
             ahead = 1 if number in self._made_ahead else 0
-            rest.check(following * ENTRY_SIZE, max(last_end, 0), ahead)
+            at_end = rest.check(following * ENTRY_SIZE, max(last_end, 0), ahead)
+            self.lost_at_end[_name_of(files)] = at_end
         for path in queue_directories(self.directory, self._report):
             if path not in known:
                 self._check_unknown(StoredFiles(path, self._file_size, self._report))
@@ -254,7 +320,17 @@ class QueueCheck:
 
     def _check_unknown(self, files: StoredFiles) -> None:
         """Check a queue that no record in the scope belongs to."""
-        if self._scope.is_ours and self._scope.tolerates_leftovers:
-            RestCheck(files, ENTRY, self._scope, self._report).check(0, 0)
+        head = HeadCheck(files, self._settings, self._scope, self._report, self._lost)
+        rest = RestCheck(files, ENTRY, self._scope, self._report, self._lost)
+        end = head.known_end() if self._lost else None
+        if end is not None:
+            rest.check(end, 0)
+            self.lost_at_end[_name_of(files)] = (end - min(files.bases)) // ENTRY_SIZE
+        elif self._scope.is_ours and self._scope.tolerates_leftovers:
+            rest.check(0, 0)
         else:
-            HeadCheck(files, self._settings, self._scope, self._report).check_all()
+            head.check_all()
+
+
+def _name_of(files: StoredFiles) -> tuple[str, int]:
+    return files.directory.parent.name, int(files.directory.name)

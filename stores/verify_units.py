@@ -16,22 +16,30 @@ from stores.stored_files import StoredFiles, queue_directories, surplus_runs
 from stores.verify_ends import NOT_THERE, RestCheck
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from formats.broker import BrokerSettings
     from stores.findings import Report, Scope
+    from stores.lost_places import LostPlaces
 
 _WINDOW = 1 << 14
 _NEVER = -1
+# Damaged units in a row after which the place of the next one is not looked for.
+_MOST_WRONG = 1000
 
 
 @dataclass
 class _Place:
-    """How far a queue's units are compared: the position of the next one, and a window on them."""
+    """How far a queue's units are compared: the position of the next one, and a window on them.
+
+    `lost`: entries of lost records before the next unit; their units are still to be gone over.
+    """
 
     files: StoredFiles
     position: int = 0
     last_offset: int = _NEVER
+    lost: int = 0
     window_at: int = 0
     window: bytes = b""
 
@@ -48,7 +56,15 @@ class _Place:
 class ExtCheck:
     """All extensions of one output root."""
 
-    def __init__(self, root: Path, settings: BrokerSettings, scope: Scope, report: Report) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: BrokerSettings,
+        scope: Scope,
+        report: Report,
+        lost: LostPlaces,
+    ) -> None:
+        self._lost = lost
         self._directory = root / names.CONSUMEQUEUE_EXT
         self._file_size = settings.ext_file_size
         self._is_expected = settings.writes_ext
@@ -57,7 +73,13 @@ class ExtCheck:
         self._queues: dict[tuple[str, int], _Place] = {}
 
     def expect(
-        self, name: tuple[str, int], unit: consumequeue_ext.Unit, held: int, *, has_head: bool
+        self,
+        name: tuple[str, int],
+        unit: consumequeue_ext.Unit,
+        held: int,
+        *,
+        has_head: bool,
+        lost: int = 0,
     ) -> int | None:
         """Compare a queue's next unit and return its address; None if it is too large to be kept.
 
@@ -67,10 +89,13 @@ class ExtCheck:
             held: what the entry in the consume queue holds, right or wrong.
             has_head: entries of expired records stand before the queue's first: then only its
                 own entry tells where its unit is.
+            lost: entries of lost records that stand right before the unit's: their units do, too.
         """
+        place = self._queues.get(name)
+        if place is not None:
+            place.lost += lost
         if unit.size > MAX_UNIT_SIZE:
             return None
-        place = self._queues.get(name)
         if place is None:
             directory = self._directory / name[0] / str(name[1])
             place = _Place(StoredFiles(directory, self._file_size, self._report))
@@ -83,6 +108,8 @@ class ExtCheck:
                 place.position += self._file_size - wrote
             return None
         raw = unit.pack()
+        if place.lost:
+            self._skip_lost(place, raw, held)
         wrote = place.position % self._file_size
         if wrote + len(raw) > self._file_size - SPARE:
             self._check_end_of_file(place, wrote)
@@ -110,6 +137,20 @@ class ExtCheck:
             detail = f"the units do not lead to the queue's first at {place.position}"
             self._report.add(Kind.WRONG_BYTES, path, 0, detail)
         self._report.unverifiable += units or 0
+
+    def _skip_lost(self, place: _Place, raw: bytes, held: int) -> None:
+        """Go over the units of lost records, up to the one that its own entry points to."""
+        target = consumequeue_ext.position(held) if consumequeue_ext.is_address(held) else 0
+        if target < place.position or place.read(target, len(raw)) != raw:
+            return
+        units = self._units_between(place, place.position, target)
+        if units is None:
+            path, byte = place.files.place(place.position)
+            detail = f"the units of lost records do not lead to the next one at {target}"
+            self._report.add(Kind.WRONG_BYTES, path, byte, detail)
+        self._report.unverifiable += units or 0
+        place.position = target
+        place.lost = 0
 
     def _skip_orphans(self, place: _Place, raw: bytes, held: int) -> None:
         """Go over units that no entry points to: a broker's, dispatched again after a crash."""
@@ -164,12 +205,17 @@ class ExtCheck:
         detail = f"{what}: {found.hex()}, expected {wanted.hex()}"
         self._report.add(Kind.WRONG_BYTES, path, byte, detail)
 
-    def finish(self) -> None:
-        """Look at what stands behind the last units, and at queues without any."""
+    def finish(self, lost_at_end: Mapping[tuple[str, int], int]) -> None:
+        """Look at what stands behind the last units, and at queues without any.
+
+        Args:
+            lost_at_end: by topic and queue id: entries of lost records after the last other one.
+        """
         known = set()
-        for place in self._queues.values():
+        for name, place in self._queues.items():
             files = place.files
             known.add(files.directory)
+            self._skip_last(place, place.lost + lost_at_end.get(name, 0))
             boundary = -(-place.position // self._file_size) * self._file_size
             for base in files.bases:
                 if base >= boundary:
@@ -178,7 +224,23 @@ class ExtCheck:
                     self._rest(files.path(base), place.position - base)
         for path in queue_directories(self._directory, self._report):
             if path not in known:
-                self._unknown(StoredFiles(path, self._file_size, self._report))
+                self._unknown(
+                    StoredFiles(path, self._file_size, self._report),
+                    lost_at_end.get((path.parent.name, int(path.name)), 0),
+                )
+
+    def _skip_last(self, place: _Place, most: int) -> None:
+        """Go over up to so many units at a queue's end."""
+        for _ in range(most):
+            position = place.position
+            size = int.from_bytes(place.read(position, 2), "big", signed=True)
+            if size == int.from_bytes(END_MARK, "big", signed=True):
+                position += self._file_size - position % self._file_size
+                size = int.from_bytes(place.read(position, 2), "big", signed=True)
+            if size < consumequeue_ext.UNIT.size:
+                return
+            place.position = position + size
+            self._report.unverifiable += 1
 
     def _rest(self, path: Path, start: int) -> None:
         if start == 0 and not self._scope.tolerates_leftovers:
@@ -191,8 +253,13 @@ class ExtCheck:
                 return
             self._report.add(Kind.SURPLUS, path, byte, what)
 
-    def _unknown(self, files: StoredFiles) -> None:
+    def _unknown(self, files: StoredFiles, lost: int) -> None:
+        place = _Place(files, min(files.bases, default=0))
+        self._skip_last(place, lost)
         for base in files.bases:
+            if lost and base < place.position:
+                self._rest(files.path(base), min(place.position - base, self._file_size))
+                continue
             path = files.path(base)
             # A broker that had extensions once keeps them until their queue expires.
             is_old = self._scope.floor > 0 or (not self._is_expected and not self._scope.is_ours)
@@ -221,7 +288,15 @@ def _is_unit(path: Path, byte: int) -> bool:
 class BatchCheck:
     """All batch consume queues of one output root."""
 
-    def __init__(self, root: Path, settings: BrokerSettings, scope: Scope, report: Report) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: BrokerSettings,
+        scope: Scope,
+        report: Report,
+        lost: LostPlaces,
+    ) -> None:
+        self._lost = lost
         self._directory = root / names.BATCH_CONSUMEQUEUE
         self._file_size = settings.batch_file_size
         self._scope = scope
@@ -244,6 +319,8 @@ class BatchCheck:
         if unit.physical_offset <= place.last_offset:
             return
         raw = unit.pack()
+        if self._lost:
+            self._pass_lost(place, unit)
         found = place.read(place.position, len(raw))
         if found != raw:
             self._report_difference(place, unit, found)
@@ -266,6 +343,38 @@ class BatchCheck:
             place.position += layout.size
             self._report.unverifiable += 1
 
+    def _pass_lost(self, place: _Place, unit: batchconsumequeue.Unit) -> None:
+        """Go past the units of lost records, and report those among them that are damaged."""
+        layout = batchconsumequeue.UNIT_STRUCT
+        wrong: list[int] = []
+        position, last = place.position, place.last_offset
+        while self._lost.between(last + 1, unit.physical_offset):
+            raw = place.read(position, layout.size)
+            if len(raw) < layout.size or raw == unit.pack():
+                break
+            found = batchconsumequeue.Unit(*layout.unpack(raw))
+            is_before = last < found.physical_offset < unit.physical_offset
+            if is_before and self._lost.holds(found.physical_offset, found.size):
+                self._report.unverifiable += 1
+                last = found.physical_offset
+                self._add_wrong(place, wrong, unit)
+                place.position, place.last_offset = position + layout.size, last
+                wrong = []
+            elif len(wrong) >= _MOST_WRONG:
+                return
+            else:
+                wrong.append(position)
+            position += layout.size
+        if place.read(position, layout.size) == unit.pack():
+            self._add_wrong(place, wrong, unit)
+            place.position = position
+
+    def _add_wrong(self, place: _Place, wrong: list[int], unit: batchconsumequeue.Unit) -> None:
+        for position in wrong:
+            path, byte = place.files.place(position)
+            detail = f"a unit of no record before {unit.physical_offset}"
+            self._report.add(Kind.WRONG_BYTES, path, byte, detail)
+
     def _report_difference(self, place: _Place, unit: batchconsumequeue.Unit, found: bytes) -> None:
         path, byte = place.files.place(place.position)
         if len(found) < batchconsumequeue.UNIT_SIZE or not any(found):
@@ -282,7 +391,8 @@ class BatchCheck:
         known = set()
         for place in self._queues.values():
             known.add(place.files.directory)
-            rest = RestCheck(place.files, batchconsumequeue.UNIT, self._scope, self._report)
+            files = place.files
+            rest = RestCheck(files, batchconsumequeue.UNIT, self._scope, self._report, self._lost)
             rest.check(place.position, max(place.last_offset + 1, 0))
         for path in queue_directories(self._directory, self._report):
             if path not in known:
@@ -291,8 +401,12 @@ class BatchCheck:
 
     def _check_unknown(self, files: StoredFiles) -> None:
         """Check a queue that no record in the scope belongs to."""
+        rest = RestCheck(files, batchconsumequeue.UNIT, self._scope, self._report, self._lost)
+        start = min(files.bases, default=0)
+        if rest.count_lost(start, 0)[0]:
+            rest.check(start, 0)
+            return
         if self._scope.is_ours and self._scope.tolerates_leftovers:
-            rest = RestCheck(files, batchconsumequeue.UNIT, self._scope, self._report)
             rest.check(0, 0)
             return
         for base in files.bases:

@@ -237,7 +237,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
         return
     tables = (
         ("Findings", report.findings),
-        ("Not in the output", report.lacks),
+        ("Out of reach", report.lacks),
         ("Notes", report.notes),
     )
     for title, findings in tables:
@@ -258,7 +258,11 @@ def print_report(report: Report, *, as_json: bool) -> None:
         f"{verdict}: {report.messages:,} messages, {report.entries:,} queue entries, "
         f"{report.units:,} extension units, {report.items:,} index items in {report.files:,} files "
         f"in {report.seconds:.2f} s"
-        + (f"; {report.unverifiable:,} older than the log" if report.unverifiable else "")
+        + (
+            f"; {report.unverifiable:,} of records that the log does not have"
+            if report.unverifiable
+            else ""
+        )
     )
 
 

@@ -91,6 +91,7 @@ def examine(config: StoreConfig) -> Handover:
         flaw = flaw_after(log, result.end)
     finally:
         log.close()
+    stop = None
     if found.end < result.end:
         stop = obstacle(config, found.end)
         result.problems.append(
@@ -115,6 +116,13 @@ def examine(config: StoreConfig) -> Handover:
         )
     result.problems += _wrong_types(config)
     result.report = verify(config)
+    said = [(flaw.path, flaw.position) for flaw in (stop, flaw) if flaw is not None]
+    result.problems += [
+        f"{lack.path} at byte {lack.position}: {lack.detail}: restore the file from a replica, "
+        "then run reput rebuild"
+        for lack in result.report.lacks
+        if (lack.path, lack.position) not in said and "were passed over" not in lack.detail
+    ]
     result.problems += [
         f"{finding.path}, byte {finding.position}: {finding.detail}. A broker cuts its log there "
         "when it recovers, and what comes after it is lost: set the store up from a replica, or "

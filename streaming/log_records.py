@@ -11,27 +11,39 @@ from formats.errors import FormatError
 from stores.commitlog import PAD
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from formats.commitlog import Record
     from formats.scan import Columns
     from stores.commitlog import CommitLog
     from stores.findings import Scope
-    from streaming.pipeline import Pipeline
+    from stores.lost_places import LostPlaces
+    from streaming.pipeline import Block, Pipeline
 
 
 @dataclass
 class LogRecords:
-    """The log as the index check needs it; see `stores.index_parting.Records`."""
+    """The log as the index check needs it; see `stores.index_parting.Records`.
+
+    Attributes:
+        log: the files.
+        pipeline: parses them.
+        tag_entries: tags are keys as well.
+        scope: see there.
+        log_blocks: the pipeline's blocks, past what cannot be read.
+        lost: what cannot be read.
+    """
 
     log: CommitLog
     pipeline: Pipeline
     tag_entries: bool
     scope: Scope
+    log_blocks: Callable[[int, int], Iterator[Block]]
+    lost: LostPlaces
 
     def columns(self, start: int, end: int) -> Generator[tuple[Columns, int]]:
         """Yield the records that start in [`start`, `end`), a block at a time."""
-        for block in self.pipeline.blocks(start, end):
+        for block in self.log_blocks(start, end):
             if block.count:
                 yield block.columns, block.count
 
@@ -42,6 +54,8 @@ class LogRecords:
     def size_at(self, position: int) -> int | None:
         """Return the size of the record at a physical offset, None if none is there."""
         if not self.scope.floor <= position < self.scope.end:
+            return None
+        if self.lost.end_of(position) is not None:
             return None
         head = self.log.read(position, SYS_FLAG_AT)[PAD:-PAD].tobytes()
         is_record = int.from_bytes(head[PHYSICAL_OFFSET_AT:], "big") == position

@@ -24,15 +24,16 @@ from sinks.special import multi_queues
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.deleted_topics import deleted_topics
 from stores.findings import Finding, Kind, Report, Scope
-from stores.holes import HoleWatch, flaw_after
+from stores.holes import damage_error, flaw_after
 from stores.index_reader import index_files
-from stores.tail import find_tail, unfit
+from stores.tail import active_file, next_record, unfit
 from stores.verify_index import IndexCheck
 from stores.verify_queues import QueueCheck
 from stores.verify_units import BatchCheck, ExtCheck
 from streaming.live_settings import LiveSettings
 from streaming.log_records import LogRecords
 from streaming.pipeline import Pipeline
+from streaming.readable import Readable, find_ends, has_entries_from, place_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from streaming.pipeline import Block
 
 __all__ = ["Finding", "Kind", "Report", "verify"]
+
+# Size and magic: what is zero where nothing was written.
+_MAGIC_END = 8
 
 
 def verify(config: StoreConfig) -> Report:
@@ -93,55 +97,90 @@ class _Verification:
             commitlog_directories(config.path, config.settings), config.settings, config.path
         )
         found = self._load_progress()
-        # A corrupt place that the output has passed over, as it was told to, is no news.
-        passed = dict(found.skipped) if found is not None else {}
-        holes = HoleWatch(self.log) if passed else None
-        self.tail = find_tail(self.log, skips_corrupt=bool(passed), holes=holes).end
-        self.progress = self._if_ours(found)
-        self.scope = self._scope()
         self.live = LiveSettings(config.path, config.output, self.settings)
         self.live.begin(found.store_timestamp if found is not None and found.messages else None)
         self.queues = QueueDirectory(self.live.needs_slow_path)
         self.pipeline = Pipeline(self.log, self.queues, self.settings)
-        self.pipeline.gaps = passed
+        # A corrupt place that the output has passed over, as it was told to, is no news.
+        self.passed = dict(found.skipped) if found is not None else {}
+        self.readable = Readable(self.log, self.pipeline, self.passed)
+        self.ends = find_ends(self.log)
+        self.tail = self.ends.last
+        self.progress = self._if_ours(found)
+        if found is None and self._is_store_itself:
+            self.tail = self._own_tail()
+        self.scope = self._scope()
+        end = self.scope.end
+        # What the output has stopped at.
+        self.stop = self.obstacle(end) if end < self.tail else None
         self.facts = LogFacts()
-        self._look_for_lacks(passed)
 
-    def _look_for_lacks(self, passed: dict[int, int]) -> None:
+    def _own_tail(self) -> int:
+        """Return where the log of a broker's own store ends.
+
+        A broker that recovers cuts its log at damage in the last file. If it has dispatched what
+        follows, it has not recovered since.
+        """
+        first, last, _ = self.ends
+        size = self.settings.consumequeue_file_size
+        if first < last and not has_entries_from(self.config.output, size, first):
+            return first
+        return last
+
+    def _read_on(self) -> None:
+        """Look for damage after what was dispatched: in the last file, and bytes that are missing.
+
+        The other files are for dispatch to read.
+        """
+        end = self.scope.end
+        for _ in self.readable.blocks(max(end, active_file(self.log)), self.tail):
+            pass
+        for damage in self.log.damages:
+            if damage.end > end:
+                self.readable.lack(damage_error(damage), damage.start, damage.end)
+
+    def _report_lacks(self) -> None:
         """Say which places of the log give the output nothing.
 
         What was passed over; what expired before it was dispatched, where what the output has may
-        have been cut as well; what stands where dispatch has stopped; what follows the log's end.
+        have been cut as well; what was met; what stands where dispatch has stopped; what follows
+        the log's end.
         """
-        for start, end in passed.items():
-            path, byte = self.log.file_of(max(start, self.log.min_offset))
-            if end > self.log.min_offset:
+        log, readable = self.log, self.readable
+        for start, end in self.passed.items():
+            if end > log.min_offset:
+                path, byte = log.file_of(max(start, log.min_offset))
                 detail = f"physical offsets {start} to {end} were passed over"
                 self.report.lack(path, byte, detail)
-        flaws = [flaw_after(self.log, self.tail)]
-        floor = self.log.min_offset
+        floor = log.min_offset
         if self.progress is not None and 0 <= self.progress.end < floor:
-            path, byte = self.log.file_of(floor)
+            path, byte = log.file_of(floor)
             detail = f"physical offsets {self.progress.end} to {floor} expired before dispatch"
             self.report.lack(path, byte, detail)
-        end = self.scope.end
-        if end < self.tail:
-            flaws.append(self.obstacle(end))
-        for flaw in flaws:
-            if flaw is not None:
-                self.report.lack(flaw.path, flaw.position, flaw.problem)
+        if self.stop is not None:
+            end = self.scope.end
+            readable.lack(self.stop, end, next_record(log, end))
+        self._read_on()
+        flaw = self.ends.flaw
+        if self.tail > self.ends.first:
+            flaw = flaw_after(log, self.tail)
+        if flaw is not None:
+            place = place_of(log, flaw)
+            readable.lack(flaw, self.tail if place is None else place)
+        for _, error in sorted(readable.lacks.items()):
+            self.report.lack(error.path, error.position, error.problem)
 
     def obstacle(self, position: int) -> FormatError | None:
         """Return why dispatch cannot go on at a physical offset before the log's end."""
         try:
             for block in self.pipeline.blocks(position, position + 1):
                 for row in np.flatnonzero(block.columns.special[: block.count]).tolist():
-                    self._require_queues(block.columns, row)
+                    self.require_queues(block.columns, row)
         except FormatError as error:
             return error
         return None
 
-    def _require_queues(self, columns: Columns, row: int) -> None:
+    def require_queues(self, columns: Columns, row: int) -> None:
         """Refuse a record that cannot be put into all of its queues.
 
         Raises:
@@ -188,7 +227,12 @@ class _Verification:
     def _if_ours(self, found: Progress | None) -> Progress | None:
         """Return the progress record, None if a broker has gone on behind it."""
         path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
-        if found is not None and self._is_store_itself and found.end < self.tail:
+        if (
+            found is not None
+            and self._is_store_itself
+            and found.end < self.tail
+            and self.obstacle(max(found.end, self.log.min_offset)) is None
+        ):
             detail = f"the broker has gone on behind {found.end}: verified as a broker's own"
             self.report.note(Kind.PROGRESS, path, 0, detail)
             return None
@@ -204,23 +248,43 @@ class _Verification:
         is_ours = found is not None or not self._is_store_itself
         if found is None:
             is_clean = not marks.has_abort(self.config.output)
-            return Scope(floor, self.tail, is_ours, is_clean)
+            return Scope(floor, self._end_with_lost(None), is_ours, is_clean)
         path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
-        if found.end > self.tail:
+        tail = self._end_with_lost(found.end)
+        if found.end > tail:
             detail = f"dispatched up to {found.end}, the log ends at {self.tail}"
             self.report.add(Kind.PROGRESS, path, 0, detail)
         elif found.end < self.tail:
             detail = f"{self.tail - max(found.end, floor)} bytes of the log are not dispatched yet"
             self.report.note(Kind.PROGRESS, path, 0, detail)
-        return Scope(floor, max(min(found.end, self.tail), floor), is_ours, found.clean)
+        return Scope(floor, max(min(found.end, tail), floor), is_ours, found.clean)
+
+    def _end_with_lost(self, end: int | None) -> int:
+        """Return the log's end; after a last record that its file is too short for, if dispatched.
+
+        Args:
+            end: physical offset where the output ends, None if that is not known.
+        """
+        cut = self.log.unfinished
+        if cut is None or self.tail > cut.start:
+            return self.tail
+        left = min(cut.start - self.tail, _MAGIC_END)
+        if left and not any(self.log.bytes_at(self.tail, left)):
+            # Nothing was written before it, so nothing was after it.
+            return self.tail
+        return cut.end if end is None else min(max(end, self.tail), cut.end)
 
     def run(self) -> None:
         """Ask each check."""
         output, report, scope = self.config.output, self.report, self.scope
-        records = LogRecords(self.log, self.pipeline, self.settings.version.indexes_tags, scope)
+        lost = self.readable.lost
+        tag_entries = self.settings.version.indexes_tags
+        blocks = self.readable.blocks
+        records = LogRecords(self.log, self.pipeline, tag_entries, scope, blocks, lost)
         _QueuePass(self, records).run()
+        self.facts.is_end_known = not lost.between(self.facts.entry_offset + 1, scope.end)
         if self.settings.writes_index:
-            check = IndexCheck(output, self.settings, scope, report, records)
+            check = IndexCheck(output, self.settings, scope, report, records, lost)
             self.facts.index_ends = check.run()
             self.facts.index_files = check.file_count
         else:
@@ -231,6 +295,7 @@ class _Verification:
         fields = self.settings.version.checkpoint_fields
         CheckpointCheck(output, fields, scope, report).check(self.facts, self.progress)
         self._check_next_record()
+        self._report_lacks()
         verify_abort(output, report)
         report.bytes = scope.end - scope.floor
 
@@ -239,10 +304,9 @@ class _Verification:
         end = self.progress.end if self.progress is not None else self.tail
         if not self.scope.floor <= end < self.tail:
             return
-        error = self.obstacle(end)
-        if isinstance(error, UnreadableError):
+        if isinstance(self.stop, UnreadableError):
             path, byte = self.log.file_of(end)
-            detail = f"{self.tail - end} bytes of the log are not dispatched: {error.problem}"
+            detail = f"{self.tail - end} bytes of the log are not dispatched: {self.stop.problem}"
             self.report.add(Kind.UNREADABLE, path, byte, detail)
 
     def _check_no_index(self, output: Path) -> None:
@@ -276,14 +340,15 @@ class _QueuePass:
         self._queues = run.queues
         # In an output of ours a topic's queues stay when a broker deletes the topic.
         is_deleted = _never if run.scope.is_ours else deleted_topics(run.config.path)
-        self._entries = QueueCheck(*parts, records.is_record, is_deleted)
-        self._ext = ExtCheck(*parts)
-        self._batches = BatchCheck(*parts)
+        lost = run.readable.lost
+        self._entries = QueueCheck(*parts, records.is_record, is_deleted, lost)
+        self._ext = ExtCheck(*parts, lost)
+        self._batches = BatchCheck(*parts, lost)
 
     def run(self) -> None:
         """Compare all queues with the records in the scope."""
         run = self._verification
-        for block in run.pipeline.blocks(run.scope.floor, run.scope.end):
+        for block in run.readable.blocks(run.scope.floor, run.scope.end):
             columns = block.columns
             if block.count == 0:
                 continue
@@ -293,18 +358,28 @@ class _QueuePass:
                 try:
                     if not self._expect_row(columns, row):
                         block.without_entry.add(row)
-                except ValueError as error:
-                    offset = int(columns.physical_offset[row])
-                    raise ReputError(
-                        f"the record at physical offset {offset}: {error}. "
-                        "A broker cannot dispatch it either"
-                    ) from error
+                except (ValueError, ReputError):
+                    if not self._pass_over(columns, row):
+                        raise
+                    block.without_entry.add(row)
 
             self._entries.compare(columns, block.count, self._queues.names, expect_special)
             run.observe(block)
         self._entries.finish()
-        self._ext.finish()
+        self._ext.finish(self._entries.lost_at_end)
         self._batches.finish()
+
+    def _pass_over(self, columns: Columns, row: int) -> bool:
+        """Pass over a record that cannot be put into all of its queues; tell whether it is one."""
+        run = self._verification
+        start = int(columns.physical_offset[row])
+        following = start + int(columns.size[row])
+        try:
+            run.require_queues(columns, row)
+        except FormatError as error:
+            run.readable.pass_over(error, start, following, run.scope.end)
+            return True
+        return False
 
     def _expect_row(self, columns: Columns, row: int) -> bool:
         """Compare what a record gives beyond one plain entry; False if that is nothing at all."""
@@ -324,7 +399,9 @@ class _QueuePass:
             bitmap = None
             if record is not None:
                 bitmap = run.live.bitmap_for(record.topic, record.properties, timestamp)
-            held = self._expect_ext(number, queue_offset, ExtUnit(code, timestamp, bitmap or b""))
+            held = self._expect_ext(
+                number, queue_offset, position, ExtUnit(code, timestamp, bitmap or b"")
+            )
         self._entries.expect(number, name, queue_offset, Entry(position, size, held))
         if record is not None and run.settings.multi_dispatch:
             self._expect_multi(record, Entry(position, size, code))
@@ -351,15 +428,16 @@ class _QueuePass:
             self._batches.expect(name, unit)
         return is_valid
 
-    def _expect_ext(self, number: int, queue_offset: int, unit: ExtUnit) -> int:
+    def _expect_ext(self, number: int, queue_offset: int, position: int, unit: ExtUnit) -> int:
         """Compare a unit and return what the entry should hold."""
         name = self._queues.names[number]
         has_head = self._entries.begin(number, name, queue_offset)
         if self._entries.is_gone(number):
             return unit.tags_code
-        found = self._entries.found(number, name, queue_offset)
+        found = self._entries.found(number, name, queue_offset, position)
         held = unit.tags_code if found is None else found.tags_code
-        address = self._ext.expect(name, unit, held, has_head=has_head)
+        lost = self._entries.take_lost(number)
+        address = self._ext.expect(name, unit, held, has_head=has_head, lost=lost)
         return unit.tags_code if address is None else address
 
 

@@ -1,0 +1,152 @@
+"""Reads a log past what is damaged in it, and keeps where that was: as `reput verify` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from formats import names
+from formats.consumequeue import ENTRY, ENTRY_SIZE
+from formats.errors import FormatError
+from stores.findings import Report
+from stores.holes import HoleWatch, flaw_after
+from stores.lost_places import LostPlaces
+from stores.stored_files import StoredFiles, queue_directories
+from stores.tail import find_tail, next_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stores.commitlog import CommitLog
+    from streaming.pipeline import Block, Pipeline
+
+# Of each queue: a broker makes the one after the last ahead.
+_NEWEST_FILES = 2
+
+
+class Ends(NamedTuple):
+    """Where a log ends.
+
+    Attributes:
+        first: physical offset where the records end that follow one another without damage in the
+            last file.
+        last: where those end that follow after damage; equal to `first` if none do.
+        flaw: what stands at `first`, None if the log just ends there.
+    """
+
+    first: int
+    last: int
+    flaw: FormatError | None
+
+
+def find_ends(log: CommitLog) -> Ends:
+    """Return where a log ends, whatever is damaged in its last file."""
+    try:
+        first = find_tail(log).end
+    except FormatError as error:
+        place = place_of(log, error)
+        if place is None:
+            raise
+        first, flaw = place, error
+    else:
+        found = flaw_after(log, first)
+        if found is None:
+            return Ends(first, first, None)
+        flaw = found
+    last = find_tail(log, skips_corrupt=True, holes=HoleWatch(log)).end
+    return Ends(first, max(first, last), flaw)
+
+
+def place_of(log: CommitLog, error: FormatError) -> int | None:
+    """Return the physical offset that an error names, None if it is not about the log."""
+    path = Path(error.path)
+    base = names.parse_offset_file(path.name)
+    return None if base is None or not log.has(error.path) else base + error.position
+
+
+def has_entries_from(output: Path, file_size: int, position: int) -> bool:
+    """Tell whether a consume queue has an entry of a record at or after a physical offset.
+
+    Args:
+        output: where consumequeue/ is.
+        file_size: of consume queue files, bytes.
+        position: physical offset.
+    """
+    ignored = Report()
+    for directory in queue_directories(output / names.CONSUMEQUEUE, ignored):
+        files = StoredFiles(directory, file_size, ignored)
+        for base in files.bases[-_NEWEST_FILES:]:
+            raw = files.read(base, file_size)
+            entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
+            if bool(((entries["size"] > 0) & (entries["physical_offset"] >= position)).any()):
+                return True
+    return False
+
+
+class Readable:
+    """The records of a log that can be read, and the places of those that cannot.
+
+    Attributes:
+        lost: places that were met and had not been passed over by the output.
+        lacks: by physical offset: what is wrong with each place that was met.
+    """
+
+    def __init__(self, log: CommitLog, pipeline: Pipeline, passed: Mapping[int, int]) -> None:
+        """Read nothing yet.
+
+        Args:
+            log: the files.
+            pipeline: parses them; gets the places as its gaps.
+            passed: beginnings and ends of the places that the output has passed over.
+        """
+        self._log = log
+        self._pipeline = pipeline
+        self.lost = LostPlaces(passed)
+        self.lacks: dict[int, FormatError] = {}
+        self._ends: dict[int, int] = {}
+        pipeline.gaps = dict(passed)
+
+    def blocks(self, start: int, end: int) -> Iterator[Block]:
+        """Yield the records that start in [`start`, `end`) and can be read, as `Pipeline.blocks`.
+
+        Args:
+            start: physical offset of a record, or of a file's beginning.
+            end: physical offset.
+
+        Raises:
+            ReputError: something else than the log's content is wrong.
+        """
+        position = start
+        while position < end:
+            try:
+                yield from self._pipeline.blocks(position, end)
+            except FormatError as error:
+                place = place_of(self._log, error)
+                if place is None or place < position:
+                    raise
+                position = self.pass_over(error, place, next_record(self._log, place), end)
+            else:
+                return
+
+    def pass_over(self, error: FormatError, start: int, following: int, end: int) -> int:
+        """Have a place passed over from now on; return where records go on.
+
+        Args:
+            error: what is wrong there.
+            start: physical offset.
+            following: physical offset where records go on.
+            end: physical offset up to which the output was dispatched: only what is before it can
+                have entries.
+        """
+        self._pipeline.gaps[start] = following
+        self.lost.add(start, min(following, end))
+        self.lack(error, start, following)
+        return following
+
+    def lack(self, error: FormatError, start: int, end: int | None = None) -> None:
+        """Keep what is wrong at a place, unless that is known of one that it is in."""
+        if not any(first <= start < following for first, following in self._ends.items()):
+            self.lacks[start] = error
+            self._ends[start] = start + 1 if end is None else end
