@@ -139,13 +139,14 @@ class QueueCheck:
             )
         )
 
-    def begin(self, number: int, name: tuple[str, int], queue_offset: int) -> bool:
+    def begin(self, number: int, name: tuple[str, int], queue_offset: int, position: int) -> bool:
         """Look at a queue's files when its first record comes; tell what stands before its entry.
 
         Args:
             number: the queue's.
             name: topic and queue id.
             queue_offset: the record's.
+            position: its physical offset.
 
         Returns:
             Entries of records that the log has no more stand before the queue's first.
@@ -156,14 +157,30 @@ class QueueCheck:
                 self.directory / name[0] / str(name[1]), self._file_size, self._report
             )
             self._files[number] = files
-            self._next_entry[number] = self._first[number] = queue_offset
+            first = self._first_of(files, queue_offset, position) if self._lost else queue_offset
+            self._next_entry[number] = self._first[number] = first
             head = HeadCheck(files, self._settings, self._scope, self._report, self._lost)
-            self._has_head[number] = head.check(queue_offset)
+            self._has_head[number] = head.check(first)
             if not files.bases and self._is_deleted(name[0]):
                 self._gone.add(number)
                 detail = "the topic was deleted, its records are still in the log"
                 self._report.note(Kind.MISSING, files.directory, 0, detail)
         return self._has_head[number]
+
+    def _first_of(self, files: StoredFiles, queue_offset: int, position: int) -> int:
+        """Return the number of the entry of a queue's first record after a damaged place.
+
+        It is the record's queue offset, but less where the queue was shifted in that place.
+        """
+        for base in files.bases:
+            raw = files.read(base, min(self._file_size, queue_offset * ENTRY_SIZE - base))
+            entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
+            found = (entries["physical_offset"] == position) & (entries["size"] > 0)
+            if bool(found.any()):
+                return base // ENTRY_SIZE + int(np.argmax(found))
+            if base + self._file_size >= queue_offset * ENTRY_SIZE:
+                break
+        return queue_offset
 
     def is_gone(self, number: int) -> bool:
         """Tell whether a queue was deleted: nothing is expected of it."""
@@ -180,7 +197,7 @@ class QueueCheck:
             queue_offset: the record's.
             position: its physical offset.
         """
-        self.begin(number, name, queue_offset)
+        self.begin(number, name, queue_offset, position)
         if self._lost:
             self._pass_lost(number, queue_offset, position)
         raw = self._raw(number, int(self._next_entry[number]))
@@ -236,7 +253,7 @@ class QueueCheck:
             queue_offset: where the record says that it belongs.
             entry: what it should be.
         """
-        self.begin(number, name, queue_offset)
+        self.begin(number, name, queue_offset, entry.physical_offset)
         if self.is_gone(number):
             return
         end = entry.physical_offset + entry.size

@@ -431,7 +431,7 @@ class _QueuePass:
     def _expect_ext(self, number: int, queue_offset: int, position: int, unit: ExtUnit) -> int:
         """Compare a unit and return what the entry should hold."""
         name = self._queues.names[number]
-        has_head = self._entries.begin(number, name, queue_offset)
+        has_head = self._entries.begin(number, name, queue_offset, position)
         if self._entries.is_gone(number):
             return unit.tags_code
         found = self._entries.found(number, name, queue_offset, position)
