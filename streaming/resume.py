@@ -202,7 +202,7 @@ def _gone_back(
                 "The output belongs to another store, or the log was replaced as a whole; "
                 "give another output, or remove this one and rebuild it",
             )
-        return beginning(config, generation)
+        return _begun_again(config, log, found, recovery)
     if found.repeated and config.settings.writes_ext:
         # A repeated record has a unit and no entry: nothing says which units are its own.
         return _begun_again(config, log, found, recovery)
@@ -242,8 +242,8 @@ def _begun_again(
     again = replace(beginning(config, found.generation + 1), lost=found.lost)
     # The output began in one of these files at the latest: the first that is known, or the one
     # in which its first batch ended.
-    first = log.base_of(found.trail[0].record.physical_offset)
-    start = min([file.base for file in found.files[:1]] + [first])
+    places = [log.base_of(point.record.physical_offset) for point in found.trail[:1]]
+    start = min([*places, *(file.base for file in found.files[:1])], default=log.min_offset)
     if start < log.min_offset:
         gap = (start, log.min_offset)
         text = (

@@ -16,6 +16,7 @@ from stores.identity import FileWalk
 from stores.tail import TailWatch, find_tail
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher, rebuild
+from streaming.events import GAP, kind_of_event
 from streaming.verify import verify
 from tests.streaming.brokers_for_tests import queue, write_over
 from tests.streaming.stores_for_tests import LOG_FILE, files_of
@@ -229,6 +230,7 @@ class TestWhereToGoBackTo:
     def test_the_older_points_have_expired(self, plain, tmp_path):
         """
         The first file's records are still known: the log is this output's, dispatch begins again.
+        The entries of what has expired go with it, and that is said.
         """
         broker, config = plain
         rebuild(
@@ -246,6 +248,8 @@ class TestWhereToGoBackTo:
         dispatcher.close()
 
         assert dispatcher.progress.end == broker.log.end
+        assert dispatcher.progress.lost == ((0, LOG_FILE),)
+        assert GAP in [kind_of_event(event) for event in dispatcher.recovery.reasons]
         assert verify(config).ok
 
     def test_a_damaged_file_is_no_cut(self, plain):
