@@ -112,6 +112,11 @@ class Files:
             self.path(base).unlink()
         return len(gone)
 
+    def is_blank(self, position: int) -> bool:
+        """Tell whether a BLANK stands at a physical offset, whatever its size."""
+        head = self.read(self.base_of(position))[position - self.base_of(position) :][:BLANK_SIZE]
+        return len(head) == BLANK_SIZE and _HEAD.unpack(head)[1] == MAGIC_BLANK
+
     def records(self, start: int, end: int) -> list[Rec]:
         """Return the records in [start, end), which is known to hold whole records only."""
         found = []

@@ -94,6 +94,13 @@ KEPT = {
         put count=8 seed=626977 kind=large
         expire count=1
     """,
+    "what expired is lost where an output begins again": """
+        start
+        put count=7 seed=450517 kind=large
+        put count=1 seed=486315 kind=same
+        open
+        pause at=disk.populate number=1 during=poll seconds=0 { stop; tear back=1 byte=0 rest=zeros; expire count=1 }
+    """,
     "garbage after a cut record that lines up with the log's end": """
         start
         put count=5 seed=954232 kind=same
@@ -101,6 +108,22 @@ KEPT = {
     """,
 }
 REAL = {
+    "entries of cut records count again for a broker that starts": """
+        start
+        put count=6 seed=569933 kind=same
+        open
+        truncate back=4
+        put count=1 seed=826120 kind=mixed
+        stop
+        start
+        put count=2 seed=3 kind=same
+    """,
+    "a record that a broker cannot read": """
+        start
+        put count=1 seed=730418 kind=same
+        poison seed=840715
+        truncate back=1
+    """,
     "a cut record in the space of a BLANK is given to those that ask for its place": """
         start
         put count=7 seed=1 kind=large
