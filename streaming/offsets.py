@@ -21,7 +21,7 @@ from stores.first_since import Passed, first_since
 from stores.head_cursor import HeadCursor
 from stores.holes import HoleWatch, flaw_after
 from stores.lazy import lazy_module
-from stores.tail import KnownEnd, TailWatch, corruption, first_readable, next_record
+from stores.tail import KnownEnd, TailWatch, chain_end, corruption, first_readable, next_record
 from stores.trail import Fingerprint
 from stores.vouch import Vouch
 from streaming.marks import Mark
@@ -194,6 +194,14 @@ class StoreOffsets:
             end = self._flushed.before(log, end, self._floor)
         self._records.append(end)
         return end
+
+    def reaches(self, end: int, position: int) -> bool:
+        """Tell whether whole records stand from the log's end up to a physical offset.
+
+        Where the last one ends with a zero byte it does not count while a broker may be writing it.
+        """
+        log = self.log()
+        return log is not None and end >= log.min_offset and chain_end(log, end) == position
 
     def _known(self) -> KnownEnd | None:
         # It was looked for without looking past holes.

@@ -337,6 +337,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start <= end or self._options.rows == RANGES:
             # Who takes ranges finds out himself that the log was cut, and where.
             return end
+        if offsets.reaches(end, start):
+            # Compared just now, and the same: its last record was whole while no broker ran, and
+            # may seem to be half written while one does. It is decided by what comes after it.
+            return start
         message = (
             f"store {name}: the commitlog ends at {end}, before the query's offset {start}: it has "
             "been cut or replaced"

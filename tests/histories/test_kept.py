@@ -101,6 +101,25 @@ KEPT = {
         open
         pause at=disk.populate number=1 during=poll seconds=0 { stop; tear back=1 byte=0 rest=zeros; expire count=1 }
     """,
+    "a stream has read a record that ends with a zero before its broker starts": """
+        settings version=4.9.8
+        start
+        put count=1 seed=3 kind=zero
+        stop
+        stream
+        start
+        stream
+        put count=1 seed=4 kind=same
+    """,
+    "properties are lost after a stream has read them": """
+        start
+        put count=2 seed=833926 kind=mixed
+        stream
+        stop
+        tear back=1 byte=485 rest=ones
+        start
+        put count=8 seed=299958 kind=shorter
+    """,
     "garbage after a cut record that lines up with the log's end": """
         start
         put count=5 seed=954232 kind=same
