@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.histories import generate
@@ -9,11 +12,15 @@ from tests.histories.run import KINDS, run
 from tests.histories.shrink import shrink
 from tests.histories.steps import parse, parse_history, show, step
 
-_FIXED = 2
+_FIXED = 1
+# Histories of each test: 200 together.
 _MODELLED = 80
+_REAL = 12
+_VERSIONS = ("4.9.8", "5.3.3", "5.5.0")
 
 
 def check(seed: int, count: int, version: str = "") -> None:
+    """Carry out histories of a seed; what it prints repeats them."""
     who = f"--real {version} " if version else ""
     print(f"again: python -m tests.histories.run {who}--seed {seed} --histories {count}")
     result = run(seed, range(count), version)
@@ -25,13 +32,36 @@ def check(seed: int, count: int, version: str = "") -> None:
     assert result.outcome.checks["verify"] > 0
 
 
-@pytest.mark.parametrize("seed", [_FIXED], ids=["fixed"])
+def seed_of_commit() -> int:
+    """Return a seed that each commit has another one of, the fixed one where there is no git."""
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return _FIXED
+    return int(done.stdout.strip()[:8], 16)
+
+
+@pytest.mark.parametrize("seed", [_FIXED, seed_of_commit()], ids=["fixed", "commit"])
 def test_output_and_answers_are_those_of_the_log(seed: int) -> None:
     """
     However a log is cut, written over, torn and expired, and our side stopped, killed, paused and
     damaged: what is there at rest is what the log says, or an error said why not.
     """
     check(seed, _MODELLED)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("version", _VERSIONS)
+def test_output_and_answers_are_those_of_a_real_broker(version: str) -> None:
+    """
+    The same, and the store classes of each version derive and answer what we do: histories of the
+    fixed seed and of the commit's.
+    """
+    for seed in (_FIXED, seed_of_commit()):
+        check(seed, _REAL // 2, version)
 
 
 def test_every_kind_of_step_is_drawn() -> None:

@@ -114,7 +114,7 @@ public final class Follow {
                 for (int i = 2; i < w.length; i++) {
                     try {
                         answers.add(query.answer(w[i].split(" ", -1)));
-                    } catch (Exception e) { // of the broker's own: it reads what it has cut
+                    } catch (Exception | OutOfMemoryError e) { // the broker's own: it reads what it has cut
                         answers.add(Map.of("thrown", e.toString()));
                     }
                 }
