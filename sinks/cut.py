@@ -215,8 +215,34 @@ def queues_before(
             codes = (int(code) for code in files.codes_from(following, stop))
             address = next((code for code in codes if consumequeue_ext.is_address(code)), None)
             if address is not None:
-                before[ext] = consumequeue_ext.position(address)
+                place = consumequeue_ext.position(address)
+                last = files.code_before(following)
+                if place % settings.ext_file_size == 0 and last is not None:
+                    # The unit did not fit into the file before: its mark there goes with it.
+                    place = _unit_end(root / ext, settings.ext_file_size, last, place)
+                before[ext] = place
     return {name: position for name, position in before.items() if position > 0}
+
+
+def _unit_end(path: Path, file_size: int, code: int, place: int) -> int:
+    """Return where the unit of an entry ends; `place` if the entry has none, or it has expired.
+
+    Raises:
+        FormatError: no unit stands where the entry says.
+    """
+    if not consumequeue_ext.is_address(code):
+        return place
+    start = consumequeue_ext.position(code)
+    file = path / names.offset_file(start - start % file_size)
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return place
+    try:
+        unit = consumequeue_ext.unpack(data, start % file_size)
+    except ValueError as error:
+        raise FormatError(file, start % file_size, str(error), _REMEDY) from error
+    return place if unit is None else start + unit.size
 
 
 class _Units:
@@ -256,6 +282,14 @@ class _Units:
             if base + self._file_size > position:
                 units = self._read(base, stop)
                 yield from units["tags_code"][max(position - base, 0) // self._unit.itemsize :]
+
+    def code_before(self, position: int) -> int | None:
+        """Return the tags code of the unit before byte `position`, None if there is none."""
+        start = position - self._unit.itemsize
+        base = start - start % self._file_size
+        if base not in self._bases:
+            return None
+        return int(self._read(base, position)["tags_code"][-1])
 
     def _read(self, base: int, stop: int) -> np.ndarray:
         path = self._path / names.offset_file(base)

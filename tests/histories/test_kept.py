@@ -120,6 +120,27 @@ KEPT = {
         start
         put count=8 seed=299958 kind=shorter
     """,
+    "an extension's file has ended with a unit that is cut": """
+        settings version=5.5.0 log=8192 queue=8 items=40 ext=1
+        start
+        put count=10 seed=272386 kind=large
+        pause at=disk.remove_directory number=1 during=poll seconds=0 { put count=4 seed=289935 kind=large }
+        pause at=disk.map_file number=1 during=poll seconds=0 { put count=2 seed=627636 kind=large }
+        truncate back=2
+        put count=1 seed=587115 kind=same
+    """,
+    "killed while an extension goes back to its file's last unit": """
+        settings version=4.9.8 log=16384 queue=50 items=12 ext=1
+        start
+        put count=6 seed=232943 kind=same
+        put count=3 seed=485377 kind=same
+        pause at=disk.make_directories number=1 during=poll seconds=9 { put count=4 seed=217830 kind=same }
+        put count=1 seed=627606 kind=same
+        put count=1 seed=178173 kind=same
+        truncate back=1
+        put count=6 seed=73760 kind=same
+        kill at=disk.sync_directory number=1 moment=within during=open
+    """,
     "garbage after a cut record that lines up with the log's end": """
         start
         put count=5 seed=954232 kind=same
