@@ -282,6 +282,7 @@ class World:
             # A broker takes a record whose head is wrong but for size, magic and CRC
             # (`CommitLog#checkMessageAndReturnSize`); we do not.
             at = cut.position
+        before = [*self.truth, *self._stale()]
         for each in self._brokers():
             files = each.files
             if step.text("rest", "zero") == "zero":
@@ -293,7 +294,7 @@ class World:
                 files.write(at, fill * min(64, cut.end - at))
         if step.text("rest", "zero") != "zero":
             if self._hole < 0:
-                self._before_hole = self.truth
+                self._before_hole = before
             self._hole = at
         self._files_changed("tear")
         return None
@@ -648,7 +649,7 @@ class World:
 
     def _poison_at(self) -> int | None:
         # Behind a cut, too, it lines up with the log.
-        there = [*self._live(), *self._stale()]
+        there = [*self.truth, *self._stale()]
         places = [r.position for r in there if r.is_poison(self.traits.version)]
         return min(places, default=None)
 
