@@ -88,7 +88,8 @@ class Vouch:
         # Before anything is compared: a pause amid that counts at the next look.
         pauses = self._count_pauses()
         was_away, self._pauses = pauses != self._pauses, pauses
-        has_moved = known.end != self._end
+        # The caller has compared all that there was at the first look.
+        has_moved = self._end >= 0 and known.end != self._end
         is_touched = self._is_touched(known, stamps, has_moved=has_moved)
         has_restarted = sign != self._sign
         if has_moved or stamps != self._stamps:

@@ -195,8 +195,6 @@ class StoreDispatcher:
         config, settings = self.config, self.config.settings
         self.live = LiveSettings(config.path, config.output, settings)
         self.queues = QueueDirectory(self.live.needs_slow_path)
-        # What was seen while nothing was dispatched; the next batch tells of it.
-        self._setting_events: list[str] = []
         # The record that waits until the filters of its time are known.
         self._awaited: _Awaited | None = None
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
@@ -668,8 +666,7 @@ class StoreDispatcher:
 
     def _follow_settings(self, batch: Batch, block: Block) -> None:
         """Take over what the broker's files say by now, also for a block parsed before that."""
-        events = self._setting_events + self.live.look()
-        self._setting_events = []
+        events = self.live.look()
         topics = self.queues.take_new_topics()
         if topics and self._is_live and block.count:
             newest = int(block.columns.store_timestamp[block.count - 1])
@@ -890,7 +887,7 @@ class StoreDispatcher:
     def _look_at_settings(self) -> None:
         events = self.live.look_if_idle()
         if events:
-            self._setting_events += events
+            self._noticed += events
             self.queues.reconsider()
 
     def _notice_flaws(self, now: float) -> None:

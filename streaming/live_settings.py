@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.progress import STATE_DIRECTORY
+from formats import names
 from formats.errors import StoreError
 from stores import disk, filters, layout
 from stores.followed import Followed
@@ -82,6 +83,12 @@ class LiveSettings:
         if self._types is not None and since > _now():
             # The clock went back since then: new records are stored at earlier times.
             since = min(since, self._types.written or _now())
+        if self._types is not None and dispatched is not None:
+            # What was dispatched into plain queues was stored while its topic was an ordinary one.
+            plain = self._directory.parent / names.CONSUMEQUEUE
+            self._ordinary = {
+                topic for topic in self._types.value.batch if (plain / topic).is_dir()
+            }
         self._take_types(since)
         # Between two names, a broker's file is away for a moment: that ends no filter.
         if self.bitmaps is not None and self._filters is not None and self._filters.written:

@@ -80,6 +80,7 @@ def bits(*groups: str) -> bytes:
 
 
 NONE, EMPTY = b"", bits()
+KINDS = {"consumequeue", "batchconsumequeue"}
 
 
 @pytest.fixture
@@ -225,6 +226,26 @@ class TestTypes:
         ]
         assert entries["batchconsumequeue"][:8] == log.places[3].position.to_bytes(8)
         assert verify(config).ok
+
+    def test_a_topic_that_is_made_again_while_no_job_runs(self, config, store):
+        """
+        What was dispatched keeps its queue; the records after that go to the new one.
+        """
+        log, dispatcher = self.changed(config, store)
+        dispatcher.dispatch(log.places[2].end)
+        dispatcher.close()
+        (config.output / ".reput" / "settings.json").unlink(missing_ok=True)
+        name_topics(store)
+        name_topics(store, batch=["t"])
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(log.end)
+        dispatcher.close()
+
+        assert verify(config).findings == []
+        assert sorted({path.split("/")[0] for path in files_of(config.output)} & KINDS) == [
+            "batchconsumequeue",
+            "consumequeue",
+        ]
 
     @pytest.mark.parametrize("restarts", [False, True])
     def test_a_clock_that_goes_back_dates_no_change_ahead(
@@ -483,7 +504,10 @@ class TestFilters:
         dispatcher.dispatch(log.places[0].end)
         name_filters(store, ("t", "g", "a > 0", NOW + 1000), written=NOW + 1500)
         dispatcher.live._looked_steadily -= 2
+        assert not dispatcher.waits
         dispatcher.flush_if_due()
+        # A batch comes though nothing is to be dispatched: it says what was seen.
+        assert dispatcher.waits
         name_filters(store, written=NOW + 3000)
         batch = dispatcher.dispatch(log.end)
         dispatcher.close()
