@@ -131,6 +131,12 @@ def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recov
         StoreError: the output is of another log.
     """
     seen = compare(log, known_log(found))
+    bases = log.bases
+    if not seen.is_same:
+        log.refresh()
+        if log.bases != bases:
+            # Files expired meanwhile: what was in them says nothing of the log.
+            seen = compare(log, known_log(found))
     if seen.is_same:
         return still_same(log, found, seen, recovery.reasons)
     return go_back(config, log, found, seen, recovery)

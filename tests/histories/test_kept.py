@@ -141,6 +141,18 @@ KEPT = {
         put count=6 seed=73760 kind=same
         kill at=disk.sync_directory number=1 moment=within during=open
     """,
+    "files expire while an output is opened": """
+        settings version=5.3.3 log=4096 queue=50 items=40
+        start
+        put count=1 seed=126359 kind=same
+        open
+        put count=3 seed=466545 kind=same
+        flush
+        put count=4 seed=76317 kind=large
+        put count=7 seed=517617 kind=same
+        kill at=indexfile_kernels.insert number=1 moment=within during=poll
+        pause at=disk.remove_directory number=1 during=poll seconds=9 { expire count=1 }
+    """,
     "garbage after a cut record that lines up with the log's end": """
         start
         put count=5 seed=954232 kind=same
