@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from formats import names
 from formats.commitlog import MIN_SIZE
 from formats.errors import FormatError, ReputError, StoreError
+from stores import broker_lock
 from stores.findings import Kind
 from streaming import choosing
 from streaming.config import store_config
@@ -435,6 +436,8 @@ class World:
             self.follower.abandon()
             self.follower = None
         POINTS.is_dead = False
+        # A killed process holds no lock, wherever in its start it was.
+        broker_lock.HELD -= {name for name in broker_lock.HELD if name.startswith(str(self.root))}
         return None
 
     def _run_phase(self, during: str) -> None:
