@@ -187,16 +187,13 @@ class RestCheck:
         self._report = report
         self._lost = lost
 
-    def check(self, position: int, last_end: int, ahead: int = 0) -> int:
+    def check(self, position: int, last_end: int, ahead: int = 0) -> None:
         """Check all bytes from `position` of the queue on.
 
         Args:
             position: byte behind the last unit.
             last_end: physical offset behind the record of the last unit.
             ahead: empty files that may stand behind the last one.
-
-        Returns:
-            Units of lost records that stand here.
         """
         files = self._files
         lost, last_end = self.count_lost(position, last_end)
@@ -212,7 +209,6 @@ class RestCheck:
                 self._check_runs(path, 0, last_end, "a file behind the queue's last one")
             elif base + files.file_size > position:
                 self._check_runs(path, position - base, last_end, "")
-        return lost
 
     def count_lost(self, position: int, last_end: int) -> tuple[int, int]:
         """Return how many units from a byte on are of lost records, and where the last one ends."""

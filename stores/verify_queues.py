@@ -63,11 +63,8 @@ class QueueCheck:
         self._is_record = is_record
         self._is_deleted = is_deleted
         self._lost = lost
-        # By queue: entries of lost records; those of them that `take_lost` has not told yet.
+        # By queue: entries of lost records.
         self._lost_entries: dict[int, int] = {}
-        self._lost_since: dict[int, int] = {}
-        # By topic and queue id: how many of them stand at the end.
-        self.lost_at_end: dict[tuple[str, int], int] = {}
         self._files: dict[int, StoredFiles] = {}
         self._next_entry = np.full(_FIRST_CAPACITY, _UNKNOWN, np.int64)
         self._last_end = np.full(_FIRST_CAPACITY, NEVER, np.int64)
@@ -170,17 +167,22 @@ class QueueCheck:
     def _first_of(self, files: StoredFiles, queue_offset: int, position: int) -> int:
         """Return the number of the entry of a queue's first record after a damaged place.
 
-        It is the record's queue offset, but less where the queue was shifted in that place.
+        It is the record's queue offset, but where the queue was shifted in that place, or where the
+        record was repeated and has no entry: then it is that of the next one that has, or the
+        entries' end.
         """
-        for base in files.bases:
-            raw = files.read(base, min(self._file_size, queue_offset * ENTRY_SIZE - base))
+        there = files.read(queue_offset * ENTRY_SIZE, ENTRY_SIZE)
+        bases = files.bases if there[:8] != position.to_bytes(8, "big") else []
+        end = 0
+        for base in bases:
+            raw = files.read(base, self._file_size)
             entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
-            found = (entries["physical_offset"] == position) & (entries["size"] > 0)
+            found = (entries["physical_offset"] >= position) & (entries["size"] > 0)
             if bool(found.any()):
                 return base // ENTRY_SIZE + int(np.argmax(found))
-            if base + self._file_size >= queue_offset * ENTRY_SIZE:
-                break
-        return queue_offset
+            used = np.flatnonzero(entries["size"] > 0)
+            end = base // ENTRY_SIZE + int(used[-1]) + 1 if len(used) else end
+        return max(queue_offset, end)
 
     def is_gone(self, number: int) -> bool:
         """Tell whether a queue was deleted: nothing is expected of it."""
@@ -202,10 +204,6 @@ class QueueCheck:
             self._pass_lost(number, queue_offset, position)
         raw = self._raw(number, int(self._next_entry[number]))
         return Entry(*ENTRY_STRUCT.unpack(raw)) if len(raw) == ENTRY_SIZE else None
-
-    def take_lost(self, number: int) -> int:
-        """Return how many entries of lost records a queue had since this was asked last."""
-        return self._lost_since.pop(number, 0)
 
     def _pass_lost(self, number: int, queue_offset: int, position: int) -> None:
         """Go past the entries of lost records before the entry of the record at a physical offset.
@@ -242,7 +240,6 @@ class QueueCheck:
                     self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, NOT_THERE)
             self._next_entry[number] = following + 1
             self._lost_entries[number] = self._lost_entries.get(number, 0) + 1
-            self._lost_since[number] = self._lost_since.get(number, 0) + 1
 
     def expect(self, number: int, name: tuple[str, int], queue_offset: int, entry: Entry) -> None:
         """Compare one entry with what a broker would have put, in turn or not.
@@ -328,8 +325,7 @@ class QueueCheck:
             last_end = int(self._last_end[number])
             rest = RestCheck(files, ENTRY, self._scope, self._report, self._lost)
             ahead = 1 if number in self._made_ahead else 0
-            at_end = rest.check(following * ENTRY_SIZE, max(last_end, 0), ahead)
-            self.lost_at_end[_name_of(files)] = at_end
+            rest.check(following * ENTRY_SIZE, max(last_end, 0), ahead)
         for path in queue_directories(self.directory, self._report):
             if path not in known:
                 self._check_unknown(StoredFiles(path, self._file_size, self._report))
@@ -342,12 +338,7 @@ class QueueCheck:
         end = head.known_end() if self._lost else None
         if end is not None:
             rest.check(end, 0)
-            self.lost_at_end[_name_of(files)] = (end - min(files.bases)) // ENTRY_SIZE
         elif self._scope.is_ours and self._scope.tolerates_leftovers:
             rest.check(0, 0)
         else:
             head.check_all()
-
-
-def _name_of(files: StoredFiles) -> tuple[str, int]:
-    return files.directory.parent.name, int(files.directory.name)

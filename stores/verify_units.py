@@ -16,7 +16,6 @@ from stores.stored_files import StoredFiles, queue_directories, surplus_runs
 from stores.verify_ends import NOT_THERE, RestCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from formats.broker import BrokerSettings
@@ -25,21 +24,18 @@ if TYPE_CHECKING:
 
 _WINDOW = 1 << 14
 _NEVER = -1
+_LAST = (1 << 63) - 1
 # Damaged units in a row after which the place of the next one is not looked for.
 _MOST_WRONG = 1000
 
 
 @dataclass
 class _Place:
-    """How far a queue's units are compared: the position of the next one, and a window on them.
-
-    `lost`: entries of lost records before the next unit; their units are still to be gone over.
-    """
+    """How far a queue's units are compared: the position of the next one, and a window on them."""
 
     files: StoredFiles
     position: int = 0
     last_offset: int = _NEVER
-    lost: int = 0
     window_at: int = 0
     window: bytes = b""
 
@@ -79,7 +75,8 @@ class ExtCheck:
         held: int,
         *,
         has_head: bool,
-        lost: int = 0,
+        position: int,
+        is_own: bool,
     ) -> int | None:
         """Compare a queue's next unit and return its address; None if it is too large to be kept.
 
@@ -89,18 +86,22 @@ class ExtCheck:
             held: what the entry in the consume queue holds, right or wrong.
             has_head: entries of expired records stand before the queue's first: then only its
                 own entry tells where its unit is.
-            lost: entries of lost records that stand right before the unit's: their units do, too.
+            position: the record's physical offset.
+            is_own: that entry is the record's.
         """
         place = self._queues.get(name)
+        last = _NEVER if place is None else place.last_offset
         if place is not None:
-            place.lost += lost
+            place.last_offset = position
+        known = held if is_own or not self._lost else 0
         if unit.size > MAX_UNIT_SIZE:
             return None
         if place is None:
             directory = self._directory / name[0] / str(name[1])
             place = _Place(StoredFiles(directory, self._file_size, self._report))
             self._queues[name] = place
-            self._begin(place, held, has_head=has_head)
+            self._begin(place, known, has_head=has_head)
+            place.last_offset = position
         if unit.size > self._file_size - SPARE:
             for _ in range(TRIES):
                 wrote = place.position % self._file_size
@@ -108,8 +109,8 @@ class ExtCheck:
                 place.position += self._file_size - wrote
             return None
         raw = unit.pack()
-        if place.lost:
-            self._skip_lost(place, raw, held)
+        if self._lost.between(last + 1, position):
+            self._skip_lost(place, raw, known)
         wrote = place.position % self._file_size
         if wrote + len(raw) > self._file_size - SPARE:
             self._check_end_of_file(place, wrote)
@@ -119,10 +120,10 @@ class ExtCheck:
         found = place.read(place.position, len(raw))
         if found != raw:
             self._report_difference(place, unit, found)
-        position = place.position
+        start = place.position
         place.position += len(raw)
         self._report.units += 1
-        return consumequeue_ext.address(position)
+        return consumequeue_ext.address(start)
 
     def _begin(self, place: _Place, held: int, *, has_head: bool) -> None:
         # Where records have expired, so may the files have that held their entries.
@@ -139,18 +140,39 @@ class ExtCheck:
         self._report.unverifiable += units or 0
 
     def _skip_lost(self, place: _Place, raw: bytes, held: int) -> None:
-        """Go over the units of lost records, up to the one that its own entry points to."""
-        target = consumequeue_ext.position(held) if consumequeue_ext.is_address(held) else 0
-        if target < place.position or place.read(target, len(raw)) != raw:
-            return
-        units = self._units_between(place, place.position, target)
-        if units is None:
-            path, byte = place.files.place(place.position)
-            detail = f"the units of lost records do not lead to the next one at {target}"
-            self._report.add(Kind.WRONG_BYTES, path, byte, detail)
-        self._report.unverifiable += units or 0
-        place.position = target
-        place.lost = 0
+        """Go over the units of lost records, up to the one that a record gives.
+
+        Its own entry points to it. A record that was repeated has a unit and no entry: then the
+        first unit that is the same is taken for it.
+        """
+        is_known = consumequeue_ext.is_address(held)
+        target = consumequeue_ext.position(held) if is_known else 0
+        is_known = is_known and target >= place.position and place.read(target, len(raw)) == raw
+        position, units = self._past_mark(place, place.position), 0
+        while position != target if is_known else place.read(position, len(raw)) != raw:
+            following = self._after(place, position)
+            if following is None or (is_known and following > target):
+                if is_known:
+                    path, byte = place.files.place(position)
+                    detail = f"the units do not lead to the one at {target}"
+                    self._report.add(Kind.WRONG_BYTES, path, byte, detail)
+                    place.position = target
+                return
+            position, units = following, units + 1
+        self._report.unverifiable += units
+        place.position = position
+
+    def _after(self, place: _Place, position: int) -> int | None:
+        """Return where the unit after the one at a position begins, None if there is none."""
+        size = int.from_bytes(place.read(position, 2), "big", signed=True)
+        if size < consumequeue_ext.UNIT.size:
+            return None
+        return self._past_mark(place, position + size)
+
+    def _past_mark(self, place: _Place, position: int) -> int:
+        """Return where the next file begins if a mark at a position ends this one."""
+        has_mark = place.read(position, len(END_MARK)) == END_MARK
+        return position + (self._file_size - position % self._file_size if has_mark else 0)
 
     def _skip_orphans(self, place: _Place, raw: bytes, held: int) -> None:
         """Go over units that no entry points to: a broker's, dispatched again after a crash."""
@@ -205,17 +227,13 @@ class ExtCheck:
         detail = f"{what}: {found.hex()}, expected {wanted.hex()}"
         self._report.add(Kind.WRONG_BYTES, path, byte, detail)
 
-    def finish(self, lost_at_end: Mapping[tuple[str, int], int]) -> None:
-        """Look at what stands behind the last units, and at queues without any.
-
-        Args:
-            lost_at_end: by topic and queue id: entries of lost records after the last other one.
-        """
+    def finish(self) -> None:
+        """Look at what stands behind the last units, and at queues without any."""
         known = set()
-        for name, place in self._queues.items():
+        for place in self._queues.values():
             files = place.files
             known.add(files.directory)
-            self._skip_last(place, place.lost + lost_at_end.get(name, 0))
+            self._skip_rest(place)
             boundary = -(-place.position // self._file_size) * self._file_size
             for base in files.bases:
                 if base >= boundary:
@@ -224,22 +242,15 @@ class ExtCheck:
                     self._rest(files.path(base), place.position - base)
         for path in queue_directories(self._directory, self._report):
             if path not in known:
-                self._unknown(
-                    StoredFiles(path, self._file_size, self._report),
-                    lost_at_end.get((path.parent.name, int(path.name)), 0),
-                )
+                self._unknown(StoredFiles(path, self._file_size, self._report))
 
-    def _skip_last(self, place: _Place, most: int) -> None:
-        """Go over up to so many units at a queue's end."""
-        for _ in range(most):
-            position = place.position
-            size = int.from_bytes(place.read(position, 2), "big", signed=True)
-            if size == int.from_bytes(END_MARK, "big", signed=True):
-                position += self._file_size - position % self._file_size
-                size = int.from_bytes(place.read(position, 2), "big", signed=True)
-            if size < consumequeue_ext.UNIT.size:
+    def _skip_rest(self, place: _Place) -> None:
+        """Go over the units at a queue's end that lost records may have given."""
+        while self._lost.between(place.last_offset + 1, _LAST):
+            following = self._after(place, self._past_mark(place, place.position))
+            if following is None:
                 return
-            place.position = position + size
+            place.position = following
             self._report.unverifiable += 1
 
     def _rest(self, path: Path, start: int) -> None:
@@ -253,11 +264,11 @@ class ExtCheck:
                 return
             self._report.add(Kind.SURPLUS, path, byte, what)
 
-    def _unknown(self, files: StoredFiles, lost: int) -> None:
+    def _unknown(self, files: StoredFiles) -> None:
         place = _Place(files, min(files.bases, default=0))
-        self._skip_last(place, lost)
+        self._skip_rest(place)
         for base in files.bases:
-            if lost and base < place.position:
+            if base < place.position:
                 self._rest(files.path(base), min(place.position - base, self._file_size))
                 continue
             path = files.path(base)

@@ -366,7 +366,7 @@ class _QueuePass:
             self._entries.compare(columns, block.count, self._queues.names, expect_special)
             run.observe(block)
         self._entries.finish()
-        self._ext.finish(self._entries.lost_at_end)
+        self._ext.finish()
         self._batches.finish()
 
     def _pass_over(self, columns: Columns, row: int) -> bool:
@@ -436,8 +436,10 @@ class _QueuePass:
             return unit.tags_code
         found = self._entries.found(number, name, queue_offset, position)
         held = unit.tags_code if found is None else found.tags_code
-        lost = self._entries.take_lost(number)
-        address = self._ext.expect(name, unit, held, has_head=has_head, lost=lost)
+        is_own = found is not None and found.physical_offset == position
+        address = self._ext.expect(
+            name, unit, held, has_head=has_head, position=position, is_own=is_own
+        )
         return unit.tags_code if address is None else address
 
 
