@@ -24,7 +24,7 @@ _RECORD = int(Verdict.RECORD)
 
 
 @kernel
-def highest_offset(
+def earlier_record(
     data: Bytes,
     at: int,
     limit: int,
@@ -34,8 +34,9 @@ def highest_offset(
     stop: int,
     topic: Bytes,
     queue_id: int,
+    queue_offset: int,
 ) -> tuple[int, int]:
-    """Go from record to record and find the highest queue offset of one queue.
+    """Go from record to record to the first of a queue with a queue offset or a higher one.
 
     Records without a number in their queue, prepared and rolled back ones, do not count.
 
@@ -49,11 +50,11 @@ def highest_offset(
         stop: physical offset where to end.
         topic: the queue's topic, as it stands in records.
         queue_id: the queue.
+        queue_offset: the number.
 
     Returns:
-        The physical offset that was reached, and the offset, -1 for none.
+        The physical offset that was reached, and that of the record, -1 for none.
     """
-    highest = -1
     while position < stop:
         verdict, size, _, _, _, topic_at, topic_length, _ = check(
             data, at, limit, position, file_end, rules
@@ -65,6 +66,7 @@ def highest_offset(
             kind not in (PREPARED, ROLLBACK)
             and topic_length == len(topic)
             and load_i32(data, at + QUEUE_ID_AT) == queue_id
+            and load_i64(data, at + QUEUE_OFFSET_AT) >= queue_offset
         ):
             is_same = True
             for i in range(topic_length):
@@ -72,8 +74,7 @@ def highest_offset(
                     is_same = False
                     break
             if is_same:
-                offset = load_i64(data, at + QUEUE_OFFSET_AT)
-                highest = max(highest, offset)
+                return position, position
         at += size
         position += size
-    return position, highest
+    return position, -1

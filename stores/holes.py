@@ -3,8 +3,9 @@
 A log ends where no record stands. If a page was lost, or garbage written into the last file,
 records go on after such a place, and only a look at all that follows tells. What a broker has cut
 off by its recovery looks nearly the same: it erases nothing, and its next records go over what was
-there. A run of records that were left over in that way is known by its first one: that is older
-than the log's last record, or has a queue offset that an earlier record of its queue has already.
+there. A run of records that were left over in that way is known by its first one: that one is older
+than the log's last record, or its predecessor began before the log's end, or its queue offset is no
+higher than that of a record of its queue before it in the same file.
 
 Certain: the records are whole, and name this very place. Suspected: that they belong to the log,
 for a broker that has just recovered has cut at the same place, and writes over them with its next
@@ -13,6 +14,7 @@ message. Source: docs/formats/commitlog.md, "Holes".
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,17 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.commitlog import (
     BLANK_SIZE,
     MIN_SIZE,
-    PREPARED,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
-    ROLLBACK,
     SYS_FLAG_AT,
-    TRANSACTION_TYPE,
     Verdict,
 )
 from formats.errors import FormatError
 from stores.commitlog import PAD, LogChangedError
 from stores.lazy import lazy_module
+from stores.left_over import has_number, is_cut_through, start_of_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,36 +185,62 @@ def newest_before(log: CommitLog, position: int) -> int:
     return log.timestamp_before(reached) if verdict == Verdict.ROLL and reached > base else 0
 
 
+def newer_within(log: CommitLog, position: int, stop: int) -> int | None:
+    """Return where the first record begins after what is none, if it was not left over.
+
+    Args:
+        log: the files.
+        position: physical offset where the records before end.
+        stop: physical offset in the same file, or its end: a record begins before it.
+
+    Raises:
+        LogChangedError: records were written, or a file went, each time that it looked.
+    """
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(LogChangedError):
+            return _following_in(log, log.base_of(position), position, stop)
+        log.refresh()
+    return _following_in(log, log.base_of(position), position, stop)
+
+
 def _following(log: CommitLog, end: int) -> int | None:
     """Return where the first run of records begins after `end` that was not left over."""
-    newest: int | None = None
     for base in [b for b in log.bases if b + log.file_size > end]:
-        position = max(base, end)
-        while True:
-            seeming = _next_seeming(log, position)
-            if seeming is None:
-                break
-            position = seeming + 1
-            if seeming == end or not _is_record(log, seeming):
-                continue
-            if newest is None:
-                newest = newest_before(log, end)
-            if not _is_left_over(log, seeming, end, newest):
-                return seeming
-            # All that follows without a break was written before it was cut off, too.
-            position = _chain_end(log, seeming)
-            if position >= base + log.file_size:
-                break
+        found = _following_in(log, base, end, base + log.file_size)
+        if found is not None:
+            return found
     return None
 
 
-def _next_seeming(log: CommitLog, position: int) -> int | None:
-    """Return the first place at or after `position` in its file where a record seems to stand."""
+def _following_in(log: CommitLog, base: int, end: int, stop: int) -> int | None:
+    """Return the same of one file, and of records that begin before `stop`."""
+    newest: int | None = None
+    position = max(base, end)
+    while position < stop:
+        seeming = _next_seeming(log, position, stop)
+        if seeming is None:
+            return None
+        position = seeming + 1
+        if seeming == end or not _is_record(log, seeming):
+            continue
+        if newest is None:
+            newest = newest_before(log, end)
+        if not _is_left_over(log, seeming, end, newest):
+            return seeming
+        # All that follows without a break was written before it was cut off, too.
+        position = _chain_end(log, seeming)
+    return None
+
+
+def _next_seeming(log: CommitLog, position: int, stop: int) -> int | None:
+    """Return the first place in [`position`, `stop`), one file, where a record seems to stand."""
     file_end = log.base_of(position) + log.file_size
     step = _SMALLEST_PIECE
-    while position < file_end:
+    while position < stop:
         position = _next_data(log, position)
-        wanted = min(step, file_end - position)
+        if position >= stop:
+            return None
+        wanted = min(step, stop - position)
         data = log.read(position, wanted)
         limit = len(data) - PAD
         got = limit - PAD
@@ -223,7 +249,7 @@ def _next_seeming(log: CommitLog, position: int) -> int | None:
         step = min(step * 4, _LARGEST_PIECE)
         if not data[PAD:limit].any():
             # A record's size may end the piece: its first bytes are zeros.
-            position += got - BLANK_SIZE if got == wanted < file_end - position else got
+            position += got - BLANK_SIZE if got == wanted < stop - position else got
             continue
         at = int(frames.find_record(data, PAD, limit, position, file_end, log.rules, limit))
         if at != frames.NO_POSITION:
@@ -276,24 +302,31 @@ def _is_left_over(log: CommitLog, position: int, end: int, newest: int) -> bool:
         raise LogChangedError(f"physical offset {position}: {Verdict(verdict).explanation} now")
     if _whole(data, timestamp_at, 8) < newest:
         return True
-    if _whole(data, PAD + SYS_FLAG_AT, 4) & TRANSACTION_TYPE in {PREPARED, ROLLBACK}:
-        # They have no number in a queue.
-        return False
-    start = log.base_of(end - 1)
-    if end <= log.min_offset or log.damage_at(start) is not None:
+    if log.base_of(position) == log.base_of(end) and is_cut_through(log, end, position):
+        return True
+    if log.left_overs.is_known(log, position, end):
+        return True
+    start = start_of_last(log, end)
+    if not has_number(_whole(data, PAD + SYS_FLAG_AT, 4)) or start is None:
         return False
     topic = data[topic_at : topic_at + topic_length].copy()
     queue_id = _whole(data, PAD + QUEUE_ID_AT, 4)
-    highest = _highest_offset(log, max(start, log.min_offset), end, topic, queue_id)
-    return highest >= _whole(data, PAD + QUEUE_OFFSET_AT, 8)
+    number = _whole(data, PAD + QUEUE_OFFSET_AT, 8)
+    earlier = _earlier_record(log, start, end, topic, queue_id, number)
+    if earlier is None:
+        return False
+    log.left_overs.remember(log, position, earlier)
+    return True
 
 
 def _whole(data: Bytes, at: int, size: int) -> int:
     return int.from_bytes(data[at : at + size].tobytes(), "big", signed=True)
 
 
-def _highest_offset(log: CommitLog, start: int, end: int, topic: Bytes, queue_id: int) -> int:
-    """Return the highest queue offset of a queue's records in [`start`, `end`), -1 for none.
+def _earlier_record(
+    log: CommitLog, start: int, end: int, topic: Bytes, queue_id: int, queue_offset: int
+) -> int | None:
+    """Return a record of a queue in [`start`, `end`) with a queue offset or a higher one.
 
     Args:
         log: the files.
@@ -301,24 +334,28 @@ def _highest_offset(log: CommitLog, start: int, end: int, topic: Bytes, queue_id
         end: physical offset in the same file, or its end.
         topic: as it stands in records.
         queue_id: the queue's id.
+        queue_offset: the number.
+
+    Returns:
+        Its physical offset, None if there is none.
     """
     file_end = log.base_of(start) + log.file_size
-    highest = -1
     step = _LARGEST_PIECE
     while start < end:
         data = log.read(start, min(step, file_end - start))
         limit = len(data) - PAD
-        reached, found = hole_kernels.highest_offset(
-            data, PAD, limit, start, file_end, log.rules, end, topic, queue_id
+        reached, found = hole_kernels.earlier_record(
+            data, PAD, limit, start, file_end, log.rules, end, topic, queue_id, queue_offset
         )
-        highest = max(highest, int(found))
+        if found >= 0:
+            return int(found)
         if reached == start:
             if step >= log.settings.max_record_size or limit - PAD < step:
                 break
             step = log.settings.max_record_size
             continue
         start = int(reached)
-    return highest
+    return None
 
 
 def _has_no_time(log: CommitLog, position: int) -> bool:

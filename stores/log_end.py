@@ -37,6 +37,7 @@ from formats.commitlog import (
     Verdict,
 )
 from stores.findings import Kind
+from stores.left_over import earlier_record, has_number, is_cut_through
 from stores.log_files import LogChangedError, LogFiles
 from stores.records import read_at
 
@@ -346,9 +347,9 @@ class EndedLog(LogFiles):
         return isinstance(read_at(self, position)[1], Record)
 
     def _newer_record(self, position: int, last: tuple[int, int] | None) -> int | None:
-        """Return where a whole record stands close past what is none, not older than the last one.
+        """Return where a whole record of the log stands close past what is none, None if none does.
 
-        Past a cut there are whole records, but older ones.
+        Past a cut there are whole records, but they are left over; see `stores.left_over`.
         """
         if position >= self.end_of_files or read_at(self, position)[0] == Verdict.END:
             return None
@@ -357,11 +358,31 @@ class EndedLog(LogFiles):
             2 * self.settings.max_record_size, self.base_of(position) + self.file_size - position
         )
         data = self.bytes_at(position, window)
+        judged = position
         for at in _places(data, position, _MAGICS[self.settings.read_rules.accepts_v2]):
-            _, record = read_at(self, position + at)
-            if isinstance(record, Record) and record.store_timestamp >= newest:
-                return position + at
+            place = position + at
+            if place < judged:
+                continue
+            _, record = read_at(self, place)
+            if not isinstance(record, Record):
+                continue
+            if not self._is_left_over(record, place, position, newest):
+                return place
+            # All that follows without a break was written before it was cut off, too.
+            judged = self.chain(place).position
         return None
+
+    def _is_left_over(self, record: Record, place: int, end: int, newest: int) -> bool:
+        """Tell whether a record past the end was cut off; see `stores.left_over`."""
+        if record.store_timestamp < newest or is_cut_through(self, end, place):
+            return True
+        if self.left_overs.is_known(self, place, end):
+            return True
+        earlier = earlier_record(self, end, record) if has_number(record.sys_flag) else None
+        if earlier is None:
+            return False
+        self.left_overs.remember(self, place, earlier)
+        return True
 
     def _is_torn(self, start: int, size: int) -> bool:
         """Tell whether the last record may not be whole yet; see `stores.tail`."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats import names
 from formats.errors import FormatError, ReputError, StoreError
 from stores import broker_lock
+from stores.left_over import LeftOvers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +105,7 @@ class LogFiles:
         stamps: by where a file begins; replaced as a whole by each `refresh`.
         damages: bytes that are missing between files, in order: they read as the end of a file.
         unfinished: what the last file lacks, None if nothing: somebody may be copying it.
+        left_overs: records past the log's end that are known to be cut off.
     """
 
     damages: tuple[Damage, ...]
@@ -131,6 +133,7 @@ class LogFiles:
         self._files: dict[int, Path] = {}
         self._inodes: dict[int, tuple[int, int]] = {}
         self.stamps: dict[int, Stamp] = {}
+        self.left_overs = LeftOvers()
         self.refresh()
 
     def refresh(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from formats.commitlog import BLANK_SIZE, MIN_SIZE, Verdict
 from formats.errors import FormatError, UnreadableError
 from stores.commitlog import PAD, LogChangedError
-from stores.holes import REMEDY, HoleWatch, damage_error, find_hole, newest_before
+from stores.holes import REMEDY, HoleWatch, damage_error, find_hole, newer_within
 from stores.lazy import lazy_module
 from stores.trail import Fingerprint, fingerprint, is_there
 
@@ -384,32 +384,14 @@ def active_file(log: CommitLog) -> int:
 
 
 def goes_on(log: CommitLog, position: int) -> bool:
-    """Tell whether a whole record stands close behind what cannot be read.
+    """Tell whether a whole record of the log stands close after what cannot be read.
 
-    A broker that has recovered leaves what was behind its cut and writes over it: such records are
-    whole, but older than the one before the place.
+    A broker that has recovered leaves what was past its cut and writes over it: such records are
+    whole, but left over, see `stores.holes`.
     """
-    newest = newest_before(log, position)
-    base = log.base_of(position)
-    file_end = base + log.file_size
-    length = min(2 * log.settings.max_record_size, file_end - position)
-    data = log.read(position, length)
-    limit = len(data) - PAD
-    at = PAD + 1
-    while True:
-        at = int(
-            frames.find_record(data, at, limit, position + at - PAD, file_end, log.rules, limit)
-        )
-        if at == frames.NO_POSITION:
-            return False
-        verdict, _, timestamp_at, *_ = frames.check(
-            data, at, limit, position + at - PAD, file_end, log.rules
-        )
-        if verdict == Verdict.RECORD:
-            timestamp = int.from_bytes(data[timestamp_at : timestamp_at + 8].tobytes(), "big")
-            if timestamp >= newest:
-                return True
-        at += 1
+    file_end = log.base_of(position) + log.file_size
+    stop = min(position + 2 * log.settings.max_record_size, file_end)
+    return newer_within(log, position, stop) is not None
 
 
 def corruption(log: CommitLog, position: int, verdict: Verdict) -> FormatError:

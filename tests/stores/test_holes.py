@@ -10,8 +10,12 @@ import pytest
 from formats import broker, names
 from formats.commitlog import PREPARED
 from formats.encode import Message, encode
+from stores import holes, log_end
 from stores.commitlog import CommitLog, commitlog_directories
+from stores.findings import Report
 from stores.holes import HoleWatch, find_hole, flaw_after, newest_before
+from stores.log_end import EndedLog
+from stores.log_end_compiled import CompiledLog
 from stores.tail import TailWatch, find_tail, next_record
 from tests.streaming.stores_for_tests import LOG_FILE, SMALL, Log, Messages
 
@@ -23,6 +27,11 @@ def open_log(store, file_size: int = LOG_FILE, **conf) -> CommitLog:
     values = {**SMALL, "mappedFileSizeCommitLog": str(file_size), **conf}
     settings = broker.settings_of("5.5", values)
     return CommitLog(commitlog_directories(store, settings), settings)
+
+
+# How many new records, and how long, over old ones of 100 bytes: the new end is in the last bytes of
+# an old one, so that only queue offsets tell, or in the head of one, whose end tells where it began.
+SKEWED = {"by its queue offset": (25, 0), "by the record before it": (2, 131)}
 
 
 def message(number: int, queue_id: int = 0, **values) -> Message:
@@ -197,6 +206,57 @@ class TestLeftOver:
         log = open_log(write(tmp_path, raw, LARGE), LARGE)
 
         assert find_hole(log, start) == (start, end)
+
+    @pytest.mark.parametrize(("count", "size"), SKEWED.values(), ids=SKEWED)
+    def test_over_a_cut_where_the_clock_went_back_the_log_ends_for_all(self, tmp_path, count, size):
+        """
+        What is left over is newer than the log's last record, and no corruption: dispatch does not
+        stop at it, passes nothing over, and a reader answers nothing from it.
+        """
+        old = [message(number, body=b"o" * 100) for number in range(40)]
+        new = [
+            message(10 + n, body=b"n" * size, store_timestamp=STORED - 99 + n) for n in range(count)
+        ]
+        log, end = self.cut(tmp_path, old, 10, new)
+        read = EndedLog(log.directories, log.settings, Report())
+
+        assert log.bytes_at(end, 8).strip(b"\0")
+        assert find_tail(log).end == end
+        assert find_tail(log, skips_corrupt=True, holes=HoleWatch(log)).end == end
+        assert find_hole(log, end) is None
+        assert read.end() == CompiledLog(log.directories, log.settings, Report()).end() == end
+        assert read.known_end == end
+
+    def test_what_was_judged_is_not_looked_for_again(self, tmp_path, monkeypatch):
+        """
+        A walk through a file may take a second, and a live log is looked at ten times in one. Once
+        one of the two records is not there, nothing is known of it.
+        """
+        old = [message(number, body=b"o" * 100) for number in range(40)]
+        new = [message(10 + n, body=b"", store_timestamp=STORED - 99 + n) for n in range(25)]
+        log, end = self.cut(tmp_path, old, 10, new)
+        read = EndedLog(log.directories, log.settings, Report())
+        walks = []
+        for module, name in ((holes, "_earlier_record"), (log_end, "earlier_record")):
+            walk = getattr(module, name)
+
+            def counted(*args, walk=walk):
+                walks.append(walk)
+                return walk(*args)
+
+            monkeypatch.setattr(module, name, counted)
+        for _ in range(3):
+            assert find_tail(log).end == end
+            read.look_again()
+            assert read.end() == end
+        assert len(walks) == 2
+
+        position = next(p for p in range(end) if log.left_overs.is_known(log, p + end, end)) + end
+        path = log.directories[0] / names.offset_file(0)
+        raw = bytearray(path.read_bytes())
+        raw[position + 100] ^= 1
+        path.write_bytes(raw)
+        assert not log.left_overs.is_known(log, position, end)
 
     def test_cut_and_not_written_over_yet_it_looks_like_a_hole(self, tmp_path):
         """

@@ -134,7 +134,10 @@ class TestSameAsTail:
             for _ in range(pick.randint(0, 20)):
                 now += pick.randint(1, 5)
                 if same_size:
-                    log.append(Message("t", pick.randbytes(20), store_timestamp=now))
+                    number = len(log.places)
+                    log.append(
+                        Message("t", pick.randbytes(20), queue_offset=number, store_timestamp=now)
+                    )
                 else:
                     log.append(maker.next()._replace(store_timestamp=now))
             log.write(store) if not store.exists() else put(store, 0, bytes(log.data))

@@ -10,7 +10,7 @@ from formats.encode import Message, encode_blank
 from formats.errors import FormatError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.tail import find_tail
-from tests.streaming.stores_for_tests import LOG_FILE, SMALL, Log, fill
+from tests.streaming.stores_for_tests import LOG_FILE, SMALL, Log, Messages, fill
 
 
 def open_log(store, **conf) -> CommitLog:
@@ -167,9 +167,12 @@ class TestTorn:
 class TestCorrupt:
     @pytest.mark.parametrize("at", [0, 4, 33, 56, 86, 90])
     def test_a_bad_record_with_good_ones_behind_is_named_to_the_byte(self, tmp_path, at):
-        log = fill(Log(), 1, 3)
+        log, maker = Log(), Messages(1)
+        for _ in range(3):
+            log.append(maker.next())
         bad = log.append(Message("t", body=b"b" * 40))
-        fill(log, 2, 5)
+        for _ in range(5):
+            log.append(maker.next())
         store = log.write(tmp_path)
         flipped = log.data[bad.position + at] ^ 0xFF
         change(store, bad.position + at, bytes([flipped]))
