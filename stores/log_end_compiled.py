@@ -20,11 +20,15 @@ class CompiledLog(EndedLog):
     """`EndedLog` by kernels."""
 
     def __init__(
-        self, directories: Sequence[Path], settings: BrokerSettings, report: Report
+        self,
+        directories: Sequence[Path],
+        settings: BrokerSettings,
+        report: Report,
+        store: Path | None = None,
     ) -> None:
         """Look at the files; see `EndedLog`."""
-        self._records = CommitLog(directories, settings)
-        super().__init__(directories, settings, report)
+        self._records = CommitLog(directories, settings, store)
+        super().__init__(directories, settings, report, store)
 
     def refresh(self) -> None:
         """Look at the files again; see `EndedLog`."""

@@ -29,7 +29,8 @@ _OPEN_FILES = 64
 _HEAD_BYTES = 8
 # A broker waits for whoever reads a file before it removes it: a second at most, as a rule.
 _GAP_SECONDS = 2.0
-_REST_NS = 3_000_000_000
+_NS = 1_000_000_000
+_REST_NS = 3 * _NS
 _GAP_POLL_SECONDS = 0.02
 _DLEDGER_PREFIX = "dledger-"
 
@@ -128,7 +129,7 @@ class LogFiles:
         self.directories = list(directories)
         self.settings = settings
         self.file_size = settings.commitlog_file_size
-        self._lock = None if store is None else store / names.LOCK
+        self._store = store
         self._open: dict[int, int] = {}
         self._files: dict[int, Path] = {}
         self._inodes: dict[int, tuple[int, int]] = {}
@@ -328,15 +329,38 @@ class LogFiles:
         return position - position % self.file_size
 
     def is_at_rest(self) -> bool:
-        """Tell whether the log is one that nobody writes to.
+        """Tell whether nobody writes to the log.
 
-        No broker holds the store's lock, and the files were not touched in the last seconds: where
-        a file system does not show locks, that is all there is to go by.
+        No broker holds the store's lock; and where its abort marker stands, or the store is not
+        known, no file was touched in the last 3 s: the lock of another host may not be seen. A
+        store that its broker has closed is at rest at once.
         """
-        if self._lock is not None and broker_lock.is_held(self._lock):
-            return False
+        return not self._is_locked() and self._rest_ns() <= 0
+
+    def wait_for_rest(self) -> bool:
+        """Wait until the log is at rest, a few seconds at most; False if a broker holds the store.
+
+        What may still be written counts as missing, which a log that a killed broker has left a
+        moment ago need not lack.
+        """
+        while not self._is_locked():
+            left = self._rest_ns()
+            if left <= 0:
+                return True
+            time.sleep(left / _NS)
+            self.refresh()
+        return False
+
+    def _is_locked(self) -> bool:
+        return self._store is not None and broker_lock.is_held(self._store / names.LOCK)
+
+    def _rest_ns(self) -> int:
+        """Return how long the files have to stay as they are until the log is at rest, ns."""
+        if self._store is not None and not (self._store / names.ABORT).exists():
+            return 0
         newest = max((stamp.modified for stamp in self.stamps.values()), default=0)
-        return self._lock is not None or time.time_ns() - newest > _REST_NS
+        # A time to come is of a clock that went back: it says no more than one long ago.
+        return _REST_NS - abs(time.time_ns() - newest)
 
     def has(self, path: str) -> bool:
         """Tell whether a path is that of a file in the log's directories."""

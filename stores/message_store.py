@@ -103,7 +103,7 @@ class MessageStore:
             from stores.index_compiled import CompiledSearch  # noqa: PLC0415
             from stores.log_end_compiled import CompiledLog  # noqa: PLC0415
 
-            self.log = CompiledLog(directories, self.settings, self.report)
+            self.log = CompiledLog(directories, self.settings, self.report, root)
             self.index = compiled = CompiledSearch(place, self.settings, self.report)
             self._lookup = CompiledLookup(compiled, self.log)
         else:

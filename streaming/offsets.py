@@ -87,6 +87,7 @@ class StoreOffsets:
         self._floor: int | None = None
         # Where the whole records end, flushed or not.
         self._visible = NOTHING
+        self._is_torn = False
         # Where records are known to begin: looking for one takes a look at the 4 MiB before.
         self._records: deque[int] = deque(maxlen=_REMEMBERED)
         # What stands at `end`, if that is nothing that can be read or waited for.
@@ -149,6 +150,10 @@ class StoreOffsets:
         self._frozen = None
         self._frozen = self.end()
         log = self.log()
+        if log is not None and self._is_torn and log.wait_for_rest():
+            # A record that counts as torn while it may be written is whole if nobody writes.
+            self._frozen = None
+            self._frozen = self.end()
         if log is not None and self.error is None and self._frozen == self._visible:
             # What is before is read first, as before a corrupt record.
             self.error = self.flaw(log)
@@ -183,13 +188,15 @@ class StoreOffsets:
                 log, skips_corrupt=self._skips_corrupt, holes=holes, known=self._known()
             )
         try:
-            end = self._visible = self._watch.look().end
+            tail = self._watch.look()
         except FormatError as error:
             base = names.parse_offset_file(Path(error.path).name)
             if base is None or error.position >= log.file_size:
                 raise
             self.error = error
             return base + error.position
+        end = self._visible = tail.end
+        self._is_torn = tail.reason == Verdict.SHORT
         if self._flushed is not None:
             end = self._flushed.before(log, end, self._floor)
         self._records.append(end)
