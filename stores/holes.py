@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.commitlog import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from formats.memory import Bytes
     from stores import hole_kernels
     from stores.commitlog import CommitLog
-    from stores.log_files import Damage
+    from stores.log_files import Damage, Stamp
 else:
     # They bring the compiler: a log with nothing but zeros after its end is looked at without.
     frames = lazy_module("formats.frames")
@@ -47,6 +48,8 @@ else:
 
 _SMALLEST_PIECE = 64 << 10
 _LARGEST_PIECE = 4 << 20
+# An end that stays for this long is looked at; a log that grows moves on before.
+_REST_SECONDS = 2.0
 # Looks at a place that fills up while it is looked at.
 _TRIES = 8
 REMEDY = (
@@ -76,11 +79,17 @@ def find_hole(log: CommitLog, end: int) -> Hole | None:
     Args:
         log: the files.
         end: physical offset where something stands that is no record.
+
+    Raises:
+        LogChangedError: records were written, or a file went, each time that it looked.
     """
-    for _ in range(_TRIES):
+    for tries in range(_TRIES):
         try:
             found = _following(log, end)
         except LogChangedError:
+            if tries == _TRIES - 1:
+                # Not the same as a log that just ends.
+                raise
             log.refresh()
             continue
         if found is None:
@@ -147,7 +156,11 @@ def flaw_after(log: CommitLog, end: int, *, tolerates_damage: bool = False) -> F
 
 
 class HoleWatch:
-    """Finds holes after the end of a log that grows, without looking at the same bytes again."""
+    """Finds holes after the end of a log that grows; looks at each end once.
+
+    To look at an end takes as long as reading what is on disk of the file after it. So while the
+    log grows nothing is looked at; a place that has been the end for two seconds is.
+    """
 
     def __init__(self, log: CommitLog, is_live: Callable[[], bool] = lambda: False) -> None:
         """Look at nothing yet.
@@ -158,20 +171,50 @@ class HoleWatch:
         """
         self._log = log
         self._is_live = is_live
-        self._clear_to = -1
+        self._clear: _Looks | None = None
+        self._awaited: _Looks | None = None
+        self._since = 0.0
 
     def forget(self) -> None:
         """Look at everything once more: the log was cut."""
-        self._clear_to = -1
+        self._clear = None
 
     def find(self, end: int) -> Hole | None:
-        """Return the hole at `end`, see `find_hole`; None where there was none before."""
-        if self._log.end_of_files <= self._clear_to or self._is_live():
+        """Return the hole at `end`, see `find_hole`; None too where it is not time to look."""
+        if self._is_live():
             return None
-        hole = find_hole(self._log, end)
+        looks = self._looks(end)
+        if looks == self._clear or not self._is_due(looks):
+            return None
+        try:
+            hole = find_hole(self._log, end)
+        except LogChangedError:
+            # The next look is at what is there then.
+            return None
         if hole is None:
-            self._clear_to = self._log.end_of_files
+            self._clear = looks
         return hole
+
+    def _looks(self, end: int) -> _Looks:
+        log = self._log
+        later = tuple(log.stamps[base] for base in log.bases if base + log.file_size >= end)
+        return _Looks(end, log.end_of_files, later)
+
+    def _is_due(self, looks: _Looks) -> bool:
+        before, now = self._clear, time.monotonic()
+        if before is None or before.end_of_files != looks.end_of_files:
+            return True
+        if looks != self._awaited:
+            self._awaited, self._since = looks, now
+        return now - self._since >= _REST_SECONDS
+
+
+class _Looks(NamedTuple):
+    """How a log looked where it was found to end: with a touched file there may be a hole."""
+
+    end: int
+    end_of_files: int
+    stamps: tuple[Stamp, ...]
 
 
 def newest_before(log: CommitLog, position: int) -> int:

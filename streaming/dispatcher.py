@@ -324,7 +324,7 @@ class StoreDispatcher:
         if self.recovery.truncations != before[0]:
             # What was planned may lie past the end that the log has now.
             end = min(end, self._tail())
-        self._is_live = not self.config.in_place and locks.is_held(self.config.path / names.LOCK)
+        self._is_live = self._is_held()
         if not self._is_live:
             self._held = None
         position = self.progress.end
@@ -884,6 +884,10 @@ class StoreDispatcher:
             self._flushed_partly_at = now
         return False
 
+    def _is_held(self) -> bool:
+        """Tell whether a broker holds the store."""
+        return not self.config.in_place and locks.is_held(self.config.path / names.LOCK)
+
     def _look_at_settings(self) -> None:
         events = self.live.look_if_idle()
         if events:
@@ -900,14 +904,20 @@ class StoreDispatcher:
         if now < self._looks_at or self.progress.end < 0:
             return
         self._looks_at = math.inf
-        if self._skips_corrupt and not self._is_live:
+        if self._skips_corrupt and not self._is_held():
             # It is passed over.
             return
-        # What is wrong before the log's end is said by who dispatches it.
-        with contextlib.suppress(ReputError):
+        try:
             hole = find_hole(self.log, find_tail(self.log, self.progress.end).end)
-            if hole is not None:
-                self._noticed.append(Event(str(hole_error(self.log, hole)), CORRUPT))
+        except LogChangedError:
+            # Nothing is known yet.
+            self._looks_at = now + _NOTICE_SECONDS
+            return
+        except ReputError:
+            # What is wrong before the log's end is said by the one that dispatches it.
+            return
+        if hole is not None:
+            self._noticed.append(Event(str(hole_error(self.log, hole)), CORRUPT))
 
     def flush(self, *, clean: bool = False) -> None:
         """Have all that was dispatched on disk, then record that it is.

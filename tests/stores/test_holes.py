@@ -11,7 +11,7 @@ from formats import broker, names
 from formats.commitlog import PREPARED
 from formats.encode import Message, encode
 from stores import holes, log_end
-from stores.commitlog import CommitLog, commitlog_directories
+from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.findings import Report
 from stores.holes import HoleWatch, find_hole, flaw_after, newest_before
 from stores.log_end import EndedLog
@@ -140,6 +140,46 @@ class TestHole:
         watch.forget()
         watch.find(start)
         assert len(looks) == 1
+
+    def test_a_hole_that_comes_at_a_later_end_of_the_same_file_is_found(
+        self, tmp_path, monkeypatch
+    ):
+        """
+        A host loses a page hours after the file was begun, and the log has grown since. While the
+        log grows nothing is looked at: what follows its end may be a gigabyte.
+        """
+        raw, start, end = holed(10, bytes(100), 5)
+        first = len(encode(message(0), 0))
+        store = write(tmp_path, raw[:first], LARGE)
+        log = open_log(store, LARGE)
+        watch = HoleWatch(log)
+        now = [1000.0]
+        monkeypatch.setattr("stores.holes.time.monotonic", lambda: now[0])
+        assert watch.find(first) is None
+        (store / names.COMMITLOG / names.offset_file(0)).write_bytes(raw.ljust(LARGE, b"\0"))
+        log.refresh()
+
+        assert watch.find(start) is None
+        now[0] += 1
+        assert watch.find(start) is None
+        now[0] += 1
+        assert watch.find(start) == (start, end)
+
+    def test_where_files_go_at_each_look_nothing_is_known_yet(self, tmp_path, monkeypatch):
+        raw, start, end = holed(10, bytes(100), 5)
+        log = open_log(write(tmp_path, raw, LARGE), LARGE)
+        watch = HoleWatch(log)
+        read = log.read
+
+        def gone(*_args):
+            raise LogChangedError("a file that has gone")
+
+        monkeypatch.setattr(log, "read", gone)
+        assert watch.find(start) is None
+        with pytest.raises(LogChangedError):
+            find_hole(log, start)
+        monkeypatch.setattr(log, "read", read)
+        assert watch.find(start) == (start, end)
 
     def test_where_a_broker_holds_the_store_its_end_is_the_end(self, tmp_path):
         raw, start, end = holed(10, bytes(100), 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import random
+import time
 from itertools import pairwise
 
 import pytest
@@ -13,7 +14,7 @@ from checkpoints import progress, quarantine
 from formats import names
 from formats.encode import Message
 from formats.errors import FormatError
-from stores.commitlog import CommitLog, commitlog_directories
+from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.identity import compare
 from stores.message_store import MessageStore
 from stores.tail import find_tail
@@ -381,6 +382,30 @@ class TestHole:
         assert [event.kind for event in events] == ["corrupt"]
         assert "goes on after a hole" in events[0]
         assert not dispatcher.waits
+
+    def test_a_file_that_goes_while_a_running_job_looks_hides_nothing(self, made, monkeypatch):
+        """
+        The job looks again; it looked once in its life before.
+        """
+        _, config, start, _ = self.holed(made, 200)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(start)
+
+        def gone(*_args):
+            raise LogChangedError("a file that has gone")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("streaming.dispatcher.find_hole", gone)
+            dispatcher._looks_at = 0.0
+            dispatcher.flush_if_due()
+        assert not dispatcher.waits
+        now = time.monotonic() + 3600
+        monkeypatch.setattr("streaming.dispatcher.time.monotonic", lambda: now)
+        dispatcher.flush_if_due()
+
+        assert dispatcher.waits
+        assert [event.kind for event in dispatcher.dispatch_waiting().events] == ["corrupt"]
+        dispatcher.close()
 
 
 class TestDataFrame:
