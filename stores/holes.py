@@ -345,7 +345,7 @@ def _is_left_over(log: CommitLog, position: int, end: int, newest: int) -> bool:
         raise LogChangedError(f"physical offset {position}: {Verdict(verdict).explanation} now")
     if _whole(data, timestamp_at, 8) < newest:
         return True
-    if log.base_of(position) == log.base_of(end) and is_cut_through(log, end, position):
+    if is_cut_through(log, end, position):
         return True
     if log.left_overs.is_known(log, position, end):
         return True

@@ -125,9 +125,9 @@ def is_cut_through(log: LogFiles, end: int, position: int) -> bool:
     Args:
         log: the files.
         end: physical offset where the log's records end.
-        position: physical offset of the first whole record after it, in the same file.
+        position: physical offset of the first whole record after it.
     """
-    if position - end > log.settings.max_record_size:
+    if log.base_of(position) != log.base_of(end) or position - end > log.settings.max_record_size:
         return False
     data = log.bytes_at(end, position - end)
     for at in range(min(_BODY_LENGTH_AT, len(data) - _SIZE.size)):

@@ -39,6 +39,7 @@ from formats.commitlog import (
 from stores.findings import Kind
 from stores.left_over import earlier_record, has_number, is_cut_through
 from stores.log_files import LogChangedError, LogFiles
+from stores.passed_over import passed_over
 from stores.records import read_at
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class EndedLog(LogFiles):
         settings: BrokerSettings,
         report: Report,
         store: Path | None = None,
+        output: Path | None = None,
     ) -> None:
         """Look at the files.
 
@@ -124,8 +126,10 @@ class EndedLog(LogFiles):
             settings: likewise.
             report: gets the places where records are damaged and others follow.
             store: see `LogFiles`.
+            output: root of what was dispatched; places that were passed over end nothing.
         """
         self._report = report
+        self._output = output
         self._active: int | None = None
         self._end: int | None = None
         self._last: tuple[int, int] | None = None
@@ -261,7 +265,7 @@ class EndedLog(LogFiles):
                     break
                 position = following
                 continue
-            going_on = self._newer_record(position, last)
+            going_on = self._newer_record(position, last) or self._passed_over(position, last)
             if going_on is None:
                 break
             path, byte = self.file_of(position)
@@ -371,6 +375,22 @@ class EndedLog(LogFiles):
             # All that follows without a break was written before it was cut off, too.
             judged = self.chain(place).position
         return None
+
+    def _passed_over(self, position: int, last: tuple[int, int] | None) -> int | None:
+        """Return where the log goes on after a hole that dispatch has passed over, None if nowhere.
+
+        While a broker holds the store its log's end is the broker's to say, as for dispatch.
+        """
+        if self._output is None or position >= self.end_of_files or self.is_held():
+            return None
+        end = passed_over(self._output).get(position, -1)
+        if not position < end < self.end_of_files:
+            return None
+        _, record = read_at(self, end)
+        newest = _stored(self.bytes_at(last[0], _HEAD_SIZE), 0) if last is not None else 0
+        if not isinstance(record, Record) or self._is_left_over(record, end, position, newest):
+            return None
+        return end
 
     def _is_left_over(self, record: Record, place: int, end: int, newest: int) -> bool:
         """Tell whether a record past the end was cut off; see `stores.left_over`."""

@@ -25,10 +25,11 @@ class CompiledLog(EndedLog):
         settings: BrokerSettings,
         report: Report,
         store: Path | None = None,
+        output: Path | None = None,
     ) -> None:
         """Look at the files; see `EndedLog`."""
         self._records = CommitLog(directories, settings, store)
-        super().__init__(directories, settings, report, store)
+        super().__init__(directories, settings, report, store, output)
 
     def refresh(self) -> None:
         """Look at the files again; see `EndedLog`."""

@@ -335,7 +335,7 @@ class LogFiles:
         known, no file was touched in the last 3 s: the lock of another host may not be seen. A
         store that its broker has closed is at rest at once.
         """
-        return not self._is_locked() and self._rest_ns() <= 0
+        return not self.is_held() and self._rest_ns() <= 0
 
     def wait_for_rest(self) -> bool:
         """Wait until the log is at rest, a few seconds at most; False if a broker holds the store.
@@ -343,7 +343,7 @@ class LogFiles:
         What may still be written counts as missing, which a log that a killed broker has left a
         moment ago need not lack.
         """
-        while not self._is_locked():
+        while not self.is_held():
             left = self._rest_ns()
             if left <= 0:
                 return True
@@ -351,7 +351,8 @@ class LogFiles:
             self.refresh()
         return False
 
-    def _is_locked(self) -> bool:
+    def is_held(self) -> bool:
+        """Tell whether a broker holds the store."""
         return self._store is not None and broker_lock.is_held(self._store / names.LOCK)
 
     def _rest_ns(self) -> int:

@@ -103,11 +103,11 @@ class MessageStore:
             from stores.index_compiled import CompiledSearch  # noqa: PLC0415
             from stores.log_end_compiled import CompiledLog  # noqa: PLC0415
 
-            self.log = CompiledLog(directories, self.settings, self.report, root)
+            self.log = CompiledLog(directories, self.settings, self.report, root, self.output)
             self.index = compiled = CompiledSearch(place, self.settings, self.report)
             self._lookup = CompiledLookup(compiled, self.log)
         else:
-            self.log = EndedLog(directories, self.settings, self.report, root)
+            self.log = EndedLog(directories, self.settings, self.report, root, self.output)
             self.index = IndexSearch(place, self.settings, self.report)
             self._lookup = KeyLookup(self.index, self.log)
         for damage in (*self.log.damages, self.log.unfinished):

@@ -12,7 +12,7 @@ import pytest
 
 from checkpoints import progress, quarantine
 from formats import names
-from formats.encode import Message
+from formats.encode import Message, encode
 from formats.errors import FormatError
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.identity import compare
@@ -366,6 +366,59 @@ class TestHole:
         assert progress.load(config.output).skipped == ((start, after),)
         assert differences(files_of(config.output), expected(rest, config.settings)) == []
         assert verify(config).ok
+
+    @pytest.mark.parametrize("first", [0, 1, 3])
+    @pytest.mark.parametrize("is_compiled", [False, True])
+    def test_readers_of_the_output_go_on_after_it(self, made, monkeypatch, first, is_compiled):
+        """
+        All that was dispatched is answered, and the place is reported. Readers of another output,
+        of which nothing was passed over, end there; so do all where a broker that has recovered
+        holds the store.
+        """
+        log, config, start, after = self.holed(made, 200, first)
+        dispatch(config, log.end, skips_corrupt=True)
+
+        def opened(output=config.output):
+            return MessageStore.open(config.path, output, config.settings, is_compiled=is_compiled)
+
+        with opened() as store:
+            assert store.log.end() == log.end
+            for place in log.places:
+                is_there = not start <= place.position < after
+                assert store.is_record(place.position) is is_there
+            assert [f.position for f in store.report.findings] == [start % LOG_FILE]
+            assert str(after) in store.report.findings[0].detail
+        with opened(config.path) as store:
+            assert store.log.end() == start
+        monkeypatch.setattr("stores.broker_lock.is_held", lambda path: True)
+        with opened() as store:
+            assert store.log.end() == start
+
+    def test_what_was_cut_off_at_a_place_passed_over_is_not_read(self, made):
+        """
+        A broker has recovered and cut the log there since, and written a message or two.
+        """
+        log, config, start, after = self.holed(made, 400)
+        dispatch(config, log.end, skips_corrupt=True)
+        place = next(p for p in log.places if p.position >= after)
+        newer = encode(Message("t", queue_offset=9, store_timestamp=1_900_000_000_000), start)
+        path = config.path / "commitlog" / names.offset_file(start - start % LOG_FILE)
+        with path.open("r+b") as file:
+            file.seek(start % LOG_FILE)
+            file.write(newer)
+        with MessageStore.open(config.path, config.output, config.settings) as store:
+            assert store.log.end() == start + len(newer)
+            assert not store.is_record(place.position)
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", '"skipped": [[', '"skipped": [1]', '"skipped": {"a"']
+    )
+    def test_a_damaged_record_of_the_output_passes_nothing_over(self, made, text):
+        log, config, start, _ = self.holed(made, 200)
+        dispatch(config, log.end, skips_corrupt=True)
+        (config.output / ".reput" / "progress.json").write_text(text)
+        with MessageStore.open(config.path, config.output, config.settings) as store:
+            assert store.log.end() == start
 
     def test_a_running_job_says_so_and_goes_on(self, made):
         """
