@@ -399,7 +399,14 @@ def run(
         metrics = None
         if metrics_port is not None:
             metrics = stack.enter_context(
-                serving(configs, cluster, metrics_host, metrics_port, ready_bytes)
+                serving(
+                    configs,
+                    cluster,
+                    metrics_host,
+                    metrics_port,
+                    ready_bytes,
+                    skips_corrupt=options.skips_corrupt,
+                )
             )
             metrics.shows_queues = metrics_by_queue
             stack.enter_context(scraped_to_the_end(metrics, final_scrape_seconds))
@@ -411,14 +418,25 @@ def run(
 
 @contextlib.contextmanager
 def serving(
-    configs: list[StoreConfig], cluster: str, host: str, port: int, ready_bytes: int
+    configs: list[StoreConfig],
+    cluster: str,
+    host: str,
+    port: int,
+    ready_bytes: int,
+    *,
+    skips_corrupt: bool,
 ) -> Iterator[Metrics]:
     """Answer to Prometheus and to health checks while the job runs."""
     from importlib.metadata import version  # noqa: PLC0415 - slow to import
 
     from streaming.metrics import Metrics, serve  # noqa: PLC0415 - numba is slow to import
 
-    metrics = Metrics({config.name: config for config in configs}, cluster, version("reput"))
+    metrics = Metrics(
+        {config.name: config for config in configs},
+        cluster,
+        version("reput"),
+        skips_corrupt=skips_corrupt,
+    )
     server = serve(metrics, host, port, ready_bytes)
     LOG.info("metrics on http://%s:%d/metrics", host, server.server_port)
     try:

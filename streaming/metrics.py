@@ -34,7 +34,9 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 
 from formats import consumequeue, names
 from formats.errors import ExpiredError, FormatError, KafkaError, ReputError, StoreError
+from stores.broker_lock import is_held
 from stores.commitlog import CommitLog, commitlog_directories
+from stores.holes import HoleWatch
 from stores.tail import TailWatch
 from streaming import kafka_metrics
 from streaming.dispatcher import LATENCIES, PHASES
@@ -87,13 +89,21 @@ class State:
 class Metrics:
     """The series of one job, and its health."""
 
-    def __init__(self, configs: Mapping[str, StoreConfig], cluster: str, version: str) -> None:
+    def __init__(
+        self,
+        configs: Mapping[str, StoreConfig],
+        cluster: str,
+        version: str,
+        *,
+        skips_corrupt: bool = False,
+    ) -> None:
         """Begin with zeros.
 
         Args:
             configs: by store name.
             cluster: what the series' `cluster` label says.
             version: of this program.
+            skips_corrupt: the job passes over what is corrupt, and over holes.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
@@ -107,7 +117,10 @@ class Metrics:
         self._waits_since: float | None = None
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        self._stores = {name: _StoreMetrics(config, self) for name, config in configs.items()}
+        self._stores = {
+            name: _StoreMetrics(config, self, skips_corrupt=skips_corrupt)
+            for name, config in configs.items()
+        }
         self._counters = _Counters(self.registry, configs, self.labels)
         self._active = self._gauge("rocketmq_reput_query_active", "The streaming query runs.")
         started = self._gauge(
@@ -280,8 +293,9 @@ class Behind:
 class _StoreMetrics:
     """What can be looked up of one store."""
 
-    def __init__(self, config: StoreConfig, metrics: Metrics) -> None:
+    def __init__(self, config: StoreConfig, metrics: Metrics, *, skips_corrupt: bool) -> None:
         self._config = config
+        self._skips_corrupt = skips_corrupt
         self._metrics = metrics
         self._log: CommitLog | None = None
         self._watch: TailWatch | None = None
@@ -318,13 +332,19 @@ class _StoreMetrics:
         settings = self._config.settings
         with contextlib.suppress(ReputError):
             if self._log is None or self._watch is None:
-                directories = commitlog_directories(self._config.path, settings)
-                self._log = CommitLog(directories, settings)
-                self._watch = TailWatch(self._log, skips_corrupt=True)
+                path = self._config.path
+                log = self._log = CommitLog(commitlog_directories(path, settings), settings, path)
+                # As the job's own, so that both have one end; but a job that stops at a corrupt
+                # record falls behind what follows.
+                holes = HoleWatch(log, self._is_live) if self._skips_corrupt else None
+                self._watch = TailWatch(log, skips_corrupt=True, holes=holes)
             end = self._watch.look().end
             if end != self._log_end:
                 self._log_end = end
                 self._log_timestamp = self._log.timestamp_before(end)
+
+    def _is_live(self) -> bool:
+        return not self._config.in_place and is_held(self._config.path / names.LOCK)
 
     def collect(self, families: _Families, labels: tuple[str, str, str]) -> None:
         behind = self.behind()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import threading
 import urllib.error
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from formats.encode import Message
 from formats.errors import ExpiredError, FormatError, KafkaError, StoreError
 from helm.monitoring import series
 from streaming import metrics as metrics_module
@@ -120,6 +122,39 @@ def test_behind_is_what_is_in_the_log_and_not_dispatched(made, served):
     found = samples(get("/metrics")[1])
     assert found["rocketmq_storage_dispatch_behind_bytes", ""] == 0
     assert found["rocketmq_storage_dispatch_behind_seconds", ""] == 0
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_the_log_s_end_is_the_job_s(tmp_path, served, monkeypatch, is_live):
+    """
+    Past a hole that the job passes over, or at it where a broker holds the store and says so; and
+    after a last record that ends with a zero only once nobody writes it.
+    """
+    log = fill(Log(), 5, 150)
+    hole = next(p for p in log.places if p.position > log.end - log.end % LOG_FILE)
+    assert hole.end < log.end
+    log.data[hole.position : hole.end] = bytes(hole.size)
+    last = log.append(
+        Message("t", queue_offset=7, store_timestamp=1_900_000_000_000, properties={"A": "b"})
+    )
+    log.data[-1] = 0
+    store = log.write(tmp_path / "store")
+    old = 1_700_000_000
+    for path in (store / "commitlog").iterdir():
+        os.utime(path, (old, old))
+    monkeypatch.setattr("stores.broker_lock.is_held", lambda path: is_live)
+    monkeypatch.setattr("streaming.metrics.is_held", lambda path: is_live)
+    config = config_of(store, tmp_path / "out")
+    end = hole.position if is_live else last.end
+    dispatcher = StoreDispatcher(config, skips_corrupt=True)
+    metrics = Metrics({"s": config}, "c", "1.2.3", skips_corrupt=True)
+    get = served(metrics)
+    metrics.batch("s", dispatcher.dispatch(log.places[2].end), state_of(dispatcher))
+    found = samples(get("/metrics")[1])
+
+    assert found["rocketmq_reput_offset_bytes", "log_end"] == end
+    assert found["rocketmq_storage_dispatch_behind_bytes", ""] == end - log.places[2].end
+    dispatcher.close()
 
 
 def test_what_can_go_wrong_is_there_before_it_does(made, served):
