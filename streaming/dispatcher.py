@@ -27,7 +27,7 @@ from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink
 from stores import disk, heartbeat, identity, layout, trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
-from stores.holes import HoleWatch, find_hole, flaw_after, hole_error
+from stores.holes import HoleWatch, flaw_after
 from stores.tail import active_file, chain_end, find_tail, next_record, unfit
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
@@ -218,6 +218,8 @@ class StoreDispatcher:
         self._noticed: list[str] = []
         self._unfinished: Path | None = None
         self._looks_at = self._flushed_at + _NOTICE_SECONDS
+        # What was found there, and where the log ended.
+        self._flaw: tuple[int, FormatError] | None = None
         # False while files are ahead of what `progress` says.
         self._consistent = True
         # What is on disk is `progress` as it was when this was its end.
@@ -488,6 +490,7 @@ class StoreDispatcher:
         self._last = None
         self._begun = {}
         self._looks_at = time.monotonic() + _NOTICE_SECONDS
+        self._flaw = None
         self.recovery.truncations += recovery.truncations
         events.extend(recovery.reasons)
 
@@ -901,23 +904,40 @@ class StoreDispatcher:
             self._unfinished = unfinished.path
             text = f"{unfinished.path} at byte {unfinished.byte}: {unfinished.found}"
             self._noticed.append(Event(f"{text}; its other bytes are waited for", UNFINISHED))
-        if now < self._looks_at or self.progress.end < 0:
+        if now >= self._looks_at:
+            self.look_for_flaw()
+
+    @property
+    def flaw(self) -> FormatError | None:
+        """What is wrong after the log's end, as far as it was noticed; None if nothing is.
+
+        A broker that holds the store has recovered it: what follows its log's end is cut off.
+        """
+        if self._flaw is None or self._flaw[0] < self.progress.end or self._is_held():
+            return None
+        return self._flaw[1]
+
+    def look_for_flaw(self) -> None:
+        """Look at what follows the log's end, unless that was done; `flaw` is what was found."""
+        if self._looks_at == math.inf or self.progress.end < 0:
             return
         self._looks_at = math.inf
         if self._skips_corrupt and not self._is_held():
             # It is passed over.
             return
         try:
-            hole = find_hole(self.log, find_tail(self.log, self.progress.end).end)
+            end = find_tail(self.log, self.progress.end).end
+            flaw = flaw_after(self.log, end, tolerates_damage=True)
         except LogChangedError:
             # Nothing is known yet.
-            self._looks_at = now + _NOTICE_SECONDS
+            self._looks_at = time.monotonic() + _NOTICE_SECONDS
             return
         except ReputError:
             # What is wrong before the log's end is said by the one that dispatches it.
             return
-        if hole is not None:
-            self._noticed.append(Event(str(hole_error(self.log, hole)), CORRUPT))
+        if flaw is not None:
+            self._flaw = end, flaw
+            self._noticed.append(Event(str(flaw), CORRUPT))
 
     def flush(self, *, clean: bool = False) -> None:
         """Have all that was dispatched on disk, then record that it is.

@@ -53,6 +53,9 @@ LOG = logging.getLogger("reput")
 
 _POLL_SECONDS = 0.2
 
+# What our source raises, as Spark names it.
+_FORMAT_ERROR = "formats.errors.FormatError"
+
 
 @dataclass
 class StoreSummary:
@@ -238,6 +241,8 @@ class Job:
                 query.stop()
             if self.options.available_now:
                 self._drain_kafka()
+            else:
+                self._end_at_flaws()
         finally:
             self._close()
         if self.error is not None:
@@ -457,6 +462,7 @@ class Job:
             recorded_end=dispatcher.recorded_end,
             index_fill=dispatcher.index.fill if dispatcher.index is not None else 0.0,
             waits=dispatcher.holds,
+            flaw=str(dispatcher.flaw or ""),
             kafka=dispatcher.kafka.state if dispatcher.kafka is not None else None,
         )
 
@@ -515,6 +521,23 @@ class Job:
                 self.error = self.error or error
                 if self.metrics is not None:
                     self.metrics.error(store, error)
+
+    def _end_at_flaws(self) -> None:
+        """End with what is wrong after a log's end: a job that runs waits there.
+
+        What is planned to be dispatched up to a log's end is looked at when that is planned.
+        """
+        for config in self.configs:
+            dispatcher = self.dispatchers.get(config.name)
+            if dispatcher is not None:
+                dispatcher.look_for_flaw()
+            state = self._state(config.name)
+            if state is None or not state.flaw:
+                continue
+            if self.metrics is not None:
+                self.metrics.state(config.name, state)
+            flaw = dispatcher.flaw if dispatcher is not None else None
+            self.error = self.error or flaw or source_error(f"{_FORMAT_ERROR}: {state.flaw}")
 
     def _finish(self) -> None:
         self.summary.seconds = time.monotonic() - self._began if self._began else 0.0

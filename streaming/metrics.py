@@ -76,6 +76,7 @@ class State:
         recorded_end: physical offset that is on disk and recorded.
         index_fill: of the newest index file, 0 to 1.
         waits: a record that came out of turn is waited with.
+        flaw: what is wrong after the log's end, "" for nothing: the job waits there.
         kafka: where its way to Kafka is, None without one.
     """
 
@@ -84,6 +85,7 @@ class State:
     index_fill: float = 0.0
     waits: bool = False
     kafka: KafkaState | None = None
+    flaw: str = ""
 
 
 class Metrics:
@@ -149,11 +151,15 @@ class Metrics:
     def batch(self, store: str, batch: Batch, state: State) -> None:
         """Count a batch."""
         self.alive()
-        self._stores[store].update(batch, state)
+        self.state(store, state)
+        self._stores[store].update(batch)
         self._counters.batch(store, batch)
 
     def state(self, store: str, state: State) -> None:
-        """Take where a store's output is, without a batch."""
+        """Take where a store's output is, without a batch; count what is newly wrong."""
+        before = self._stores[store].state
+        if state.flaw and not (before is not None and before.flaw):
+            self._counters.errors.labels(*self.labels(store), "corrupt").inc()
         self._stores[store].state = state
 
     def phases(self, store: str, seconds: Mapping[str, float]) -> None:
@@ -207,9 +213,10 @@ class Metrics:
         return time.monotonic() - self._alive_at < _ALIVE_SECONDS
 
     def is_ready(self, within_bytes: int) -> bool:
-        """Tell whether the query runs and no store is further behind than this."""
+        """Tell whether the query runs, and no store is further behind than this or has a flaw."""
         return self._is_active and all(
-            store.behind().bytes <= within_bytes for store in self._stores.values()
+            store.is_sound and store.behind().bytes <= within_bytes
+            for store in self._stores.values()
         )
 
     def collect(self) -> Iterable[Metric]:
@@ -309,11 +316,14 @@ class _StoreMetrics:
         self._latency_seconds = 0.0
         self._last_batch = 0.0
 
-    def update(self, batch: Batch, state: State) -> None:
-        self.state = state
+    def update(self, batch: Batch) -> None:
         self._last_batch = time.time()
         self._latencies = [a + b for a, b in zip(self._latencies, batch.latencies, strict=True)]
         self._latency_seconds += batch.latency_seconds
+
+    @property
+    def is_sound(self) -> bool:
+        return self.state is None or not self.state.flaw
 
     def behind(self) -> Behind:
         """Return how far behind the log's end dispatch is now."""

@@ -203,7 +203,7 @@ ALERTS = (
         "0s",
         f"{_step(s.CORRUPT)}\nor {errors('corrupt')}",
         f"A corrupt record in the log of {_STORE}",
-        "It was passed over and copied to quarantine, or the job stopped at it.",
+        "It was passed over and copied to quarantine, or the job stopped at it or waits there.",
     ),
     Alert(
         "IndexFailure",

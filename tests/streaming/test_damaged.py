@@ -436,6 +436,31 @@ class TestHole:
         assert "goes on after a hole" in events[0]
         assert not dispatcher.waits
 
+    def test_what_is_wrong_after_the_end_is_so_until_a_broker_has_the_store(
+        self, made, monkeypatch
+    ):
+        """
+        Or until the log has grown past the place.
+        """
+        log, config, start, _ = self.holed(made, 200)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(start)
+        assert dispatcher.flaw is None
+        dispatcher.look_for_flaw()
+        assert "goes on after a hole" in str(dispatcher.flaw)
+        with monkeypatch.context() as patched:
+            patched.setattr("checkpoints.locks.is_held", lambda path: True)
+            assert dispatcher.flaw is None
+        log.write(config.path)
+        newer = encode(Message("t", queue_offset=9, store_timestamp=1_900_000_000_000), start)
+        path = config.path / "commitlog" / names.offset_file(start - start % LOG_FILE)
+        with path.open("r+b") as file:
+            file.seek(start % LOG_FILE)
+            file.write(newer)
+        dispatcher.dispatch(start + len(newer))
+        assert dispatcher.flaw is None
+        dispatcher.close()
+
     def test_a_file_that_goes_while_a_running_job_looks_hides_nothing(self, made, monkeypatch):
         """
         The job looks again; it looked once in its life before.
@@ -444,11 +469,11 @@ class TestHole:
         dispatcher = StoreDispatcher(config)
         dispatcher.dispatch(start)
 
-        def gone(*_args):
+        def gone(*_args, **_options):
             raise LogChangedError("a file that has gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr("streaming.dispatcher.find_hole", gone)
+            patched.setattr("streaming.dispatcher.flaw_after", gone)
             dispatcher._looks_at = 0.0
             dispatcher.flush_if_due()
         assert not dispatcher.waits

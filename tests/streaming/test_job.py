@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from checkpoints import progress, quarantine
 from formats import names
+from formats.errors import FormatError
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.job import Job
 from streaming.job_options import JobOptions
+from streaming.metrics import Metrics
 from streaming.placement_mode import Placement
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
@@ -141,6 +144,47 @@ def test_a_corrupt_record_is_passed_over_only_if_asked(spark, made, skips):
         with pytest.raises(Exception, match=str(path)):
             job.run(spark)
         assert progress.load(config.output).end == place.position
+
+
+@pytest.mark.parametrize("placement", [Placement.DRIVER, Placement.EXECUTORS])
+def test_a_running_job_that_waits_at_a_hole_does_not_end_as_if_all_were_fine(
+    spark, made, placement
+):
+    """
+    Good records follow zeros in the last file of a log that no broker holds. The job counts that,
+    is not ready, and ends with the error that a rebuild has; all before the hole is dispatched.
+    """
+    broker, config = made
+    broker.append(60)
+    inside = [p for p in broker.log.places if p.position >= broker.log.end // LOG_FILE * LOG_FILE]
+    start, end = inside[0].position, inside[0].end
+    assert end < broker.log.end
+    path = broker.store / names.COMMITLOG / names.offset_file(start // LOG_FILE * LOG_FILE)
+    raw = bytearray(path.read_bytes())
+    raw[start % LOG_FILE : end % LOG_FILE] = bytes(end - start)
+    path.write_bytes(raw)
+    metrics = Metrics({config.name: config}, "c", "1.2.3")
+
+    def errors() -> float | None:
+        labels = {"cluster": "c", "store": config.name, "node_type": "dispatcher"}
+        name = "rocketmq_reput_errors_total"
+        return metrics.registry.get_sample_value(name, {**labels, "kind": "corrupt"})
+
+    def run() -> None:
+        with running(spark, [config], replace(LIVE, placement=placement)) as job:
+            job.metrics = metrics
+            wait_for(job, start)
+            deadline = time.monotonic() + 60
+            while not errors():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert not metrics.is_ready(1 << 40)
+
+    with pytest.raises(FormatError, match="goes on after a hole") as raised:
+        run()
+    assert raised.value.path == str(path)
+    assert errors() == 1
+    assert progress.load(config.output).end == start
 
 
 class TestEveryMix:

@@ -286,6 +286,13 @@ def test_health(made, served, monkeypatch):
     assert get("/readyz")[0] == 503
     metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
     assert get("/readyz")[0] == 200
+    for text, answer in (("a hole", 503), ("a hole", 503), ("", 200), ("a hole", 503)):
+        metrics.state("s", replace(state_of(dispatcher), flaw=text))
+        assert get("/readyz")[0] == answer
+    # Counted as often as it came.
+    found = samples(get("/metrics")[1])
+    assert found["rocketmq_reput_errors_total", "corrupt"] == 2
+    metrics.state("s", state_of(dispatcher))
     assert get("/other")[0] == 404
     monkeypatch.setattr(metrics_module, "_ALIVE_SECONDS", -1.0)
     assert get("/healthz")[0] == 503
