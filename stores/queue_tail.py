@@ -4,6 +4,10 @@ An entry says where its record is, and is believed when the record says the same
 written, or that a broker has cut and not yet written over, does not: it is waited for. Where the
 broker cuts its log below what was shown, the queue is followed from the first message that is
 another one now.
+
+Where messages never came into a queue, because the log was damaged or had expired, those after them
+stand at lower places than their records say. Such an entry is believed when the log holds no record
+of the queue between its record and the one before it: it is the queue's next one.
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.batchconsumequeue import UNIT_STRUCT, Unit
 from formats.commitlog import MIN_SIZE
 from formats.consumequeue import ENTRY_STRUCT
+from stores.queue_records import has_record
 from stores.records import read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from formats.commitlog import Record
     from stores.message_filter import MessageFilter
@@ -75,6 +80,9 @@ class _Place:
         compared: which of the passed ones are compared next.
         newest: store timestamp of the newest message that was passed, ms.
         since: only what was stored later is new, before a position.
+        shift: places by which the newest entry that was passed stands below its record's number.
+        refused: entries that stand below their record's number for no known reason, with the parts
+            of the log that were left out at that look.
     """
 
     queue: AnyQueue
@@ -84,6 +92,12 @@ class _Place:
     compared: int = 0
     newest: int = 0
     since: tuple[int, int] = (0, 0)
+    shift: int = 0
+    refused: set[tuple[object, ...]] = field(default_factory=set)
+
+
+def _nothing() -> Sequence[tuple[int, int]]:
+    return ()
 
 
 class QueueTail:
@@ -101,6 +115,7 @@ class QueueTail:
         queue_ids: frozenset[int] = frozenset(),
         *,
         from_start: bool = False,
+        left_out: Callable[[], Sequence[tuple[int, int]]] = _nothing,
     ) -> None:
         """Stand at the queues' ends, or their starts.
 
@@ -110,7 +125,10 @@ class QueueTail:
             message_filter: None for all messages.
             queue_ids: only these; none for all.
             from_start: begin with the oldest message; else with the next one.
+            left_out: returns physical offsets [start, end) whose records the queues do not have.
         """
+        self._left_out = left_out
+        self._is_shift_noted = False
         self._store = store
         self._topic = topic
         self._filter = message_filter
@@ -145,6 +163,8 @@ class QueueTail:
         last = self._entry(place, end - files.unit) if place.passed else None
         record = read_record(self._store.log, last.physical_offset) if last is not None else None
         place.newest = record.store_timestamp if record is not None else 0
+        if last is not None and record is not None:
+            place.shift = record.queue_offset - last.queue_offset
 
     def look(self) -> Iterator[Arrival]:
         """Yield what has come since the last look, each queue's messages in their order."""
@@ -237,6 +257,8 @@ class QueueTail:
         if first == count:
             return
         gone = [place.passed.pop() for _ in range(count - first)][::-1]
+        place.shift = 0
+        place.refused.clear()
         end, place.position = place.position, begin + first * unit
         place.cut |= {place.position + i * unit: each for i, each in enumerate(gone)}
         if first == 0 and begin > 0:
@@ -278,8 +300,10 @@ class QueueTail:
                 record is not None and record.store_timestamp > place.since[1]
             )
             place.position += files.unit
+            place.refused.clear()
             if record is None:
                 continue
+            self._note_shift(queue_id, place, entry, record)
             place.newest = max(place.newest, record.store_timestamp)
             if is_new and (self._filter is None or self._filter.matches(record.properties)):
                 yield Arrival(queue_id, entry.queue_offset, record)
@@ -296,9 +320,60 @@ class QueueTail:
             return record
         if (record.topic, record.queue_id) != (self._topic, queue_id):
             return None
-        if not place.queue.is_batch and record.queue_offset != entry.queue_offset:
+        if place.queue.is_batch:
+            return record
+        shift = record.queue_offset - entry.queue_offset
+        if shift not in {0, place.shift} and not self._is_next(queue_id, place, entry, record):
             return None
         return record
+
+    def _is_next(self, queue_id: int, place: _Place, entry: _Entry, record: Record) -> bool:
+        """Tell whether a record with a higher number than its entry's place is the queue's next.
+
+        Then what has the numbers in between never came into the queue. A stale entry can name a
+        record of its own queue, too, but then the queue's next one stands before that in the log.
+        """
+        if record.queue_offset < entry.queue_offset:
+            return False
+        before = self._entry(place, place.position - place.queue.files.unit)
+        start = 0
+        if before is not None and before.size != _FILLING_SIZE:
+            start = before.physical_offset + before.size
+        # An entry after the place counts only if the one at the place leads to before it.
+        here = self._entry(place, place.position) or entry
+        if here.physical_offset < start or (
+            here != entry and here.physical_offset >= entry.physical_offset
+        ):
+            return False
+        left_out = tuple(self._left_out())
+        asked = (entry, start, self._head(entry), left_out)
+        if asked in place.refused:
+            return False
+        if has_record(
+            self._store.log,
+            (start, entry.physical_offset),
+            (self._topic, queue_id),
+            (place.position // place.queue.files.unit, record.queue_offset),
+            left_out,
+        ):
+            place.refused.add(asked)
+            return False
+        return True
+
+    def _note_shift(self, queue_id: int, place: _Place, entry: _Entry, record: Record) -> None:
+        """Keep how far an entry that was passed stands below its record's number, and say so."""
+        is_own = (record.topic, record.queue_id) == (self._topic, queue_id)
+        if place.queue.is_batch or not is_own:
+            return
+        place.shift = record.queue_offset - entry.queue_offset
+        if place.shift > 0 and not self._is_shift_noted:
+            self._is_shift_noted = True
+            self.notes.append(
+                f"queue {queue_id}: at queue offset {entry.queue_offset}, messages stand "
+                f"{place.shift} places below the queue offsets in their records: earlier messages "
+                "never came into the queue, as their part of the log was passed over or had "
+                "expired. Other queues may have such places, too"
+            )
 
     def _is_passed_by(self, queue_id: int, place: _Place) -> bool:
         """Tell whether an entry that fits stands after this one: then nobody will write here.

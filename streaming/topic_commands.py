@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from formats import broker
+from formats.errors import FormatError
 from stores.printable import printable
 from stores.queue_tail import QueueTail
 from streaming import query_output as out
@@ -31,6 +32,9 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _LOOK_SECONDS = 0.1
 
@@ -106,7 +110,14 @@ def tail(
     """
     wanted = filter_of(tag, sql, broker_version)
     with open_store(store, output, broker_version, broker_conf) as asked:
-        following = QueueTail(asked, topic, wanted, frozenset(queue or ()), from_start=from_start)
+        following = QueueTail(
+            asked,
+            topic,
+            wanted,
+            frozenset(queue or ()),
+            from_start=from_start,
+            left_out=lambda: _left_out(asked.output),
+        )
         ends_at = None if seconds is None else time.monotonic() + seconds
         shown = 0
         try:
@@ -125,6 +136,19 @@ def tail(
                 time.sleep(_LOOK_SECONDS)
         except KeyboardInterrupt:
             raise typer.Exit(OK) from None
+
+
+def _left_out(output: Path) -> tuple[tuple[int, int], ...]:
+    """Return physical offsets [start, end) that an output's job passed over, as far as it says."""
+    # Few queues have such places; the module takes a while to import.
+    from checkpoints import progress  # noqa: PLC0415
+
+    try:
+        found = progress.load(output)
+    except FormatError:
+        # What a damaged record of progress says is not needed to read queues.
+        return ()
+    return (*found.skipped, *found.lost) if found is not None else ()
 
 
 def _print_notes(following: QueueTail) -> None:

@@ -261,3 +261,54 @@ class TestCut:
                 ):
                     seen += texts(tail)
                 assert sorted(seen) == sorted(expected)
+
+
+class TestMessagesThatNeverCame:
+    """A broker's queue that lacks messages: their places have those that came after them."""
+
+    def test_an_entry_below_its_number_is_shown_when_it_is_the_next_one(self, tmp_path):
+        broker = Broker(tmp_path)
+        for _ in range(3):
+            broker.put()
+        with broker.open() as store:
+            tail = QueueTail(store, "t")
+            # As after a cut whose messages the broker has counted.
+            broker.queues["t", 0] = 10
+            broker.put(topic="other")
+            new = [broker.put(dispatched=False) for _ in range(2)]
+            for number, place in zip((3, 4), broker.log.places[-2:], strict=True):
+                broker.entry(place, "t", 0, number)
+            assert texts(tail) == new
+            (note,) = tail.notes
+            assert "at queue offset 3, messages stand 7 places below" in note
+
+    @pytest.mark.parametrize("stale", [3, 4])
+    def test_a_stale_entry_that_names_a_later_record_of_its_queue_waits(self, tmp_path, stale):
+        """
+        A cut, then records of the same size, more of them of this queue: a stale entry names a
+        record with a higher number. The messages that belong before it are in the log, so it is
+        not shown; once the broker has dispatched them, each is shown once, at its own place.
+        """
+        broker = Broker(tmp_path)
+        for _ in range(3):
+            broker.put()
+        with broker.open() as store:
+            tail = QueueTail(store, "t", from_start=True)
+            assert len(texts(tail)) == 3
+            for _ in range(3):
+                broker.put(topic="o")
+            for _ in range(stale - 2):
+                broker.put()
+            store.refresh()
+            broker.cut(3)
+            new = [broker.put(dispatched=False) for _ in range(6)]
+            places = broker.log.places[-6:]
+            (queue,) = (broker.store / "consumequeue" / "t" / "0").iterdir()
+            offset, size, _ = ENTRY.unpack(queue.read_bytes()[60:80])
+            assert (offset, size) == (places[3].position, places[3].size)
+            for _ in range(3):
+                assert texts(tail) == []
+            for number, place in enumerate(places, 3):
+                broker.entry(place, "t", 0, number)
+            assert texts(tail) == new
+            assert tail.notes == []

@@ -391,3 +391,96 @@ def test_a_lookup_starts_neither_spark_nor_a_compiler(filled, words):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "imported []"
+
+
+class TestTailAfterPassedOver:
+    """An output whose queues lack messages: `tail` shows what `query offset` hands out."""
+
+    @pytest.fixture
+    def lacking(self, reput):
+        numbers = {"t": 0, "o": 0}
+        for i in range(150):
+            topic = "to"[i % 3 == 2]
+            body = f"{topic} {i}".encode().ljust(40)
+            reput.put(
+                body, topic, numbers[topic], store_timestamp=NOW + i, properties={"TAGS": "a"}
+            )
+            numbers[topic] += 1
+        reput.log.write(reput.store)
+        files = sorted((reput.store / "commitlog").iterdir())
+        assert len(files) >= 5
+        return reput, files
+
+    def dispatch(self, reput):
+        dispatcher = StoreDispatcher(config_of(reput.store, reput.output), skips_corrupt=True)
+        dispatcher.dispatch(reput.log.end)
+        dispatcher.close()
+
+    def asked(self, reput):
+        found, offset = [], 0
+        while True:
+            words = ("--topic", "t", "--queue", 0, "--limit", 32, "--json")
+            code, shown, _ = reput("query", "offset", offset, *words)
+            answer = json.loads(shown)
+            if code == 1:
+                return found
+            found += [(m["in_queue_at"], m["queue_offset"]) for m in answer["messages"]]
+            offset = answer["next_offset"]
+
+    def tailed(self, reput):
+        code, shown, err = reput("tail", "--topic", "t", "--from-start", "--seconds", 0.3, "--json")
+        assert code == 0
+        found = [json.loads(line) for line in shown.splitlines()]
+        return [(m["in_queue_at"], m["queue_offset"]) for m in found], err
+
+    def test_a_missing_file(self, lacking):
+        """
+        Each message after the gap is shown, and one note says why its place is not its number.
+        """
+        reput, files = lacking
+        files[1].unlink()
+        self.dispatch(reput)
+        expected = self.asked(reput)
+        assert expected[-1][0] < expected[-1][1]
+        found, err = self.tailed(reput)
+        assert found == expected
+        assert err.count("places below the queue offsets in their records") == 1
+
+    @pytest.mark.parametrize("broken", [1, 2])
+    def test_several_places_and_one_that_came_back(self, lacking, broken):
+        """
+        The shift grows at each place. A file that is restored after it was passed over has
+        records that the queues do not: the output's record of progress says so.
+        """
+        reput, files = lacking
+        whole = files[broken].read_bytes()
+        files[broken].unlink()
+        with files[3].open("r+b") as file:
+            file.seek(300)
+            file.write(b"\xff" * 150)
+        self.dispatch(reput)
+        expected = self.asked(reput)
+        assert len({number - at for at, number in expected}) >= 3
+        assert self.tailed(reput)[0] == expected
+        files[broken].write_bytes(whole)
+        assert self.tailed(reput)[0] == expected
+
+    def test_a_record_that_is_damaged_afterwards(self, lacking):
+        """
+        The first message after the gap cannot be read any more: those after it are shown.
+        """
+        reput, files = lacking
+        files[1].unlink()
+        self.dispatch(reput)
+        expected = self.asked(reput)
+        first = next(i for i, (at, number) in enumerate(expected) if at != number)
+        place = next(
+            p
+            for p in reput.log.places
+            if (p.message.topic, p.message.queue_offset) == ("t", expected[first][1])
+        )
+        base = place.position - place.position % reput.log.file_size
+        with (reput.store / "commitlog" / f"{base:020}").open("r+b") as file:
+            file.seek(place.position - base + 100)
+            file.write(b"\xff")
+        assert self.tailed(reput)[0] == expected[:first] + expected[first + 1 :]
