@@ -45,6 +45,7 @@ class FormatError(ReputError):
         self.path = str(path)
         self.position = position
         self.problem = found
+        self.remedy = remedy
         self._parts = (path, position, found, remedy)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -56,6 +56,10 @@ REMEDY = (
     "Restore the file from a replica, or pass over the place with --on-corrupt skip, which keeps a "
     "copy of its bytes."
 )
+HOLE_NOTE = (
+    "If a broker has recovered this log it has cut it here, and its next message goes over what "
+    "follows."
+)
 
 
 class Hole(NamedTuple):
@@ -112,8 +116,7 @@ def hole_error(log: CommitLog, hole: Hole) -> FormatError:
         f"the log goes on after a hole: {hole.end - hole.start} bytes that are no record (physical "
         f"offsets {hole.start} to {hole.end}), then whole records that are not older than the last "
         f"one before, from {where} on",
-        f"{REMEDY} If a broker has recovered this log it has cut it here, and its next message "
-        "goes over what follows.",
+        f"{REMEDY} {HOLE_NOTE}",
     )
 
 

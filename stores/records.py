@@ -106,6 +106,15 @@ def record_at(log: LogFiles, offset: int) -> Record:
     if isinstance(record, Record):
         return record
     path, byte = log.file_of(offset)
+    damage = log.damage_at(offset)
+    if damage is not None:
+        raise NoRecordError(
+            damage.path,
+            damage.byte,
+            f"no record at physical offset {offset}: {damage.found} (physical offsets "
+            f"{damage.start} to {damage.end} are in no file)",
+            "Restore the file from a replica.",
+        )
     raise NoRecordError(
         path,
         byte,

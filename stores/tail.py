@@ -38,10 +38,10 @@ _SEARCHED = 16 << 20
 _TRIES = 3
 # A whole record with a number in it that Java does not take for one: replicas have it as well.
 _NUMBERS = {Verdict.BAD_DELAY, Verdict.BAD_BATCH}
-_UNREADABLE_NUMBER = (
-    "A broker of this version cannot read it either, and cuts its log there when it recovers. "
-    "Go on after it with --on-corrupt skip."
+UNREADABLE_NOTE = (
+    "A broker of this version cannot read it either, and cuts its log there when it recovers."
 )
+UNREADABLE_REMEDY = f"{UNREADABLE_NOTE} Go on after it with --on-corrupt skip."
 # So often the whole directory is looked at, though nothing is new where the log ends.
 _LOOK_SECONDS = 1.0
 
@@ -406,7 +406,7 @@ def corruption(log: CommitLog, position: int, verdict: Verdict) -> FormatError:
     if cut is not None:
         found += f"; at byte {cut.byte} {cut.found}"
     if verdict in _NUMBERS:
-        return UnreadableError(path, byte, found, _UNREADABLE_NUMBER)
+        return UnreadableError(path, byte, found, UNREADABLE_REMEDY)
     return FormatError(path, byte, found, REMEDY)
 
 

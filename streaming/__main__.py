@@ -23,6 +23,7 @@ from stores.log_files import commitlog_directories
 from streaming import export_commands, inspect_commands, query_commands, topic_commands
 from streaming.config import StoreConfig, read_config, store_config
 from streaming.job_options import JobOptions
+from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
 
 if TYPE_CHECKING:
@@ -45,13 +46,6 @@ class FlushMode(StrEnum):
 
     SYNC = "sync"
     ASYNC = "async"
-
-
-class CorruptMode(StrEnum):
-    """What to do at a corrupt record."""
-
-    STOP = "stop"
-    SKIP = "skip"
 
 
 class LogMode(StrEnum):

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stores.message_filter import TagFilter, compile_filter
-from streaming import export_target
+from streaming import damage, export_target
 from streaming.console import ERR
 from streaming.decompressing import DECOMPRESSED_SCHEMA, with_plain_bodies
 from streaming.job import source_error
@@ -158,7 +158,7 @@ def write(messages: DataFrame, target: Path, file_format: str, *, by_day: bool) 
             writer.save(str(target))
             return int(observation.get["messages"])
     except PySparkException as error:
-        raise source_error(str(error), "the export failed") from None
+        raise damage.of_export(source_error(str(error), "the export failed")) from None
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ import typer
 from formats import broker
 from formats.errors import UsageError
 from streaming import export_target, option_values
+from streaming.config import read_broker_conf
+from streaming.option_values import CorruptMode
 from streaming.query_options import Begin, Conf, End, Json, OptionalTopic, Output, QueueId, Store
 
 OK, NOTHING = 0, 1
@@ -77,6 +79,14 @@ def export(
             "log unread.",
         ),
     ] = False,
+    on_corrupt: Annotated[
+        CorruptMode,
+        typer.Option(
+            "--on-corrupt",
+            help="At what is corrupt or missing in the log: stop with exit code 3, or skip: export "
+            "what is there, name each place that was passed over, and end with exit code 1.",
+        ),
+    ] = CorruptMode.STOP,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is in the directory.")
     ] = False,
@@ -89,8 +99,8 @@ def export(
     """Copy messages to Parquet or JSON lines, through Spark.
 
     `--topic`, `--queue`, `--begin` and `--end` are handed to the source, which reads no more of the
-    log than they need where consume queues can say so. Exit codes: 0 written, 1 no message passed,
-    2 wrong usage, 3 failed.
+    log than they need where consume queues can say so. Exit codes: 0 written, 1 no message passed
+    or a place of the log was passed over, 2 wrong usage, 3 failed.
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
@@ -132,6 +142,7 @@ def export(
     options = {name: str(value) for name, value in given.items() if value is not None} | {
         "brokerVersion": broker_version,
         "ascendingStoreTime": str(ascending_store_time).lower(),
+        "onCorrupt": on_corrupt.value,
     }
     # What is wrong with the store is said here, and not in Spark's words.
     RocketMQDataSource(options).schema()
@@ -148,9 +159,23 @@ def export(
             # Of a JVM that has ended the error is said already.
             with contextlib.suppress(ConnectionError, Py4JError):
                 spark.stop()
+    gaps = []
+    if on_corrupt == CorruptMode.SKIP:
+        from streaming.damage import gaps_of  # noqa: PLC0415 - brings the compiler
+
+        properties = read_broker_conf(broker_conf) if broker_conf else {}
+        gaps = list(gaps_of(store, broker.settings_of(broker_version, properties)))
     seconds = time.monotonic() - began
     if as_json:
-        print(json.dumps({"messages": count, "to": str(to), "seconds": round(seconds, 3)}))
+        document = {"messages": count, "to": str(to), "seconds": round(seconds, 3)}
+        names = ("path", "byte", "start", "end")
+        passed = [dict(zip(names, gap, strict=True)) for gap in gaps]
+        print(json.dumps({**document, "complete": not gaps, "passed_over": passed}))
     else:
         print(f"{count:,} messages to {to} in {seconds:.1f} s")
-    raise typer.Exit(OK if count else NOTHING)
+        for path, byte, first, after in gaps:
+            print(
+                f"incomplete: physical offsets {first} to {after}, {path} from byte {byte} on, "
+                "hold no records and were passed over"
+            )
+    raise typer.Exit(OK if count and not gaps else NOTHING)

@@ -9,7 +9,12 @@ from streaming.choosing import announce, choose
 from streaming.planning import LogRanges, share_out
 from streaming.pushdown import LONG, Wanted
 from streaming.rows import read_wanted
-from streaming.source import BatchReader, open_stores
+from streaming.source import (
+    BatchReader,
+    naming_the_option,
+    open_stores,
+    rows_naming_the_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,6 +50,10 @@ class FilteringReader(BatchReader):
         """
         if not self._wanted.filters:
             return super().partitions()
+        with naming_the_option(self._options):
+            return self._partitions()
+
+    def _partitions(self) -> list[InputPartition]:
         stores = open_stores(self._options)
         starts, ends = self.bounds(stores)
         tasks: list[InputPartition] = []
@@ -90,7 +99,7 @@ class FilteringReader(BatchReader):
         if not isinstance(partition, LogRanges):
             return super().read(partition)
         store = next(store for store in self._options.stores if store.name == partition.store)
-        return read_wanted(
+        rows = read_wanted(
             store,
             partition.ranges,
             fail_on_data_loss=self._options.fail_on_data_loss,
@@ -98,3 +107,4 @@ class FilteringReader(BatchReader):
             is_record=partition.is_record,
             wanted=self._wanted,
         )
+        return rows_naming_the_option(self._options, rows)

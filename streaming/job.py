@@ -23,8 +23,8 @@ from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import FormatError, ReputError, UnreadableError
 from stores.tail import find_tail, known_end
+from streaming import damage
 from streaming.config import FlushPolicy
-from streaming.damage import explained
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
 from streaming.metrics import State
@@ -246,7 +246,10 @@ class Job:
         finally:
             self._close()
         if self.error is not None:
-            raise self._explained(self.error)
+            said = self._explained(self.error)
+            if said is not self.error:
+                raise said from self.error
+            raise said
         self._finish()
         return self.summary
 
@@ -254,7 +257,7 @@ class Job:
         """Return an error at a place of a log with what it means, and what can be done."""
         if isinstance(error, FormatError) and not self.options.skips_corrupt:
             for config in self.configs:
-                if (said := explained(error, config)) is not None:
+                if (said := damage.explained(error, config)) is not None:
                     return said
         return error
 
@@ -395,6 +398,9 @@ class Job:
         except BaseException as error:
             if self.metrics is not None:
                 self.metrics.error(store, error)
+                # What was dispatched before it is kept.
+                if (state := self._state(store)) is not None:
+                    self.metrics.state(store, state)
             raise
         self._account(store, batch)
         self._log(store, batch, batch_id)
@@ -589,8 +595,10 @@ def source_error(text: str, failed: str = "the streaming query failed") -> Reput
 
 def _rebuilt(kind: str, message: str) -> ReputError:
     """Return an error of the source by the name of its class and what it said."""
-    place = re.fullmatch(r"(.+?) at byte (\d+): (.+?)\.?", message)
+    remedy = next((each for each in damage.REMEDIES if message.endswith(f". {each}")), "")
+    said = message.removesuffix(f" {remedy}") if remedy else message
+    place = re.fullmatch(r"(.+?) at byte (\d+): (.+?)\.?", said)
     kinds = {error.__name__: error for error in (FormatError, UnreadableError)}
     if kind in kinds and place:
-        return kinds[kind](place[1], int(place[2]), place[3])
+        return kinds[kind](place[1], int(place[2]), place[3], remedy)
     return ReputError(message)

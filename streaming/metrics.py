@@ -175,7 +175,8 @@ class Metrics:
     def failed(self, error: BaseException) -> None:
         """Take what ends the job; count it if that was not done, for the store that it names."""
         self.alive(is_active=False)
-        if error is self._counted:
+        if error is self._counted or (error.__cause__ and error.__cause__ is self._counted):
+            # Or what it means was said with an error of its own.
             return
         text = str(error)
         named = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from formats.errors import UsageError
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+class CorruptMode(StrEnum):
+    """What to do at what is corrupt or missing in a log."""
+
+    STOP = "stop"
+    SKIP = "skip"
 
 
 def parse_json(name: str, text: str) -> Any:

@@ -180,8 +180,15 @@ def _read_range(
             position = reached
         elif skips:
             position = next_record(log, reached)
+            error = corruption(log, reached, verdict)
             LOG.warning(
-                "%s Skipped %d bytes", corruption(log, reached, verdict), position - reached
+                "%s at byte %d: %s. Skipped %d bytes, physical offsets %d to %d",
+                error.path,
+                error.position,
+                error.problem,
+                position - reached,
+                reached,
+                position,
             )
         else:
             raise corruption(log, reached, verdict)

@@ -53,6 +53,7 @@ that grew. The columns are described in `streaming.rows`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -192,9 +193,10 @@ class BatchReader(DataSourceReader):
         Raises:
             ReputError: a store that cannot be read, or offsets that are not there.
         """
-        stores = open_stores(self._options)
-        starts, ends = self.bounds(stores)
-        return partitions_of(stores, self._options, starts, ends)
+        with naming_the_option(self._options):
+            stores = open_stores(self._options)
+            starts, ends = self.bounds(stores)
+            return partitions_of(stores, self._options, starts, ends)
 
     def bounds(self, stores: dict[str, StoreOffsets]) -> tuple[dict[str, int], dict[str, int]]:
         """Return where to begin and to end in each store."""
@@ -285,6 +287,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ReputError: a corrupt record is next; the log was cut since it was read; other stores
                 than those of the checkpoint.
         """
+        with naming_the_option(self._options):
+            return self._latest_offset(start, limit)
+
+    def _latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         marks = marks_of(start)
         self._require_same_stores(marks)
         self._latest = {name: offsets.end() for name, offsets in self._stores.items()}
@@ -369,12 +375,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._require_same_logs(
             {name: mark for name, mark in ends.items() if self._planned.get(name) != mark}
         )
-        return partitions_of(
-            self._stores,
-            self._options,
-            {name: mark.position for name, mark in starts.items()},
-            {name: mark.position for name, mark in ends.items()},
-        )
+        with naming_the_option(self._options):
+            return partitions_of(
+                self._stores,
+                self._options,
+                {name: mark.position for name, mark in starts.items()},
+                {name: mark.position for name, mark in ends.items()},
+            )
 
     def _require_same_stores(self, start: Mapping[str, Mark]) -> None:
         if set(start) != set(self._stores):
@@ -435,6 +442,23 @@ class RangeReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter([(r.store, r.start, r.end) for r in ranges if isinstance(r, LogRange)])
 
 
+def naming_the_option(options: SourceOptions) -> contextlib.AbstractContextManager[None]:
+    """Have errors at a place of a log name the option of a DataFrame, but for a job's ranges."""
+    if options.rows == RANGES:
+        return contextlib.nullcontext()
+    from streaming import damage  # noqa: PLC0415 - brings what reads logs
+
+    return damage.naming_the_option()
+
+
+def rows_naming_the_option(
+    options: SourceOptions, rows: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows; errors while they are read name the option of a DataFrame."""
+    with naming_the_option(options):
+        yield from rows
+
+
 def open_stores(options: SourceOptions) -> dict[str, StoreOffsets]:
     """Return the offsets of each store that the options name.
 
@@ -465,7 +489,7 @@ def _read(
     from streaming.rows import read_batches  # noqa: PLC0415 - as above
 
     store = next(store for store in options.stores if store.name == partition.store)
-    return read_batches(
+    rows = read_batches(
         store,
         partition.start,
         partition.end,
@@ -473,3 +497,4 @@ def _read(
         skips_corrupt=options.skips_corrupt,
         is_record=partition.is_record,
     )
+    return rows_naming_the_option(options, rows)

@@ -7,6 +7,7 @@ import os
 import random
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +16,15 @@ from formats import names
 from formats.encode import Message, encode
 from formats.errors import FormatError
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
+from stores.holes import damage_error, flaw_after
 from stores.identity import compare
 from stores.message_store import MessageStore
 from stores.tail import find_tail
 from streaming import resume
-from streaming.damage import explained
+from streaming.damage import explained, gaps_of, of_export
 from streaming.dispatcher import StoreDispatcher, rebuild
 from streaming.handover import examine
+from streaming.job import source_error
 from streaming.options import parse
 from streaming.repair import repair
 from streaming.rows import read_batches
@@ -635,6 +638,100 @@ class TestSaid:
         assert "--on-corrupt skip" in said
         assert f"{found.messages} messages, up to physical offset {found.end}" in said
         assert f"physical offsets {found.end} to {2 * LOG_FILE}" in said
+
+    @pytest.mark.parametrize("kind", ["garbage", "hole", "missing"])
+    def test_the_remedy_is_said_once_and_a_file_is_named_one_way(self, made, kind, monkeypatch):
+        """
+        The error comes through Spark as text, of a store that was named by a relative path.
+        """
+        log = fill(Log(), 5, 150)
+        config = made(log)
+        if kind == "missing":
+            harm(config, 1, None)
+        else:
+            with file_of(config, log.end // LOG_FILE).open("r+b") as file:
+                file.seek(log.places[-3].position % LOG_FILE)
+                file.write((b"\0" if kind == "hole" else b"\xff") * log.places[-3].size)
+        files = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+        try:
+            error = flaw_after(files, find_tail(files).end) or damage_error(files.damages[0])
+        except FormatError as raised:
+            error = raised
+        finally:
+            files.close()
+        text = f"Spark says\nformats.errors.FormatError: {error}\n\tat of.a.stack(Trace)"
+        monkeypatch.chdir(config.path.parent)
+        relative = config_of(Path(config.path.name), config.output)
+        came = source_error(text)
+        said = str(explained(came, relative))
+
+        assert (came.path, came.position, came.remedy) == (
+            error.path,
+            error.position,
+            error.remedy,
+        )
+        assert said.count("--on-corrupt skip") == 1
+        assert said.count("Restore the file") == 1
+        assert said.count(f"{error.position} to byte") == 1
+        # By the error's own way once; a hole names no other file.
+        assert said.count(str(file_of(config, 0).parent)) == 1
+        assert str(file_of(relative, 0).parent) + "/" not in said.replace(error.path, "")
+
+    def test_a_data_frame_names_its_own_option(self, made):
+        log = fill(Log(), 5, 150)
+        config = made(log)
+        with file_of(config, 1).open("r+b") as file:
+            file.seek(next(p.position for p in log.places if p.position > LOG_FILE) - LOG_FILE)
+            file.write(b"\xff" * 60)
+        options = {f"broker.{name}": value for name, value in SMALL.items()}
+        reader = BatchReader(parse({**options, "path": str(config.path)}))
+        with pytest.raises(FormatError) as raised:
+            _ = [list(reader.read(task)) for task in reader.partitions()]
+        exported = of_export(raised.value)
+
+        assert "onCorrupt=skip" in str(raised.value)
+        assert "--on-corrupt" not in str(raised.value)
+        assert "--on-corrupt skip" in str(exported)
+        assert "onCorrupt" not in str(exported)
+        assert exported.problem == raised.value.problem
+        other = FormatError(config.path / "x", 0, "bad", "Do this.")
+        assert of_export(other) is other
+
+    def test_what_a_data_frame_passes_over_is_logged_without_advice(self, made, caplog):
+        log = fill(Log(), 5, 150)
+        config = made(log)
+        harm(config, 1, 700)
+        options = {f"broker.{name}": value for name, value in SMALL.items()}
+        reader = BatchReader(parse({**options, "path": str(config.path), "onCorrupt": "skip"}))
+        for task in reader.partitions():
+            list(reader.read(task))
+
+        (said,) = {record.getMessage() for record in caplog.records if "Skipped" in record.message}
+        assert str(file_of(config, 1)) in said
+        assert f"to {2 * LOG_FILE}" in said
+        assert "Restore" not in said
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_the_gaps_of_a_log_are_what_a_reader_leaves_out(self, made, seed):
+        log = fill(Log(), seed, 150)
+        config = made(log)
+        pick = random.Random(seed)
+        count = -(-len(log.data) // LOG_FILE)
+        rest = log
+        for number in pick.sample(range(1, count - 1), 2):
+            kept = pick.choice([None, 0, pick.randrange(LOG_FILE)])
+            harm(config, number, kept)
+            rest = without(rest, number * LOG_FILE + (kept or 0), (number + 1) * LOG_FILE)
+        broken = pick.choice(rest.places[:-1])
+        with file_of(config, broken.position // LOG_FILE).open("r+b") as file:
+            file.seek(broken.position % LOG_FILE)
+            file.write(b"\xff" * 30)
+        rest = without(rest, broken.position, broken.end)
+        gaps = [(start, end) for _, _, start, end in gaps_of(config.path, config.settings)]
+        left = [p for p in log.places if not any(a <= p.position < b for a, b in gaps)]
+
+        assert [p.position for p in left] == [p.position for p in rest.places]
+        assert len(gaps) >= 2
 
     def test_an_error_elsewhere_is_left_alone(self, made, tmp_path):
         config = made(fill(Log(), 5, 20))

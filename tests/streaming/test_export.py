@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -173,6 +174,35 @@ class TestExport:
         assert done.returncode == 2
         assert says in done.stderr
         assert not (tmp_path / "t").exists()
+
+    def test_a_damaged_log_is_exported_as_far_as_it_is_there(self, store, tmp_path):
+        """
+        Without the option it stops, and names the option. With it all that is whole is there,
+        what was passed over is named, and the exit code says that something is missing.
+        """
+        shutil.copytree(store, tmp_path / "s")
+        first, second, *_ = sorted((tmp_path / "s" / "store" / "commitlog").iterdir())
+        assert _
+        second.unlink()
+        stopped = export(tmp_path / "s", "--to", tmp_path / "a")
+        done = export(tmp_path / "s", "--to", tmp_path / "b", "--on-corrupt", "skip", "--json")
+        answer = json.loads(done.stdout)
+        start, end = int(second.name), 2 * int(second.name)
+        rows = pq.read_table(tmp_path / "b").column("physicalOffset").to_pylist()
+
+        assert stopped.returncode == 3
+        # Before it stand lines of Spark's own.
+        said = stopped.stderr.splitlines()[-1]
+        assert str(second) in said
+        assert said.count("--on-corrupt skip") == 1
+        assert "onCorrupt" not in said
+        assert done.returncode == 1, done.stderr
+        assert answer["complete"] is False
+        assert [(g["start"], g["end"]) for g in answer["passed_over"]] == [(start, end)]
+        assert answer["messages"] == len(rows)
+        assert min(rows) == int(first.name)
+        assert max(rows) > end
+        assert not [row for row in rows if start <= row < end]
 
     def test_what_is_there_is_left_alone(self, store, tmp_path):
         (tmp_path / "t").mkdir()

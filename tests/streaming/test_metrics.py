@@ -335,6 +335,9 @@ def test_what_ends_the_job_is_counted_once_and_for_the_store_that_it_names(tmp_p
     error = OSError(errno.EIO, "", str(tmp_path / "out-s" / "index"))
     metrics.error("s", error)
     metrics.failed(error)
+    said = OSError(errno.EIO, "", str(tmp_path / "out-s" / "index"))
+    said.__cause__ = error
+    metrics.failed(said)
     found = samples(get("/metrics")[1])
 
     assert found["rocketmq_reput_errors_total", "store"] == 1

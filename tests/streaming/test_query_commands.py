@@ -393,6 +393,21 @@ def test_a_lookup_starts_neither_spark_nor_a_compiler(filled, words):
     assert done.stderr.splitlines()[-1] == "imported []"
 
 
+def test_a_physical_offset_in_a_missing_file_names_the_file(reput):
+    for i in range(150):
+        reput.put(b"x" * 40, queue_offset=i)
+    reput.log.write(reput.store)
+    files = sorted((reput.store / "commitlog").iterdir())
+    files[1].unlink()
+    reput.output.mkdir()
+    code, _, err = reput("query", "offset", int(files[1].name) + 300, "--physical")
+
+    assert code == 3
+    assert f"{files[1]} at byte 0" in err
+    assert "the file is missing" in err
+    assert "not one of this log's records" not in err
+
+
 class TestTailAfterPassedOver:
     """An output whose queues lack messages: `tail` shows what `query offset` hands out."""
 
