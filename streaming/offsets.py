@@ -129,9 +129,11 @@ class StoreOffsets:
     def is_same(self, mark: Mark) -> bool:
         """Tell whether the log up to a mark is the one that it was taken of, or has expired."""
         log = self.log()
-        if log is None or mark.log is None or mark.position <= log.min_offset:
+        if log is None or mark.log is None:
             return True
         log.refresh()
+        if mark.position <= log.min_offset:
+            return True
         if mark == self._marked and self._cursor is not None and self._vouch is not None:
             seen = self._vouch.look(self._cursor.known(), is_at_rest=True)
             if seen is None or seen.is_same:
@@ -140,6 +142,10 @@ class StoreOffsets:
             self._cursor.forget()
         self._vouch = Vouch(log, self.path)
         is_same = self.mark(mark.position) == mark
+        if not is_same:
+            # Its file may have expired while it was read.
+            log.refresh()
+            is_same = mark.position <= log.min_offset
         if not is_same:
             # Nothing that was known of the log holds.
             self._records.clear()

@@ -230,10 +230,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[str, int] | None = None
         # What was planned last, and so compared.
         self._planned: dict[str, Mark] = {}
+        # What was found to be of another log, and said to be.
+        self._told: dict[str, Mark] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what goes to tasks: they open what they need themselves."""
-        return {"_options": self._options, "_offsets": None, "_latest": None, "_planned": {}}
+        return {
+            "_options": self._options,
+            "_offsets": None,
+            "_latest": None,
+            "_planned": {},
+            "_told": {},
+        }
 
     @property
     def _stores(self) -> dict[str, StoreOffsets]:
@@ -321,7 +329,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ReputError: one was cut since, and that must not be.
         """
         for name, mark in marks.items():
-            if self._options.rows == RANGES or self._stores[name].is_same(mark):
+            if self._options.rows == RANGES or self._told.get(name) == mark:
+                continue
+            if self._stores[name].is_same(mark):
                 continue
             message = (
                 f"store {name}: the commitlog is not the one that was read up to the query's "
@@ -334,6 +344,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "with the option failOnDataLoss=false"
                 )
             LOG.warning("%s; going on at the offset (failOnDataLoss=false)", message)
+            # Until something is appended, Spark asks with the same offset again and again.
+            self._told[name] = mark
 
     def _end_of(self, name: str, start: int) -> int:
         """Return where a store's log ends, behind `start` or there."""

@@ -7,7 +7,9 @@ import json
 import pytest
 
 from formats.errors import ReputError
+from stores.head_cursor import HeadCursor
 from streaming.marks import Mark, marks_of
+from streaming.offsets import StoreOffsets
 from streaming.options import parse
 from streaming.source import StreamReader
 from tests.streaming.brokers_for_tests import queue, write_over
@@ -20,6 +22,7 @@ class Stream:
     def __init__(self, store, **options: str) -> None:
         brokers = {f"broker.{name}": value for name, value in SMALL.items()}
         self._options = {"path": str(store), **brokers, **options}
+        self.parsed = parse(self._options)
         self.restart()
         self.offset = self._through_json(self.reader.initialOffset())
         self.delivered: list[int] = []
@@ -122,6 +125,87 @@ class TestCut:
 
         after = [p.position for p in plain.log.places if p.position >= place]
         assert stream.delivered[100:] == after
+
+    def test_a_cut_is_said_once_until_the_log_grows(self, plain, caplog, monkeypatch):
+        """
+        Spark asks again and again with the same offset: the file is read for it once.
+        """
+        stream = Stream(plain.store, failOnDataLoss="false")
+        stream.run()
+        place = marks_of(stream.offset)["store"].position
+        plain.recover(plain.log.places[30].position)
+        for number in range(30, 100):
+            plain.put(queue(number, store_timestamp=9000 + number))
+        assert plain.log.end == place
+        summed = []
+        whole = HeadCursor.sum_to
+
+        def sum_to(self, position):
+            summed.append(self._position)
+            return whole(self, position)
+
+        monkeypatch.setattr(HeadCursor, "sum_to", sum_to)
+        for _ in range(6):
+            assert marks_of(stream.plan())["store"].position == place
+        from_start = [position for position in summed if position < place]
+        assert len(from_start) == 1
+        assert len([r for r in caplog.records if "been cut" in r.message]) == 1
+        plain.append(5)
+        stream.run()
+        assert stream.delivered[100:] == [
+            p.position for p in plain.log.places if p.position >= place
+        ]
+        write_over(plain, 60, 60, size=51, now=19000)
+        stream.plan()
+        assert len([r for r in caplog.records if "been cut" in r.message]) == 2
+
+
+class TestExpiring:
+    """Files that a broker removes up to a stream's offset, and beyond, are no cut."""
+
+    def stream(self, plain, monkeypatch, *, is_at_file_end: bool, **options):
+        """Return a stream that has looked at the log, and the path of its offset's file."""
+        monkeypatch.setattr("stores.tail._LOOK_SECONDS", 3600)
+        size = plain.log.file_size
+        inside = next(p.position for p in plain.log.places if p.position > size + 500)
+        stop = 2 * size if is_at_file_end else inside
+        stream = Stream(plain.store, **options)
+        stream.offset = {"store": StoreOffsets(stream.parsed.stores[0]).mark(stop).as_json()}
+        assert marks_of(stream.offset)["store"].log is not None
+        stream.plan()
+        return stream, sorted((plain.store / "commitlog").iterdir())[:2]
+
+    @pytest.mark.parametrize("is_lost", [False, True])
+    def test_after_a_look_at_the_log(self, plain, monkeypatch, is_lost):
+        """
+        At the end of the file that expired nothing is lost. Inside of it the error names expiry.
+        """
+        stream, files = self.stream(plain, monkeypatch, is_at_file_end=not is_lost)
+        for path in files:
+            path.unlink()
+        if is_lost:
+            with pytest.raises(ReputError, match="have expired"):
+                stream.run()
+        else:
+            stream.run()
+            end = 2 * plain.log.file_size
+            assert stream.delivered == [p.position for p in plain.log.places if p.position >= end]
+
+    def test_while_the_file_is_read(self, plain, monkeypatch):
+        stream, files = self.stream(plain, monkeypatch, is_at_file_end=True)
+        stream.restart()
+        whole = HeadCursor.sum_to
+
+        def sum_to(self, position):
+            for path in files:
+                path.unlink(missing_ok=True)
+            self._log.close()
+            return whole(self, position)
+
+        monkeypatch.setattr(HeadCursor, "sum_to", sum_to)
+        stream.run()
+        assert stream.delivered
+        assert not [path for path in files if path.exists()]
 
 
 class TestGrowing:
