@@ -480,6 +480,30 @@ class TestTailAfterPassedOver:
         files[broken].write_bytes(whole)
         assert self.tailed(reput)[0] == expected
 
+    def test_what_expired_before_it_was_dispatched(self, lacking):
+        """
+        All that the queue had before has expired as well: its first message is a shifted one.
+        """
+        reput, files = lacking
+        config = config_of(reput.store, reput.output)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(int(files[1].name) + 1000)
+        dispatcher.close()
+        for path in files[:3]:
+            path.unlink()
+        dispatcher = StoreDispatcher(config, fail_on_data_loss=False)
+        dispatcher.dispatch(reput.log.end)
+        dispatcher.close()
+        last = max(p.message.queue_offset for p in reput.log.places if p.message.topic == "t")
+        found, err = self.tailed(reput)
+
+        assert found
+        assert found[-1][1] == last
+        assert all(at < number for at, number in found)
+        left = [p for p in reput.log.places if p.position >= int(files[3].name)]
+        assert len(found) == len([p for p in left if p.message.topic == "t"])
+        assert err.count("places below the queue offsets in their records") == 1
+
     def test_a_record_that_is_damaged_afterwards(self, lacking):
         """
         The first message after the gap cannot be read any more: those after it are shown.
