@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from formats.storecheckpoint import StoreCheckpoint
 
 
-# In our own directory, while `reput rebuild --repair` exchanges files.
+# The file in our own directory that is there while `reput rebuild --repair` exchanges files.
 REPAIRING = "repairing"
 
 

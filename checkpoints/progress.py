@@ -1,7 +1,7 @@
 """Our own record of how far an output root is: enough to resume without Spark's checkpoint.
 
 One JSON file in a sub-directory that a broker ignores, replaced as a whole and on disk before
-anything relies on it. It is written only behind a flush, so all that it names is on disk too; what
+anything relies on it. It is written only after a flush, so all that it names is on disk too; what
 the files hold beyond it is taken back when the output is opened again (`streaming.resume`). A CRC
 tells a damaged record from a good one.
 """
@@ -34,7 +34,7 @@ class Progress:
     """Where an output root stands.
 
     Attributes:
-        end: physical offset behind the last dispatched record.
+        end: physical offset after the last dispatched record.
         generation: counts records of progress.
         clean: the writer stopped in order; nothing is beyond this record.
         messages: records dispatched so far.
@@ -59,10 +59,10 @@ class Progress:
         store_timestamp: of the last dispatched record, ms.
         skipped: physical offsets [start, end) that hold no records, and were passed over as asked.
         lost: physical offsets [start, end) that expired before they were dispatched.
-        cuts: times that the log was found cut: a number, and the physical offset that the output
+        cuts: each time the log was found cut: a number, and the physical offset that the output
             went back to. Numbers rise, also over outputs: they are a clock's ns where that can be.
         starts: times that the output was opened since it was begun, and the next two likewise:
-            for who counts over the ends of processes.
+            so that counters survive the end of a process.
         recoveries: openings at which something was taken back.
         truncations: times that the log had other records than before.
     """

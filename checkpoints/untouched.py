@@ -27,9 +27,10 @@ REMEDY = (
     "Somebody has removed it, set it back or written to it since; `reput rebuild --repair` with "
     "the same store and output mends it"
 )
-# A unit without a byte that is not zero in its last so many: its bit map is empty.
+# Bytes before a unit's end that are read when its start is not known; all of them zero: no unit.
 _UNIT_TAIL = 4096
-# A unit of an extension has at most so many bytes, so a file that was left has its mark there.
+# At least the largest unit of an extension: a file that was left has its end mark within this many
+# bytes of its end.
 _EXT_TAIL = 1 << 16
 _FIRST_FILE = names.offset_file(0)
 _BATCH_SIZE = batchconsumequeue.UNIT_SIZE
@@ -195,7 +196,7 @@ class _Queues:
         return offset <= self._floor
 
     def _has_expired_units(self, rest: str, first: int) -> bool:
-        """Tell whether the first entry of a record that is there has its unit behind `first`."""
+        """Tell whether the first entry whose record the log has names a unit from `first` on."""
         directory = f"{self._root}/{names.CONSUMEQUEUE}/{rest}"
         try:
             listed = sorted(os.listdir(directory))  # noqa: PTH208 - as above
@@ -219,14 +220,14 @@ class _Queues:
         raw = os.pread(descriptor, 2 * unit, at) if at >= 0 else b""
         offset = int.from_bytes(raw[:8], "big", signed=True)
         size = int.from_bytes(raw[8:12], "big", signed=True)
-        behind = offset + size
-        expected = self._found.lasts.get(name, behind)
-        is_right = size > 0 and offset >= 0 and behind == expected and behind <= self._found.end
+        record_end = offset + size
+        expected = self._found.lasts.get(name, record_end)
+        is_right = size > 0 and offset >= 0 and record_end == expected <= self._found.end
         if not is_right:
             where = f"ends at {expected}" if name in self._found.lasts else "is before the end"
             raise StoreError(
                 path,
-                f"at byte {at} the queue's last entry is of a record of {size} bytes at physical "
+                f"at byte {at} the queue's last entry names a record of {size} bytes at physical "
                 f"offset {offset}, expected one that {where} ({self._found.end} is dispatched)",
                 REMEDY,
             )
@@ -277,7 +278,7 @@ class _Queues:
         return consumequeue_ext.position(code) if consumequeue_ext.is_address(code) else None
 
     def check_others(self) -> None:
-        """Refuse queues that are not in the books: entries would go on behind theirs."""
+        """Refuse queues that the progress record does not name: new entries would follow theirs."""
         known = self._found.queues
         for kind in self._kinds:
             for topic in _directories(f"{self._root}/{kind}"):
@@ -319,7 +320,9 @@ def _check_index(directory: Path, found: Progress, settings: BrokerSettings, flo
     for name in listed:
         is_newer = name > found.index_name
         if name not in headers and name >= oldest and (found.clean or not is_newer):
-            raise StoreError(directory / name, "an index file that reput has not left", REMEDY)
+            raise StoreError(
+                directory / name, "an index file that is not in the progress record", REMEDY
+            )
     for name, header in headers.items():
         path = directory / name
         if name not in listed:

@@ -9,10 +9,11 @@ sysFlag compression of the body, if bit 0x1 is set
 0x300  zlib, one stream
 ====== ==================================================================
 
-What RocketMQ's `MessageDecoder` decompresses gives the same bytes here. LZ4 frames of linked
+What RocketMQ's `MessageDecoder` can decompress gives the same bytes here. LZ4 frames of linked
 blocks, which it refuses, are decompressed as well. Bytes after the end of a zlib stream mean
 nothing, and an empty body is empty whatever the flags say. Where a body ends within a frame after
-its first one, the bytes up to there are given as cut: of zstd a consumer mostly gets these too.
+its first one, the bytes up to there are returned and marked as cut: for zstd, RocketMQ's consumer
+mostly gets them too.
 
 Source: RocketMQ `MessageSysFlag`, `CompressionType`, `MessageDecoder#decode`, `ZlibCompressor`,
 `Lz4Compressor`, `ZstdCompressor`.
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 COMPRESSION_KIND = 0x700
 # A few bytes can stand for gigabytes, and the sender chooses them.
 MAX_BODY = 64 << 20
-# Four bytes of zstd can stand for 128 KiB, so these for 16 MiB, which are made in one call.
+# Four bytes of zstd can expand to 128 KiB, so one piece expands to 16 MiB at most, in one call.
 _ZSTD_PIECE = 512
-# RocketMQ's zstd does not look at what stands after a frame before there are so many bytes.
+# RocketMQ's zstd ignores what follows a frame if it has fewer bytes than this.
 _ZSTD_HEAD = 5
 _LZ4_PIECE = 8 << 10
 _MADE = 1 << 20
@@ -92,12 +93,12 @@ def decompressed(stored: bytes, sys_flag: int, limit: int = MAX_BODY) -> Body:
         return Body(stored)
     kind = _KINDS.get(sys_flag & COMPRESSION_KIND)
     if not stored:
-        # RocketMQ does not ask how nothing was compressed.
+        # RocketMQ returns an empty body before it looks at the kind of compression.
         return Body(stored, kind or Compression.NONE)
     if kind is None:
         unknown = f"not decompressed: unknown compression 0x{sys_flag & COMPRESSION_KIND:x}"
         return Body(stored, problem=unknown)
-    # Its value is no copy of what was written, which may be much.
+    # `BytesIO.getvalue` shares its buffer: a large body is not copied.
     data = io.BytesIO()
     cut = None
     try:
@@ -115,14 +116,14 @@ def decompressed(stored: bytes, sys_flag: int, limit: int = MAX_BODY) -> Body:
 
 
 def _zlib(stored: bytes, size: int) -> Iterator[bytes]:
-    """Yield the first bytes of what one stream stands for.
+    """Yield the decompressed bytes of one zlib stream, a little more than `size` at most.
 
     Raises:
         ValueError: it ends too early; other errors are the library's own.
     """
     is_zlib = int.from_bytes(stored[:2]) % 31 == 0 and stored[0] & 0xF == zlib.DEFLATED
     if is_zlib and len(stored) > 1 and stored[1] & _ZLIB_DICTIONARY:
-        raise _CutError("the body needs a dictionary, and a consumer gets nothing of it")
+        raise _CutError("the body needs a dictionary, so consumers get an empty body")
     inflate = zlib.decompressobj()
     rest, made = stored, 0
     while not inflate.eof and made < size:
@@ -135,7 +136,7 @@ def _zlib(stored: bytes, size: int) -> Iterator[bytes]:
 
 
 def _lz4(stored: bytes, _size: int) -> Iterator[bytes]:
-    """Yield what frames stand for, in pieces.
+    """Yield the decompressed bytes of all frames, in pieces.
 
     Raises:
         ValueError: they end too early; other errors are the library's own.
@@ -171,7 +172,7 @@ def _zstd(stored: bytes, _size: int) -> Iterator[bytes]:
         while at < len(stored):
             frame = decompressor.decompressobj()
             while not frame.eof:
-                # In small pieces: what one stands for is made at once.
+                # Small pieces, because each is expanded in one call.
                 piece = stored[at : at + _ZSTD_PIECE]
                 if not piece:
                     raise _ends_too_early(ended)

@@ -51,7 +51,7 @@ class ConsumerFilter:
 
     def means_the_same_as(self, other: ConsumerFilter) -> bool:
         """Tell whether it sets the same bits, since the same time."""
-        # Only these two change in a filter that stays.
+        # These two may change without changing the filter.
         return replace(self, dead_time=0, client_version=0) == replace(
             other, dead_time=0, client_version=0
         )
@@ -179,7 +179,7 @@ class FilterBitmaps:
         """Take over what the file says now; return the topics that something changed for.
 
         A filter counts from its birth on. One that another one of its group replaces counts until
-        then; one that the file has no more, until the file was written: a broker drops filters
+        then; one that is no longer in the file, until the file was written: a broker drops filters
         when it writes them (`ConsumerFilterManager#clean`).
 
         Args:
@@ -265,7 +265,7 @@ class FilterBitmaps:
                 self._topics[topic].append(replace(restored, log_end=log_end))
         every = [term.entry for terms in self._topics.values() for term in terms]
         if not all(entry.fits(self._bloom) for entry in every):
-            # The broker's settings are others now; it ignores such filters as well.
+            # The broker's bloom filter settings have changed; the broker ignores such filters too.
             self._topics = {}
 
     def _term(self, entry: ConsumerFilter, until: int) -> _Term:

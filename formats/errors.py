@@ -54,7 +54,7 @@ class FormatError(ReputError):
 
 
 class UnreadableError(FormatError):
-    """A whole record that its broker has stored and cannot parse: a restart cuts the log there."""
+    """A whole record that its own broker cannot parse: when it restarts, it cuts the log there."""
 
 
 class ExpressionError(ValueError):

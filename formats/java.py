@@ -13,7 +13,7 @@ import unicodedata
 
 REPLACEMENT = "\ufffd"
 INT_MAX = 0x7FFFFFFF
-# Of a long.
+# Decimal digits of the largest long.
 _MOST_DIGITS = 19
 _SHOWN = 40
 _TRIMMED = "".join(map(chr, range(0x21)))
@@ -83,7 +83,7 @@ def trim(text: str) -> str:
 
 
 def is_whitespace(character: str) -> bool:
-    """Return `Character.isWhitespace(character)`: no blank that forbids a line break."""
+    """Return `Character.isWhitespace(character)`: false for no-break spaces."""
     if character in _NO_BREAK:
         return False
     return character in _CONTROL_BLANKS or unicodedata.category(character) in {"Zs", "Zl", "Zp"}

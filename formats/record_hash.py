@@ -1,7 +1,8 @@
 """The hash that identifies a record: its definition, and the slow twin of `formats.heads`.
 
-It covers all of a record but its body, whose CRC stands in the head. It is made for telling two
-histories of a log apart, not for defence: nobody gains by forging it.
+It covers all of a record but its body, whose CRC is in the head. (A tail shorter than 64 bytes is
+hashed with the bytes before it.) It is made for telling two histories of a log apart, not for
+defence: nobody gains by forging it.
 
 A part is taken in blocks of 64 bytes; its last 64 bytes are one more block, for what is left over.
 A block's value is the sum of eight products: of its sixteen little-endian words of 32 bits, each

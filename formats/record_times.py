@@ -26,7 +26,7 @@ def pass_older(
     stop: int,
     timestamp: int,
 ) -> tuple[int, int]:
-    """Pass the records that were stored before a time, up to the first that was not.
+    """Skip records stored before a time, up to the first one that was not.
 
     `stores.by_time.first_since` does the same without a kernel.
 

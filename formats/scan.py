@@ -118,7 +118,8 @@ def describe(
         parses_batches: see `commitlog.ReadRules`.
 
     Raises:
-        ValueError: a delayed record whose DELAY is no number, a batch whose numbers are none.
+        ValueError: a delayed record whose DELAY is not a number, a batch whose INNER_BASE or
+            INNER_NUM is not.
     """
     if parses_batches:
         inner_batch(record.properties)
@@ -209,7 +210,7 @@ def scan(
         limit: index behind the last byte of the file that is at hand.
         origin: physical offset of `data[0]`.
         file_end: physical offset of the file's end.
-        rules: see `frames.check`; with `PARSE_BATCHES` the numbers of inner batches must be some.
+        rules: see `frames.check`; with `PARSE_BATCHES` the numbers of inner batches are checked.
         first: rows that are filled already (a scan that goes on).
         slots: see `routes.RouteArrays`, so the next eight.
         topic_at: by route.

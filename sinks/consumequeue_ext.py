@@ -50,9 +50,9 @@ class _ExtQueue(UnitQueue):
             self.files.last().write(self.wrote, END_MARK)
 
     def give_up(self) -> None:
-        """Leave files behind for a unit that fits into none, as a broker's tries do.
+        """End this file and the next ones for a unit that fits into none, as a broker does.
 
-        Each try finds too little room, says that the file has ended and goes on with the next one
+        Each try finds too little room, says that the file has ended and goes on in the next one
         (`ConsumeQueueExt#put`). Files this small take an odd setting.
         """
         for _ in range(TRIES):
@@ -64,7 +64,7 @@ class _ExtQueue(UnitQueue):
 
 
 def end_of_units(data: bytes) -> int:
-    """Return the byte behind the last unit of a file.
+    """Return the byte after the last unit of a file.
 
     Raises:
         ValueError: the sizes of some unit do not add up.

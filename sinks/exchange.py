@@ -2,8 +2,8 @@
 
 The rebuild stands in a directory of its own in the output, on disk. `plan` compares and changes
 nothing but the rebuild: what the output still has of expired records comes into its files.
-`apply` renames and removes. Cut off at any place and begun again, with another rebuild, it ends
-the same, for what was exchanged before is then equal.
+`apply` renames and removes. If it is interrupted anywhere and run again with another rebuild, it
+ends the same, for what was exchanged before is then equal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Change(NamedTuple):
         what: one of the constants above; lost: what it held of expired records is in no file.
         path: of the output.
         detail: why.
-        source: the file of the rebuild that comes there.
+        source: the rebuild's file that replaces it.
     """
 
     what: str
@@ -58,7 +58,7 @@ class Change(NamedTuple):
 
 @dataclass
 class Plan:
-    """What there is to be done.
+    """What has to be done.
 
     Attributes:
         changes: to files of the output.
@@ -192,7 +192,7 @@ class Exchange:
         self._add(REPLACED, target, f"different from byte {at} on", source)
 
     def _keep_head(self, path: Path, copy: Path, first: int, size: int) -> list[int]:
-        """Have the rebuild's first file hold the entries of expired records that are there.
+        """Copy the entries of expired records that are still sound into the rebuild's first file.
 
         Returns:
             Where the files before it begin that stay.
@@ -228,7 +228,7 @@ class Exchange:
         return sorted(older)
 
     def _drop(self, path: Path, bases: Sequence[int]) -> None:
-        """Remove files of expired records behind which some are missing or damaged."""
+        """Remove files of expired records that a missing or damaged file follows."""
         for base in sorted(bases):
             file = path / names.offset_file(base)
             detail = "of expired records, damaged or before a damaged file"
@@ -314,12 +314,12 @@ class Exchange:
         return bool(is_sound) and int(offsets[-1]) < self._floor
 
     def _clean(self, path: Path, name: str, end: int) -> None:
-        """Have a file end at a byte: what stands beyond is nothing of a record."""
+        """Zero a file from a byte on: nothing after it belongs to a record."""
         source = self._copy / name / path.name
         disk.make_directories(source.parent)
         raw = path.read_bytes()
         disk.write_file(source, raw[:end].ljust(len(raw), b"\0"))
-        self._add(REPLACED, path, f"something was beyond the queue's end, byte {end}", source)
+        self._add(REPLACED, path, f"there were bytes after the queue's end at byte {end}", source)
 
     def _end_of_units(self, name: str, path: Path, last: int) -> int:
         queue = f"{names.CONSUMEQUEUE}/{name.partition('/')[2]}"
@@ -380,7 +380,7 @@ class Exchange:
             pool = sorted(e for e in {*left, *gone} if before < e < same)
             given = _names_between(before, same, pool, len(waiting))
             if given is None:
-                # No room before it: it comes again under a later name.
+                # No name is free before it: the file is made again under a later name.
                 waiting.append(name)
                 continue
             called |= dict(zip(waiting, given, strict=True))
@@ -398,7 +398,7 @@ def _after(name: str) -> str:
 
 
 def _names_between(before: str, after: str, pool: list[str], count: int) -> list[str] | None:
-    """Return so many names between two, of a pool if it has enough; None if there is no room."""
+    """Return `count` names between two, from a pool if it has enough; None if there is no room."""
     if len(pool) >= count:
         return pool[:count]
     low, high = int(before or 0), int(after)

@@ -199,8 +199,8 @@ def _copy_head(
         staging: see `MappedFile.create`.
         size: of the files.
         end: from the queue's beginning.
-        begins: nothing is left before it; else, where it is a file's end, that file is the one: the
-            next unit has no room in it and begins another.
+        begins: nothing is left before it. Otherwise, if `end` is the end of a file, that file is
+            copied: the next unit has no room in it and begins another.
     """
     base = end if begins else (end - 1) // size * size
     disk.make_directories(target)
@@ -271,7 +271,7 @@ def _ext_head(
     entries = np.concatenate(read)
     entries = entries[: int(np.max(np.flatnonzero(entries["size"]), initial=-1)) + 1]
     is_live = (entries["physical_offset"] >= floor) & (entries["size"] > 0)
-    # Where most before it have expired and most after it have not: some may be damaged.
+    # The place that best separates expired entries from live ones, as some may be damaged.
     live_before = np.concatenate([[0], np.cumsum(is_live)])
     old_after = np.concatenate([np.cumsum(~is_live[::-1])[::-1], [0]])
     first = int(np.argmin(live_before + old_after))
@@ -279,7 +279,7 @@ def _ext_head(
     before = bases[max(first - 1, 0) // room]
     if first < len(entries):
         if bases[first // room] > before + size:
-            # It may be in the file between.
+            # The first live entry may be in the missing file between them.
             return None
         code = int(entries["tags_code"][first])
         if not consumequeue_ext.is_address(code):

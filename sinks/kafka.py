@@ -317,7 +317,7 @@ class KafkaSink:
         self._client = Client(self._settings, self._access, None)
 
     def _follow_log(self, extent: Extent, sent: Sent) -> None:
-        """Compare the log with what was sent of it, and hear of what dispatch found.
+        """Compare the log with what was sent of it, and take in the cuts that dispatch found.
 
         Points alone do not tell: where less was written than was cut, they are still there.
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _ROWS = 20_000
 _PROPERTIES = 16 * _ROWS
 _BLOCK_BYTES = 4 << 20
-# Of bodies in a block; one that is larger alone may be its block's only compressed one.
+# Decompressed bytes in a block at most; a single larger body is the only compressed one of its
+# block.
 _DECOMPRESSED_BYTES = 16 << 20
 
 

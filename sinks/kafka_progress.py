@@ -82,7 +82,7 @@ class Position:
         try:
             values: dict[str, Any] = json.loads(raw)
             if values["version"] == _WITHOUT_CUTS:
-                # Its points are told by other bytes; where it ends is as good as ever.
+                # Its points have fingerprints of another kind; its end is still good.
                 values |= {"trail": [], "cut": 0}
             elif values["version"] != _VERSION:
                 raise ValueError(f"version {values['version']}")

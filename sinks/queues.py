@@ -41,7 +41,7 @@ class QueueDirectory:
         self.names: list[QueueName] = []
         self._numbers: dict[QueueName, int] = {}
         self.is_special = is_special
-        # Counts how often other topics became special.
+        # Goes up whenever more topics may have become special.
         self.generation = 0
         self._new_topics: set[str] = set()
         self._lock = threading.Lock()

@@ -96,7 +96,7 @@ def _expired_ext(
     ext = root / names.CONSUMEQUEUE_EXT / path.relative_to(root / names.CONSUMEQUEUE)
     if not ext.is_dir():
         return []
-    # The files before go, so that is where the first live entry is, or there is none.
+    # The files before this one go, so the first live entry is in it, or nowhere.
     units = np.fromfile(sorted(path.iterdir())[gone], consumequeue.ENTRY)
     live = units["physical_offset"].astype(np.int64) >= min_offset
     codes = units["tags_code"][live & (units["size"] > 0)].astype(np.int64)

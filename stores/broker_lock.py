@@ -1,4 +1,4 @@
-"""Whether somebody holds a lock file: a broker its store's, a writer its output's.
+"""Whether another process holds a lock file: a broker its store's, a writer its output's.
 
 Nothing is taken or made here. A POSIX record lock vanishes when *any* descriptor of its file is
 closed in the process that holds it, so the locks of this process are kept in a list, and their
@@ -25,7 +25,8 @@ _FLOCK = struct.Struct("hhqqi4x")
 def is_held(path: Path) -> bool:
     """Tell whether another process has the lock; it is neither taken nor made.
 
-    False also where the file system keeps no locks, or none of other hosts.
+    Also False if the file cannot be opened, or the file system shows no locks, or not those of
+    other hosts.
     """
     if os.path.realpath(path) in HELD:
         return False

@@ -35,7 +35,7 @@ def first_since(
     Args:
         log: the commitlog.
         timestamp: ms.
-        report: gets the places where records end that should not.
+        report: gets the places where records end too early.
         ascending: no clock ever went back.
     """
     bases = log.bases
@@ -83,7 +83,7 @@ def walk(log: LogFiles, base: int, report: Report) -> Iterator[tuple[int, int]]:
             at += size
         position += at
         if at <= last or at == 0:
-            # Whatever stands here is no record.
+            # No record begins here.
             verdict, _ = look_at(log, position)
             is_end = verdict == Verdict.END and look_at(log, file_end)[0] == Verdict.END
             if not is_end and verdict != Verdict.ROLL:
@@ -98,7 +98,7 @@ def records_from(log: LogFiles, offset: int, report: Report) -> Iterator[Record]
     Args:
         log: the commitlog.
         offset: physical offset of a record.
-        report: gets the place where records end that should not.
+        report: gets the place where records end too early.
     """
     while offset < log.end_of_files:
         verdict, record = look_at(log, offset)

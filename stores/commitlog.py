@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from formats.broker import BrokerSettings
     from formats.memory import Bytes
 else:
-    # It brings the compiler, which who only looks whether something is new does without.
+    # It brings the compiler, which is not needed to see whether something is new.
     frames = lazy_module("formats.frames")
 
 __all__ = ["PAD", "CommitLog", "LogChangedError", "commitlog_directories"]
 
-# Kernels load whole vectors: so many bytes must be readable on either side of what is read.
+# Kernels load whole vectors: this many bytes must be readable on either side of what is read.
 PAD = 128
 _FIRST_STEP = 256 << 10
 _STEP = 16 << 20
@@ -61,7 +61,7 @@ class CommitLog(LogFiles):
         """Tell whether a BLANK stands at a physical offset, which ends its file.
 
         Raises:
-            LogChangedError: the file is not there any more.
+            LogChangedError: the file is gone.
         """
         left = self.base_of(position) + self.file_size - position
         return self.bytes_at(position, BLANK_SIZE) == BLANK_HEAD.pack(left, MAGIC_BLANK)
@@ -178,7 +178,7 @@ class CommitLog(LogFiles):
             # A record that is cut off by the end of the piece: read on from its beginning.
             if verdict != Verdict.SHORT or len(data) - 2 * PAD < min(step, file_end - position):
                 return verdict, int(reached)
-            # At a live tail nearly all that is read are zeros, behind a backlog nothing is.
+            # At a live tail nearly all bytes are zeros; after a backlog none are.
             step = min(step * 4, _STEP) if reached > position else step * 4
             position = int(reached)
             if position + step >= file_end and step > self.file_size:

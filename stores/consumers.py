@@ -88,8 +88,8 @@ def lags(
     for (each_group, each_topic), queues in sorted(store.consumer_offsets().items()):
         if group not in {None, each_group} or topic not in {None, each_topic}:
             continue
-        # Of a queue without an offset a group has all before it, from 0 on: as
-        # `AdminBrokerProcessor#getConsumeStats` has it, what has expired included.
+        # A queue without an offset counts from 0, as
+        # `AdminBrokerProcessor#getConsumeStats` does, expired messages included.
         for queue_id in sorted({*queues, *store.queue_ids(each_topic)}):
             queue = store.queue(each_topic, queue_id, is_quick=True)
             low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)

@@ -208,11 +208,11 @@ def before(queues: list[Queue], stop: int) -> list[Queue]:
 
 
 def settled(queues: list[Queue], log: CommitLog, *, is_closed: bool) -> tuple[list[Queue], int]:
-    """Return a broker's queues without entries of old, and up to where its log was dispatched.
+    """Return a broker's queues without stale entries, and up to where its log was dispatched.
 
-    A cut leaves entries of old past a queue's end. There they stand, all together, until others are
+    A cut leaves stale entries past a queue's end. They stay there, all together, until others are
     written over them. The last entry of a queue tells: where the log was dispatched, a record that
-    says the same as an entry of old would have been written over it.
+    matches a stale entry would have been dispatched over it.
 
     Args:
         queues: all of the store.
@@ -222,7 +222,7 @@ def settled(queues: list[Queue], log: CommitLog, *, is_closed: bool) -> tuple[li
     Returns:
         The queues; and the physical offset before which all is dispatched: for a broker that runs,
         or was killed, the beginning of the file before that of the last dispatched record, for
-        that may be one of old, too: a dispatch is less than a file after its log.
+        that one may be stale too: dispatch is less than a file behind the log.
     """
     found = [
         queue if queue.topic.startswith(_LIGHT) else _without_stale(queue, log) for queue in queues

@@ -78,7 +78,7 @@ def first_since(
         if verdict == Verdict.ROLL:
             position = log.base_of(reached) + log.file_size
         elif verdict == Verdict.SHORT and position + step < log.base_of(position) + log.file_size:
-            # A record that is longer than the step, or only its last one.
+            # A record does not fit the step: longer than it, or just the last one in it.
             step = step * 2 if reached == position else _STEP
             position = reached
         elif verdict == Verdict.RECORD:

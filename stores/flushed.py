@@ -63,7 +63,7 @@ class FlushedEnd:
         Args:
             log: the store's.
             end: physical offset after a whole record.
-            floor: where the reader begins: what is before does not matter to him.
+            floor: where the reader begins; what is before does not matter.
         """
         if not (self._store / names.ABORT).exists():
             return end

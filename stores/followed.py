@@ -1,7 +1,7 @@
 """Files of a store's `config/` that a broker writes while it runs, read again when they change.
 
-A broker writes them in place, or under another name first, by its version: for a moment there is no
-file, or the beginning of one. What was read last counts until a whole one is there.
+Depending on its version, a broker writes them in place or under another name first: for a moment
+there is no file, or the beginning of one. What was read last counts until a whole one is there.
 Source: RocketMQ `ConfigManager#persist`, `MixAll#string2File`.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-# A file that was written this long ago and cannot be read is not being written any more.
+# An unreadable file that was written this long ago is damaged, not being written.
 _WRITTEN_SECONDS = 1.0
 
 
@@ -27,8 +27,8 @@ class Followed(Generic[Value]):
     """What a file says, as of the last look.
 
     Attributes:
-        value: what was read last; what stands for no file before.
-        written: when the file was written that it is from, ms; 0 for none.
+        value: what was read last; before that, the value for no file.
+        written: when the file that it comes from was written, ms; 0 for none.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Followed(Generic[Value]):
             nothing: the value without a file.
 
         Raises:
-            StoreError: there is something, and nothing that can be read.
+            StoreError: there is a file, and neither it nor its backup can be read.
         """
         self.path = store / names.CONFIG / name
         self.value = nothing

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from formats import heads
     from stores.commitlog import CommitLog
 else:
-    # It brings the compiler, which a look at a log that stands still does without.
+    # It brings the compiler, which is not needed while the log stands still.
     heads = lazy_module("formats.heads")
 
 _STEP = 1 << 20
@@ -54,7 +54,7 @@ class HeadCursor:
             position: physical offset; the records that start before it count.
 
         Raises:
-            LogChangedError: its file is not there any more.
+            LogChangedError: its file is gone.
         """
         log = self._log
         if position <= log.min_offset:

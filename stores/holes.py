@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stores.commitlog import CommitLog
     from stores.log_files import Damage, Stamp
 else:
-    # They bring the compiler: a log with nothing but zeros after its end is looked at without.
+    # They bring the compiler, which is not needed if only zeros follow the log's end.
     frames = lazy_module("formats.frames")
     hole_kernels = lazy_module("stores.hole_kernels")
 
@@ -131,7 +131,7 @@ def damage_error(damage: Damage) -> FormatError:
 
 
 def flaw_after(log: CommitLog, end: int, *, tolerates_damage: bool = False) -> FormatError | None:
-    """Return what is wrong with a log that nobody writes to, after its last record that is whole.
+    """Return what is wrong after the last whole record of a log that nobody writes to.
 
     A file that is missing or too short; good records after a hole; records without a store time, as
     brokers with duplicationEnable=true write them. None if the log just ends.
@@ -273,7 +273,7 @@ def _following_in(log: CommitLog, base: int, end: int, stop: int) -> int | None:
             newest = newest_before(log, end)
         if not _is_left_over(log, seeming, end, newest):
             return seeming
-        # All that follows without a break was written before it was cut off, too.
+        # What follows it without a break is left over too.
         position = _chain_end(log, seeming)
     return None
 
@@ -312,7 +312,7 @@ def _next_data(log: CommitLog, position: int) -> int:
     try:
         return max(base + os.lseek(descriptor, position - base, os.SEEK_DATA), position)
     except OSError as error:
-        # Nothing more; or a file system that cannot tell.
+        # ENXIO: nothing more. Otherwise the file system cannot tell.
         return base + log.file_size if error.errno == errno.ENXIO else position
     finally:
         os.close(descriptor)

@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from stores.commitlog import CommitLog
     from stores.trail import Point
 else:
-    # It brings the compiler, which a start on a log that nobody has touched does without.
+    # It brings the compiler, which is not needed to start on a log that nobody has touched.
     heads = lazy_module("formats.heads")
 
 __all__ = ["Comparison", "FileHeads", "FileWalk", "Known", "compare", "gone_back", "with_records"]
 
 _MASK = (1 << 64) - 1
-# Brokers flush all each 10 s: what is written to a page after that changes the file's times.
+# Brokers flush everything every 10 s; a page that is written to after that changes the file's
+# times.
 _OLD_NS = 15_000_000_000
 _STEP = 1 << 20
 
@@ -82,12 +83,13 @@ class Comparison(NamedTuple):
 
     Attributes:
         is_same: it is the one that was read, as far as it was read and has not expired.
-        common: the newest point up to which it is; None if there is none.
-        is_related: it is the log that was read, if only some file's first record is left of it.
+        common: the newest point up to which it is the same; None if there is none.
+        is_related: it is the log that was read, even if only the first record of some file is left
+            of it.
         certain: the files that were found to be as they were read, with the stamps they had before
-            that; what a stamp tells that is young, see `settled`.
-        damaged: where a file begins that is not as it was read though a later one is: no broker
-            leaves that; None if there is none.
+            that. For young stamps see `settled`.
+        damaged: where a file begins that differs from what was read though a later one does not: no
+            broker does that. None if there is none.
     """
 
     is_same: bool
@@ -98,7 +100,7 @@ class Comparison(NamedTuple):
 
 
 def is_old(stamp: Stamp) -> bool:
-    """Tell whether a file was last written to so long ago that its times tell of any write."""
+    """Tell whether a file's last write is old enough that any later one would change its times."""
     return time.time_ns() - stamp.modified > _OLD_NS
 
 
@@ -294,7 +296,7 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
 
 
 def _readable_end(log: CommitLog, known: Known) -> int | None:
-    """Return where the last records that were read cannot be read any more; None if they can.
+    """Return where the last records that were read have become unreadable; None if they have not.
 
     A power cut may leave a record's head and not its body. A broker's recovery cuts the log there.
     Where good records follow it is damage, and no cut.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from formats.broker import BrokerSettings
 
 TOPICS = "topics.json"
-# The sign of a change request, `+queue.type`, is no part of the name: `AttributeUtil` takes it off.
+# Without the sign of a change request (`+queue.type`): `AttributeUtil` strips it.
 _QUEUE_TYPE_ATTRIBUTE = "queue.type"
 
 

@@ -1,14 +1,14 @@
 """Where a log ends for its readers: what lies past a cut is in the files, but not in the log.
 
 A broker that recovers, or a replica, cuts its log and erases nothing: it writes on from the cut,
-and whole records of old stay past what it has written since. A file that another one with records
+and whole stale records stay past what it has written since. A file that another one with records
 follows is whole. So only the last file with anything in it, the *active* one, has such records,
 past the place where the records that follow one another from its first byte break off. That is the
 end; the rules are those of `stores.tail.find_tail`, but what is damaged with good records of the
 log past it is passed over, and reported.
 
-Here heads alone are read, in plain Python: whether a record is whole is looked at where it is the
-last one, and where an older one follows, which may be one of old. With kernels each is checked.
+Only heads are read here, in plain Python. A record is checked as a whole if it is the
+last one, or if an older one follows, which may be stale. With kernels every record is checked.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from formats.broker import BrokerSettings
     from stores.findings import Report
 
-# What is read at once: it stays in the processor's cache.
+# Read at once; fits the processor's cache.
 _PIECE = 1 << 20
-# At an end that is known mostly nothing is new, or little.
+# At a known end there is usually little that is new.
 _FIRST_PIECE = 64 << 10
-# So many bytes on either side of the end tell whether it is still the one that was found.
-_COMPARED_BEFORE, _COMPARED_BEHIND = 64 << 10, 128
+# Bytes compared on either side of the end, to tell whether it has changed.
+_COMPARED_BEFORE, _COMPARED_AFTER = 64 << 10, 128
 # A record is copied in microseconds; its writer may be interrupted in between.
 _SETTLE_SECONDS = 0.002
 _TRIES = 3
@@ -220,12 +220,12 @@ class EndedLog(LogFiles):
             # A BLANK is the end only as long as there is no next file.
             end_of_file = self.base_of(end) + self.file_size
             if self._is_blank(end, end_of_file):
-                return self.bytes_at(end_of_file, _COMPARED_BEHIND)
-        here = self.bytes_at(end, _COMPARED_BEHIND)
+                return self.bytes_at(end_of_file, _COMPARED_AFTER)
+        here = self.bytes_at(end, _COMPARED_AFTER)
         size = _INT.unpack_from(here)[0] if len(here) >= _INT.size else 0
-        # What is no whole record stays as it is when another one comes after it.
+        # If no whole record stands here, its bytes stay the same when a record is written after it.
         is_inside = MIN_SIZE <= size < self.base_of(end) + self.file_size - end
-        return here + (self.bytes_at(end + size, _COMPARED_BEHIND) if is_inside else b"")
+        return here + (self.bytes_at(end + size, _COMPARED_AFTER) if is_inside else b"")
 
     def _crc_before(self, end: int) -> int:
         base = self.base_of(max(end - 1, self.min_offset))
@@ -292,11 +292,11 @@ class EndedLog(LogFiles):
         data = bytearray(length)
         while position < file_end:
             pieces.append(position)
-            # Into the same memory each time: to get other takes as long as all else.
+            # The same memory each time: allocating it would double the time.
             count = self.read_into(memoryview(data)[:length], position)
             hop = _hop(data, count, 0, position, magics, stored)
             while hop.is_older:
-                # From here on it may be records of old, and the one before was not written whole.
+                # From here on records may be stale, and the one before them torn.
                 older = position + hop.at
                 before = hop.size or size
                 for each in (older - before, older) if before else (older,):
@@ -311,7 +311,7 @@ class EndedLog(LogFiles):
             if len(data) < length:
                 data = bytearray(length)
         if position > file_end:
-            # The last one's size is too much for its file.
+            # The last record's size goes beyond its file.
             return self._without_broken(pieces, position - size, file_end)
         if size and not self._is_whole(position - size):
             return self._without_broken(pieces, position - size, file_end)
@@ -438,7 +438,7 @@ def _hop(
             or length < least
             or flags & wide
         ):
-            # Not as nearly all records are.
+            # An unusual head: look closer.
             if physical != origin + at or magic not in magics or length < least:
                 return _Hop(at, size, newest, is_older=False, is_cut=False)
             stored = _stored(data, at)
@@ -451,7 +451,7 @@ def _hop(
 
 
 def _places(data: bytes, position: int, magics: Collection[int]) -> list[int]:
-    """Return the indexes behind the first byte where what stands says that it is a record."""
+    """Return the indexes after the first byte at which something claims to be a record."""
     found = []
     for magic in map(_INT.pack, magics):
         at = data.find(magic, MAGIC_AT + 1)

@@ -1,4 +1,4 @@
-"""Where a log ends, by kernels that check each record as a whole: for programs that have them."""
+"""Where a log ends, by kernels that check whole records: for programs that load the compiler."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ class CompiledLog(EndedLog):
         begin = log.record_before(position) if position > start else None
         last = (begin, position - begin) if begin is not None else None
         is_rolled = verdict == Verdict.ROLL
-        # Its own descriptors: others are open already.
+        # Close its descriptors: `self` has the same files open.
         log.close()
         return Chain(position, last, is_rolled=is_rolled)

@@ -27,7 +27,7 @@ _preadv = os.preadv
 _OPEN_FILES = 64
 # Length and magic of a file's first record.
 _HEAD_BYTES = 8
-# A broker waits for whoever reads a file before it removes it: a second at most, as a rule.
+# Before a broker removes a file it waits for its readers, usually a second at most.
 _GAP_SECONDS = 2.0
 _NS = 1_000_000_000
 _REST_NS = 3 * _NS
@@ -152,9 +152,9 @@ class LogFiles:
             time.sleep(_GAP_POLL_SECONDS)
             found = self._found()
         self._require_files(found)
-        # Empty ones in between are missing ones; one at the end is still being made.
+        # An empty file in between counts as missing; one at the end is still being made.
         there = [base for base in sorted(found) if found[base].size]
-        # A file that was removed and made again has the old one's name only.
+        # A file that was removed and made again has only its name in common with the old one.
         inodes = {base: found[base].inode for base in there}
         for base in [b for b in self._open if inodes.get(b) != self._inodes.get(b)]:
             os.close(self._open.pop(base))
@@ -317,7 +317,7 @@ class LogFiles:
         return self.end_of_files
 
     def end(self) -> int:
-        """Return the physical offset behind the last file; `stores.log_end` knows a nearer one."""
+        """Return the physical offset after the last file; `stores.log_end` knows the log's end."""
         return self.end_of_files
 
     def stop_of(self, base: int) -> int:
@@ -442,7 +442,7 @@ class LogFiles:
         if path is None:
             if self.damage_at(base) is None:
                 raise self._gone(base)
-            # Missing in between: it has no bytes, and whoever reads it has to say so.
+            # Missing in between: it reads as empty, and the reader reports it.
             path = Path(os.devnull)
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

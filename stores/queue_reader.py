@@ -128,10 +128,10 @@ class UnitFiles:
         return os.pread(descriptor, min(length, left), position - base)
 
     def end(self, log: LogFiles, *, is_quick: bool = False) -> int:
-        """Return the position behind the last unit: as a broker that starts finds it.
+        """Return the position after the last unit, as a starting broker finds it.
 
-        It leaves out what stands behind the log's end (`ConsumeQueue#truncateDirtyLogicFiles`), and
-        removes the files behind that.
+        It drops units whose records are past the log's end
+        (`ConsumeQueue#truncateDirtyLogicFiles`), and the files after them.
 
         Args:
             log: what the units point into.
@@ -150,16 +150,16 @@ class UnitFiles:
         return 0
 
     def _leave_files(self, end: int) -> None:
-        """Leave out the files that begin behind a position."""
+        """Leave out the files that begin after a position."""
         self.bases = [base for base in self.bases if base <= end]
         self._known = frozenset(self.bases)
 
     def _held_end(self, base: int, end: int, log: LogFiles) -> int | None:
-        """Return the position behind a file's last unit before the first one of a record cut off.
+        """Return the position after the last unit before the first one whose record was cut off.
 
         Args:
             base: of the file.
-            end: behind the last unit.
+            end: the position after the last unit.
             log: what the units point into.
 
         Returns:

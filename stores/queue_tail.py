@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 # Messages of a queue that are remembered, to tell whether a broker has cut them.
 _REMEMBERED = 1024
-# So many of their records are compared at each look, besides the newest one: all in half a minute.
-# Entries are all compared each time; a record may be another one where they are the same.
+# This many of their records are compared at each look, besides the newest: all of them in half a
+# minute. All entries are compared each time, but an equal entry may name a different record.
 _COMPARED = 16
 # Entries after one that does not fit that are looked at for one that does.
 _LOOKED_AHEAD = 64
@@ -104,7 +104,7 @@ class QueueTail:
     """The queues of a topic, each from a place on; a look gives what has come since.
 
     Attributes:
-        notes: what happened to what was shown, in words; whoever prints them clears them.
+        notes: what happened to messages already shown, in words; the caller prints and clears them.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class QueueTail:
 
     @staticmethod
     def _are_same_entries(place: _Place, begin: int) -> bool:
-        # The command is made of this module, too, and of commands that have no use for numpy.
+        # Commands that do not need numpy import this module too.
         import numpy as np  # noqa: PLC0415
 
         files = place.queue.files
@@ -247,7 +247,7 @@ class QueueTail:
             return bool(files.bases) and position < files.bases[0]
         if entry.names != before.names:
             return False
-        # A record that has expired is no other one.
+        # An expired record counts as unchanged.
         return entry.physical_offset < self._store.log.min_offset or (
             before.head in {0, self._head(entry)}
         )
@@ -262,14 +262,15 @@ class QueueTail:
         end, place.position = place.position, begin + first * unit
         place.cut |= {place.position + i * unit: each for i, each in enumerate(gone)}
         if first == 0 and begin > 0:
-            # More is gone than is remembered: what is new was stored later than what was shown.
+            # More is gone than is remembered: then only what was stored later than what was shown
+            # is new.
             place.position, place.since = 0, (end, place.newest)
         self._store.log.look_again()
         which = f"the messages at queue offsets {begin // unit + first} to {end // unit - 1}"
         if place.queue.is_batch:
             which = f"the last {count - first} batches"
         self.notes.append(
-            f"queue {queue_id}: the log was cut; {which} that stood there are gone, or others now"
+            f"queue {queue_id}: the log was cut; {which} are gone or have been replaced"
         )
 
     def _arrivals(self, queue_id: int, place: _Place) -> Iterator[Arrival]:

@@ -99,8 +99,8 @@ def record_at(log: LogFiles, offset: int) -> Record:
             path,
             byte,
             f"no record at physical offset {offset}: the commitlog holds {log.min_offset} to {end}",
-            "Below, files have expired; past the end nothing is written, or it was cut off. Or the "
-            "id is of another broker.",
+            "Files before that have expired; past the end nothing was written, or it was cut off. "
+            "Or the id is of another broker.",
         )
     verdict, record = look_at(log, offset)
     if isinstance(record, Record):

@@ -1,4 +1,4 @@
-"""Where a live commitlog ends: the last record that is whole, and what stands behind it.
+"""Where a live commitlog ends: the last record that is whole, and what follows it.
 
 A broker is writing while we read. Its mapped writes have no order that another process could
 rely on, so a record counts only when everything in it adds up, its body's CRC included. What does
@@ -36,13 +36,13 @@ _LENGTH = 2
 _HEX_BYTES = 32
 _SEARCHED = 16 << 20
 _TRIES = 3
-# A whole record with a number in it that Java does not take for one: replicas have it as well.
+# A whole record with a property that Java cannot parse as a number; replicas have it too.
 _NUMBERS = {Verdict.BAD_DELAY, Verdict.BAD_BATCH}
 UNREADABLE_NOTE = (
     "A broker of this version cannot read it either, and cuts its log there when it recovers."
 )
 UNREADABLE_REMEDY = f"{UNREADABLE_NOTE} Go on after it with --on-corrupt skip."
-# So often the whole directory is looked at, though nothing is new where the log ends.
+# Seconds between looks at the whole directory while nothing is new at the log's end.
 _LOOK_SECONDS = 1.0
 
 
@@ -54,7 +54,7 @@ class Tail(NamedTuple):
 
 
 class KnownEnd(NamedTuple):
-    """Where a log ended, with nothing behind, and its last record: what to know it again by."""
+    """Where a log ended with nothing after it, and its last record, to recognise it by."""
 
     end: int
     last: Fingerprint
@@ -158,10 +158,10 @@ def chain_end(log: CommitLog, position: int) -> int:
 
 
 def next_record(log: CommitLog, position: int) -> int:
-    """Return where records go on behind something that is none.
+    """Return where records resume after bytes that are not a record.
 
-    Right behind it if it says where it ends and a record stands there. Else at the first record
-    that another one follows, or the end of the file's records: a single one may have been made up
+    Right after it if it says where it ends and a record stands there. Else at the first record
+    that another one, or the end of the file's records, follows: a single one may have been forged
     by a message's sender. If there is none, at the next file.
     """
     base = log.base_of(position)
@@ -174,7 +174,7 @@ def next_record(log: CommitLog, position: int) -> int:
     if size >= MIN_SIZE and position + size < file_end and _is_followed(log, position + size):
         return int(position + size)
     if base >= active_file(log) and (hole := find_hole(log, position)) is not None:
-        # Not at records that a broker has cut off: only the last file has such.
+        # Skips records that a broker has cut off, which only the last file can hold.
         return hole.end
     start = position + 1
     while start < file_end:
@@ -203,7 +203,7 @@ def first_readable(log: CommitLog, position: int, *, skips_corrupt: bool) -> int
         skips_corrupt: find it past what is no record, too; it may be in a later file then.
 
     Raises:
-        FormatError: something that is no record stands in the way, and is not to be passed over.
+        FormatError: something that is not a record stands in the way, and `skips_corrupt` is off.
     """
     try:
         return log.first_record(position)
@@ -223,7 +223,7 @@ def first_readable(log: CommitLog, position: int, *, skips_corrupt: bool) -> int
 
 
 def _is_followed(log: CommitLog, position: int) -> bool:
-    """Tell whether a record stands here and another one, or the end of the records, behind it."""
+    """Tell whether a record stands here that another one, or the end of the records, follows."""
     file_end = log.base_of(position) + log.file_size
     verdict, reached = log.hop(position, file_end, log.rules)
     if verdict in {Verdict.ROLL, Verdict.END, Verdict.RECORD}:
@@ -275,7 +275,7 @@ class TailWatch:
         """Return the end of the whole records.
 
         Raises:
-            FormatError: a corrupt record, with good ones behind it.
+            FormatError: a corrupt record, with good ones after it.
         """
         now = time.monotonic()
         last = self._last
@@ -302,7 +302,7 @@ class TailWatch:
         except FormatError:
             if stamps == self._stamps:
                 raise
-            # Old bytes, if the log was cut; else it is said again.
+            # Stale bytes if the log was cut; otherwise the second look raises the same error.
             tail = self._look_from(None, stamps)
         if tail.end == last.end and stamps != self._stamps:
             # Touched, but not at the end: the chain may break off before it now.
@@ -317,7 +317,7 @@ class TailWatch:
         if known is None:
             self._stamps, self._record = stamps, None
         is_known = self._record is not None and self._record.end == tail.end
-        # At a file's beginning a BLANK stands before it, and the record before that stays.
+        # At the start of a file the last record is before a BLANK, and unchanged.
         if found is None and not is_known and tail.end != log.base_of(tail.end):
             found = _last_before(log, tail.end)
         if found is not None:

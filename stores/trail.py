@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _POINTS = 96
 _NEWEST = 24
 _SIZE_BYTES = 4
-# A body's CRC stands in the hashed head; whether it fits the body is for others to ask.
+# The body's CRC is in the hashed head; whether it fits the body is checked elsewhere.
 _ANY_BODY = ReadRules(checks_body_crc=False)
 
 
@@ -113,7 +113,7 @@ def _hash_of(log: CommitLog, position: int, size: int) -> int | None:
     except LogChangedError:
         # Its file went between the two looks.
         return None
-    # Lengths inside the record are only right if it is one.
+    # Only a real record has lengths inside that can be trusted.
     verdict, _ = commitlog.read(raw, 0, position, file_end, _ANY_BODY)
     return hash_of(raw) if verdict == Verdict.RECORD else None
 
@@ -126,7 +126,7 @@ def is_there(log: CommitLog, record: Fingerprint) -> bool:
 def check(log: CommitLog, trail: Sequence[Point]) -> Check:
     """Look for the points of a trail in the log.
 
-    All of them: where a log is overwritten from its cut on, old records still stand behind the
+    All of them, because where a log is overwritten from its cut on, stale records remain after the
     new ones, so the oldest point that is missing tells.
     """
     common = None

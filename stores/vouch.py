@@ -4,7 +4,7 @@ Comparing a file takes as long as reading it, so it is done where something show
 touched in another way than by growing at its end:
 
 * a broker has started, or ended: its lock or its abort marker was touched;
-* a file was touched, and nothing new stands where the log ended;
+* a file was touched, and nothing new follows the place where the log ended;
 * a file went, or one that was not the last was touched;
 * the last record that was read is another one;
 * this process stood still for a while, see `stores.heartbeat`. Time that it spends at work, in a
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from stores.heartbeat import Heartbeat
     from stores.identity import Known
 
-# A page's time changes just before what is written to it can be read.
+# A file's time changes just before the bytes that are written can be read.
 _SETTLE_SECONDS = 0.002
 _REST_SECONDS = 1.0
 _STEP_BYTES = 16 << 20
-# Of the time, so much at most goes into comparing files that nothing has happened to.
+# Share of the time at most that goes into comparing files that nothing has happened to.
 _SHARE = 0.01
 # The same of the last file though its times say that nobody has touched it; and between two times.
 _CERTAIN_SHARE = 0.001
@@ -162,7 +162,7 @@ class Vouch:
             walk = self._walk = FileWalk(self._log, known, number)
         walk.step(_STEP_BYTES)
         if not walk.is_over:
-            # The whole walk is paid for when it is over.
+            # The pause after the walk makes up for all of its steps.
             return None
         self._walk = None
         now = time.monotonic()
@@ -188,7 +188,7 @@ class Vouch:
             if is_certain(self._log, file) and (number < last or now < self._next_certain):
                 continue
             if self._compared.get(file.base) == stamp and not is_old(stamp):
-                # Compared as it is; once its times tell, once more.
+                # Already compared in this state; compare it once more when its stamp is old.
                 continue
             if file.base in self._damaged and self._damaged[file.base] == stamp:
                 continue

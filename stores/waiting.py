@@ -181,7 +181,7 @@ def timers(store: MessageStore, now: int) -> Iterator[Waiting]:
     read_until = progress.read_until if progress else now
     records = []
     last: dict[str, int] = {}
-    # By what they say of the message, and by the wheel's slot: when each was stored.
+    # Recalls by (key of the message, slot of the wheel): when the first was stored.
     recalls: dict[tuple[str, int], int] = {}
     for queue_id in store.queue_ids(TIMER_TOPIC):
         for offset, record in store.messages(TIMER_TOPIC, queue_id, 0):

@@ -150,7 +150,7 @@ OnCorrupt = Annotated[
     typer.Option(
         "--on-corrupt",
         help="stop: at a corrupt record, or a file that is missing or too short. skip: go on at "
-        "the next record that is one for certain; what was passed over is copied to "
+        "the next provably valid record; what was passed over is copied to "
         ".reput/quarantine in the output, and counted.",
     ),
 ]

@@ -46,7 +46,7 @@ def explained(error: FormatError, config: StoreConfig) -> FormatError | None:
         None if the place is not in this store's log.
 
     Raises:
-        ReputError: the log cannot be read any more.
+        ReputError: the log can no longer be read.
     """
     path = Path(error.path)
     directories = commitlog_directories(config.path, config.settings)

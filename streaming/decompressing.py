@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROBLEM = "bodyProblem"
-# As `streaming.rows.SCHEMA`, and why a body is not what its sender had: null where it is.
+# `streaming.rows.SCHEMA` plus the reason why a body is not what its sender had; null if it is.
 DECOMPRESSED_SCHEMA = StructType([*SCHEMA.fields, StructField(PROBLEM, StringType())])
-# Of bodies in a batch; one that is larger alone has a batch of its own.
+# Body bytes in a batch at most; a single larger body has a batch of its own.
 BATCH_BYTES = 16 << 20
 
 
 def with_plain_bodies(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows with bodies decompressed, and with the column `PROBLEM`.
 
-    Some kilobytes can stand for 64 MiB: a batch ends where its bodies reach `BATCH_BYTES`, so what
+    A few kilobytes can expand to 64 MiB: a batch ends where its bodies reach `BATCH_BYTES`, so what
     is held at a time does not depend on what was sent.
 
     Args:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from streaming.kafka_feed import KafkaFeed
     from streaming.pipeline import Block
 
-# Within a long batch, so far from one point of the trail to the next.
+# Bytes between two points of the trail within a long batch.
 _POINT_BYTES = 64 << 20
 _NO_HEADER = tuple(NO_INDEX.header)
 # Upper bounds of `Batch.latencies`, seconds.
@@ -56,13 +56,14 @@ _LATENCIES_MS = np.array(LATENCIES) * 1000
 # files on disk, recording that they are.
 PHASES = ("parse", "consumequeue", "index", "flush", "record")
 _DRAIN_SECONDS = 0.02
-# So long after the start what follows the log's end is looked at, once.
+# Seconds after a start until the bytes after the log's end are checked, once.
 _NOTICE_SECONDS = 1.0
 # Of a block, so many records stand for all.
 _SAMPLED = 256
-# While nothing comes, so often it is looked whether the log was touched.
+# Seconds between checks whether an idle log was touched.
 _FOLLOW_SECONDS = 0.5
-# So often all files are looked at for that, else the directories and the last file.
+# Seconds between checks of all files; in between only the directories and the last file are
+# checked.
 _REFRESH_SECONDS = 60.0
 _TRIES = 3
 
@@ -224,7 +225,7 @@ class StoreDispatcher:
         self._consistent = True
         # What is on disk is `progress` as it was when this was its end.
         self._saved_end = self.progress.end
-        # A record that is waited with, and the end of the last one that was waited with.
+        # The record that is held back, and up to where records have been found to be real.
         self._held: _Held | None = None
         self._settled = 0
         self._wanted_end = 0
@@ -311,7 +312,7 @@ class StoreDispatcher:
         Args:
             end: physical offset.
             observe: called with each block that is written.
-            is_over: asked behind each block whether to end there.
+            is_over: asked after each block whether to end there.
 
         Raises:
             ReputError: a corrupt record, data loss, a queue that cannot have a directory.
@@ -404,7 +405,7 @@ class StoreDispatcher:
         self.live.forget(self.log.min_offset, self.log.end_of_files)
 
     def _has_changed(self, failure: ReputError, events: list[str]) -> bool:
-        """Look whether an error comes of the log's having changed while it was read; follow it."""
+        """Tell whether an error came from the log changing while it was read; follow it if so."""
         if not isinstance(failure, LogChangedError | FormatError):
             return False
         stamps, before = self.log.stamps, self.recovery.truncations
@@ -551,7 +552,7 @@ class StoreDispatcher:
             if isinstance(cause, LogChangedError) or (
                 isinstance(cause, FormatError) and self.log.has(cause.path)
             ):
-                # The record that was parsed is not there any more.
+                # The record that was parsed is gone.
                 failure = cause
             elif type(cause) is ReputError:
                 # It is the record that is wrong, not a file of the output.
@@ -625,7 +626,7 @@ class StoreDispatcher:
         return trail.extended(known.trail, point)
 
     def _write(self, batch: Batch, block: Block) -> bool:
-        """Write a block; False if it ends before a record that has to be waited with.
+        """Write a block; False if it ends before a record that has to be held back.
 
         Raises:
             PutError: a record that cannot be put; the block ends before it.
@@ -708,8 +709,8 @@ class StoreDispatcher:
     def _in_order(self, block: Block) -> int:
         """Return how many records of a block come before one that was stored too early.
 
-        A recovered log may have older records behind its end. A broker's clock that went back
-        looks the same, so such a record is waited with, not given up.
+        A recovered log may have older records after its end. A broker's clock that went back
+        looks the same, so such a record is held back, not dropped.
         """
         if not self._is_live:
             return block.count
@@ -724,19 +725,20 @@ class StoreDispatcher:
     def _is_settled(self, position: int, size: int) -> bool:
         """Tell whether a record that came out of turn is really part of the log.
 
-        While a broker runs, it is if the log has grown behind it and it is still the same: a
+        While a broker runs, it is if the log has grown after it and it is still the same: a
         broker appends at its log's end, so it would have overwritten what is no part of that.
         """
         if not self._is_live or position < self._settled:
             return True
         if self.log.base_of(position) < active_file(self.log):
-            # A broker that cuts its log removes the files behind the cut.
+            # A broker that cuts its log removes the files after the cut.
             return True
         end = chain_end(self.log, position)
         record = trail.fingerprint(self.log, position, size)
         held = self._held
         if held is None or held.record != record or end < held.tail:
-            # Where the end has come closer, the log was cut behind it: growth counts from there.
+            # The end has come closer: the log was cut after this record, and growth counts from
+            # there.
             self._held = _Held(record, end) if record is not None else None
             return False
         if end <= held.tail:
@@ -756,14 +758,14 @@ class StoreDispatcher:
 
     @property
     def holds(self) -> bool:
-        """Tell whether a record that came out of turn is waited with."""
+        """Tell whether a record that came out of turn is held back."""
         return self._held is not None
 
     @property
     def waits(self) -> bool:
         """Tell whether there is something to dispatch that no batch will come for.
 
-        A record that was waited with and that no broker will touch any more; what Kafka was too
+        A held-back record that no broker will touch again; what Kafka was too
         far behind for; or something to say.
         """
         if self._is_capped and self.kafka is not None:
@@ -803,7 +805,7 @@ class StoreDispatcher:
         return batches
 
     def dispatch_waiting(self) -> Batch:
-        """Dispatch what was waited with, see `waits`."""
+        """Dispatch what was held back, see `waits`."""
         return self.dispatch(self._wanted_end)
 
     def _behind_blank(self, position: int) -> int:
@@ -825,7 +827,7 @@ class StoreDispatcher:
         if self._fail_on_data_loss:
             raise ExpiredError(
                 f"{self.config.path}: {lost} have expired before they were "
-                "dispatched. Restore the files, or go on behind the gap with "
+                "dispatched. Restore the files, or go on after the gap with "
                 "--no-fail-on-data-loss"
             )
         text = f"{lost} are lost: they expired before they were dispatched"
@@ -833,7 +835,7 @@ class StoreDispatcher:
         self.progress = replace(self.progress, end=gap[1], lost=(*self.progress.lost, gap))
 
     def _skip_corrupt(self, batch: Batch, failure: ReputError) -> bool:
-        """Go on behind what is no record, keeping a copy of it; False if that is not asked for."""
+        """Go on after bytes that are not a record, keeping a copy; False if not asked to."""
         if not self._skips_corrupt or not isinstance(failure, FormatError):
             return False
         start = batch.end
@@ -903,7 +905,7 @@ class StoreDispatcher:
         if unfinished is not None and unfinished.path != self._unfinished:
             self._unfinished = unfinished.path
             text = f"{unfinished.path} at byte {unfinished.byte}: {unfinished.found}"
-            self._noticed.append(Event(f"{text}; its other bytes are waited for", UNFINISHED))
+            self._noticed.append(Event(f"{text}; waiting for the rest of it", UNFINISHED))
         if now >= self._looks_at:
             self.look_for_flaw()
 
@@ -1028,7 +1030,7 @@ class StoreDispatcher:
     def close(self) -> None:
         """Flush, take the abort marker away and give everything back.
 
-        Behind a failed write the output is left as one whose writer was killed: the next one
+        After a failed write the output is left like that of a killed writer: the next one
         takes back what is beyond the progress.
         """
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 RECOVERY, TRUNCATION, GAP, CORRUPT = "recovery", "truncation", "gap", "corrupt"
 SETTING = "setting"
-# The log's last file is shorter than it will be.
+# The log's last file does not have its full size yet.
 UNFINISHED = "unfinished"
 
 

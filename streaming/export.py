@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
 _GROUP = "reput export"
 _LOOK_SECONDS = 0.2
-# Whatever is in the messages: what goes to Python at a time, and what a writer holds of bodies that
-# stand for 64 MiB each (measured with Parquet: two tasks need less than 2 GiB).
+# Bounds that hold whatever senders put into messages: bytes that go to Python at a time, and MiB of
+# heap a task for bodies that expand to 64 MiB each (measured with Parquet: two tasks need less than
+# 2 GiB).
 MOST_AT_A_TIME = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
 HEAP_A_TASK = 1024
-# Parquet looks at what it holds after every hundredth row else: of 64 MiB each these fill any heap.
+# By default Parquet checks its size only every hundred rows; rows of 64 MiB would fill any heap.
 _PARQUET = {"parquet.block.size.row.check.min": "1", "parquet.page.size.row.check.min": "1"}
 
 

@@ -66,9 +66,9 @@ def export(
         typer.Option(
             "--stored-bodies",
             help="Leave bodies compressed as they are stored. Else they are decompressed, up to "
-            "64 MiB each, and the column bodyProblem says what is not as its sender had it: null "
-            'where it is, "not decompressed: …" where the body is as stored, "cut: …" where it is '
-            "only a beginning.",
+            "64 MiB each, and the column bodyProblem says why a body is not what its sender had: "
+            'null where it is, "not decompressed: …" where the body is as stored, "cut: …" where '
+            "it is only a beginning.",
         ),
     ] = False,
     ascending_store_time: Annotated[
@@ -147,7 +147,7 @@ def export(
     # What is wrong with the store is said here, and not in Spark's words.
     RocketMQDataSource(options).schema()
     began = time.monotonic()
-    # Days are sorted, which holds rows once more.
+    # Sorting by day holds the rows a second time.
     heap = HEAP_A_TASK * (2 if by_day else 1)
     with export_target.held(to, overwrite=overwrite):
         spark = build_session("reput export", **memory_for_tasks(heap), **MOST_AT_A_TIME)
@@ -156,7 +156,7 @@ def export(
             messages = spark.read.format(NAME).options(**options).load()
             count = write(selection.of(messages), to, file_format.value, by_day=by_day)
         finally:
-            # Of a JVM that has ended the error is said already.
+            # If the JVM has ended, its error has been reported already.
             with contextlib.suppress(ConnectionError, Py4JError):
                 spark.stop()
     gaps = []

@@ -33,7 +33,7 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
     """
     for source in sources:
         if source.resolve().is_relative_to(target.resolve()):
-            raise UsageError(f"--to {target}: {source} is in there, which is to be read")
+            raise UsageError(f"--to {target}: {source}, which is to be read, is inside it")
     if target.exists() and not target.is_dir():
         raise UsageError(f"--to {target}: this is a file; name a directory")
     if not overwrite and target.is_dir() and any(p.name != _UNFINISHED for p in target.iterdir()):
@@ -42,7 +42,7 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
 
 @contextlib.contextmanager
 def held(target: Path, *, overwrite: bool) -> Iterator[None]:
-    """Make the directory, and hold it: files of two exports would be one's.
+    """Make the directory and lock it, so that two exports do not mix their files.
 
     Args:
         target: the directory.
@@ -60,7 +60,7 @@ def held(target: Path, *, overwrite: bool) -> Iterator[None]:
         except BlockingIOError:
             raise UsageError(f"--to {target}: another export is writing there") from None
         except OSError as error:
-            # Some file systems of networks hold no directories.
+            # Some network file systems cannot lock directories.
             LOG.warning("%s is not held against a second export: %s", target, error.strerror)
         check(target, overwrite=overwrite)
         yield

@@ -81,7 +81,7 @@ class FilteringReader(BatchReader):
             announce(store.name, choice, self._wanted, aloud=self._options.explains)
             size = store.settings.commitlog_file_size
             tasks += share_out(store.name, choice, size, self._options.min_partitions)
-            # Nobody else does: who plans may live on, and plan again.
+            # Nobody else closes it, and the planner may live on and plan again.
             log.close()
         return tasks
 

@@ -143,7 +143,7 @@ def examine(config: StoreConfig) -> Handover:
 
 
 def _wrong_types(config: StoreConfig) -> list[str]:
-    """Return which queues a broker would not start on: those of a type that their topic is not of.
+    """Return the queues that a broker would refuse to start on: their type is not their topic's.
 
     RocketMQ `ConsumeQueueStore#queueTypeShouldBe`. A broker removes a topic's queues when the topic
     is deleted; in an output they stay.

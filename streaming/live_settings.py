@@ -35,7 +35,7 @@ _ALWAYS = -(1 << 63)
 _TOPIC_SECONDS = 0.5
 _TOPIC_STEP = 0.01
 _RECENT_MS = 10_000
-# From a broker's making of the file's text to the file's own time.
+# A broker makes the file's text up to this long before the file's modification time, ms.
 _WRITING_MS = 500
 # A broker writes its filters every 10 s; one that does not is not waited for.
 FILTER_SECONDS = 15
@@ -56,7 +56,7 @@ class LiveSettings:
         self._settings = settings
         self._types: Followed[layout.TopicTypes] | None = None
         self._filters: Followed[Filters] | None = None
-        # By topic that was of type BatchCQ once: since when it is, or is not, ms.
+        # For each topic that was ever of type BatchCQ: (since, is it one), since in ms.
         self._terms: dict[str, list[tuple[int, bool]]] = {}
         self._ordinary: set[str] = set()
         self.bitmaps: FilterBitmaps | None = None
@@ -112,7 +112,7 @@ class LiveSettings:
             raise StoreError(
                 path,
                 f"not readable: {error}",
-                "Remove it; records that are dispatched again then get the settings of today",
+                "Remove it; records that are dispatched again then get today's settings",
             ) from error
 
     def _state(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class LiveSettings:
             OSError: no permission, the device failed.
         """
         events: list[str] = []
-        # What was stored until the last look was stored with what the files said then.
+        # What was stored up to the last look was dispatched by what the files said then.
         now, steady = _now(), time.monotonic()
         since = self._last_look(now, steady) + 1
         if self._types is not None:
@@ -196,7 +196,7 @@ class LiveSettings:
         return events
 
     def look_if_idle(self) -> list[str]:
-        """Look again if the last look was a while ago: no state of the files is to be missed."""
+        """Look again if the last look was a second ago, so that no state of the files is missed."""
         is_due = time.monotonic() - self._looked_steadily >= _IDLE_SECONDS
         return self.look() if is_due else []
 
@@ -239,7 +239,7 @@ class LiveSettings:
                 terms.append((since, True))
                 changed.append(topic)
         for topic, terms in self._terms.items():
-            # A topic that is deleted keeps its type: its records are of before.
+            # A deleted topic keeps its type: its records are older than the deletion.
             if topic in known and topic not in batch and terms[-1][1]:
                 terms.append((since, False))
                 changed.append(topic)
@@ -292,7 +292,7 @@ class LiveSettings:
         return max(self._filters.written - _WRITING_MS, self._long_ago() + self._clock_ahead)
 
     def stop_waiting_for(self, store_timestamp: int) -> None:
-        """Take a broker's clock to be ahead of ours, by so much that a record is known by now."""
+        """Assume that the broker's clock is ahead so far that a record's filters are known."""
         self._clock_ahead = max(self._clock_ahead, store_timestamp + 1 - self._long_ago())
 
     @staticmethod

@@ -37,7 +37,7 @@ def marks_of(offset: Mapping[str, Any]) -> dict[str, Mark]:
     """Return the marks of a stream's offset by store; a number alone is a place.
 
     Raises:
-        UsageError: it is no offset of this source.
+        UsageError: it is not an offset of this source.
     """
     found = {}
     for name, value in offset.items():
@@ -46,6 +46,6 @@ def marks_of(offset: Mapping[str, Any]) -> dict[str, Mark]:
         else:
             place, log = value, None
         if type(place) is not int or not (log is None or isinstance(log, str)):
-            raise UsageError(f"offset of store {name}: {value!r} is no place in a commitlog")
+            raise UsageError(f"offset of store {name}: {value!r} is not a place in a commitlog")
         found[name] = Mark(place, log)
     return found

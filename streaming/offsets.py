@@ -2,7 +2,7 @@
 
 Any physical offset is a good end of a batch, as a batch is the records that start before it. So
 planning need not go from record to record: a cap in bytes is an addition. Only a cap in records is
-walked, so many records and no more.
+walked, record by record up to the cap.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class StoreOffsets:
         return log is not None and end >= log.min_offset and chain_end(log, end) == position
 
     def _known(self) -> KnownEnd | None:
-        # It was looked for without looking past holes.
+        # That end was found without looking past holes.
         known = self._store.known_end if not self._skips_corrupt else None
         return known and KnownEnd(known.end, Fingerprint(*known[1:]))
 
@@ -234,7 +234,7 @@ class StoreOffsets:
             is_known: an offset is taken as it is: its giver follows the log itself.
 
         Raises:
-            ReputError: an offset that has expired, or that is behind the log's end.
+            ReputError: an offset that has expired, or that is past the log's end.
         """
         log = self.log()
         if log is None or bound.kind == LATEST:
@@ -251,7 +251,7 @@ class StoreOffsets:
             return self._first_since(log, bound.value, end)
         if bound.value > end:
             raise ReputError(
-                f"store {self.name}: offset {bound.value} is behind the end of the commitlog, {end}"
+                f"store {self.name}: offset {bound.value} is past the end of the commitlog, {end}"
             )
         return self.existing(bound.value, fail_on_data_loss=fail_on_data_loss)
 
@@ -363,7 +363,7 @@ def skip_expired(log: CommitLog, name: str, start: int, *, fail_on_data_loss: bo
     lost = f"store {name}: physical offsets {start} to {log.min_offset} have expired"
     if fail_on_data_loss:
         raise ReputError(
-            f"{lost} before they were read. Restore the files, or go on behind the gap with the "
+            f"{lost} before they were read. Restore the files, or go on after the gap with the "
             "option failOnDataLoss=false"
         )
     LOG.warning("%s and are skipped (failOnDataLoss=false)", lost)

@@ -140,7 +140,7 @@ class Pipeline:
             for future in waiting:
                 future.cancel()
             for future in waiting:
-                # An error in what was read ahead is none for a caller that does not get there.
+                # An error in a block read ahead does not matter to a caller that stops before it.
                 if not future.cancelled() and future.exception() is None:
                     self._free.append(future.result())
 
@@ -212,7 +212,7 @@ class Pipeline:
         """Read from `position` to the block's end and an overhang, into the block's buffer."""
         room = min(block.stop - position + _OVERHANG, len(block.buffer) - 2 * PAD)
         got = self._log.read_into(block.buffer.data[PAD : PAD + room], position)
-        # What an earlier block left behind the bytes read must not be taken for the log's.
+        # What an earlier block left after the bytes read must not be taken for the log's.
         block.buffer[PAD + got : PAD + got + PAD] = 0
         return block.buffer[: PAD + got + PAD]
 
@@ -309,7 +309,7 @@ class Pipeline:
         self._queues.add_route(topic, int.from_bytes(raw_id, "big", signed=True))
 
     def _append_slowly(self, block: Block, data: Bytes, at: int, origin: int) -> int:
-        """Append a record with a number that is not plain digits; -1 if it is none to Java.
+        """Append a record with a number that is not plain digits; -1 if Java cannot parse it.
 
         That is what a broker cannot read (`CommitLog#checkMessageAndReturnSize`).
         """

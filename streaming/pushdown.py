@@ -189,7 +189,7 @@ def _is_one_of(data: Bytes, slices: Slices, count: int, texts: frozenset[str]) -
     for text in texts:
         raw = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
         (same,) = np.nonzero((length == len(raw)) & ~found)
-        # Of an empty text there is nothing to compare: all of no length are the same.
+        # An empty text compares no bytes: every text of length 0 equals it.
         places = at[same].astype(np.int64)[:, None] + np.arange(len(raw))
         found[same] = (data[places] == raw).all(axis=1)
     return found

@@ -2,8 +2,8 @@
 
 The output is built once more, in `.reput/repair` within it, as far as the log reaches, and compared
 file by file: what is missing or different is put in its place by a rename. Until all is done the
-output is marked, so nothing goes on from a part of it; cut off, the repair is run again. Source:
-docs/adr/0019-repair.md.
+output is marked, so that nothing continues from a partial repair; if it is interrupted, run it
+again. Source: docs/adr/0019-repair.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Repair:
         changes: files made, replaced and removed, and what of expired records is lost.
         kept: files that were right.
         record: what was wrong with the progress record, "" for nothing.
-        end: physical offset behind the last dispatched record.
+        end: physical offset after the last dispatched record.
         messages: records dispatched, see `Progress.messages`.
         report: of `reput verify`, after it.
         failure: where the log could not be read any further; the output is repaired up to there.
@@ -115,7 +115,7 @@ def repair(
     try:
         result.report = verify(config)
     except FormatError as error:
-        # The log itself, beyond where the output has got to.
+        # An error in the log itself, after the output's end.
         result.failure = result.failure or error
     result.seconds = time.monotonic() - began
     return result
@@ -131,7 +131,7 @@ def _known(config: StoreConfig, result: Repair) -> Progress | None:
     if not config.in_place and (output / names.COMMITLOG).exists():
         raise StoreError(
             output / names.COMMITLOG,
-            "the output is a broker's store",
+            "the output is a broker's store, not one that reput wrote",
             "Give the directory that reput wrote to, or --in-place for the store itself",
         )
     try:
@@ -149,7 +149,7 @@ def _known(config: StoreConfig, result: Repair) -> Progress | None:
         raise StoreError(
             output / _PROGRESS,
             "no such file: these may be the broker's own queues",
-            "Move consumequeue, index and their like away, and rebuild",
+            "Move consumequeue, index and the other dispatched directories away, and rebuild",
         )
     return None
 
@@ -211,7 +211,7 @@ class _Rebuild:
                 end = find_tail(dispatcher.log, skips_corrupt=True).end
                 if known is not None and self.floor:
                     dispatcher.dispatch(min(known.end, end))
-                    # Those that have expired since.
+                    # Messages that have expired since.
                     self.messages = max(known.messages - dispatcher.progress.messages, 0)
                 dispatcher.dispatch(end)
             except ReputError as error:

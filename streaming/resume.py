@@ -61,8 +61,8 @@ def check_output(output: Path) -> None:
     if marks.is_repairing(staging):
         raise StoreError(
             staging / marks.REPAIRING,
-            "`reput rebuild --repair` was cut off while it exchanged files",
-            "Run it again with the same store and output; it begins from the start",
+            "`reput rebuild --repair` was interrupted while it exchanged files",
+            "Run it again with the same store and output; it starts over",
         )
     if (staging / progress.FILE_NAME).exists() or not output.exists():
         return
@@ -84,7 +84,7 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     Raises:
         StoreError: it was written with other settings, of another log, or by somebody else since.
     """
-    # Of a repair that was cut off before it changed anything.
+    # Left by a repair that was interrupted before it changed anything.
     disk.remove_tree(config.output / progress.STATE_DIRECTORY / REPAIR)
     found = progress.load(config.output)
     if found is None:
@@ -173,11 +173,11 @@ def go_back(
     older = _gone_back(config, log, found, seen, recovery)
     older = replace(older, cuts=with_cut(found.cuts, max(older.end, 0)))
     text = (
-        f"the log has other records than before from some place after {max(older.end, 0)} on; "
+        f"the log was cut and rewritten somewhere after {max(older.end, 0)}; "
         f"what was dispatched of it up to {found.end} is dispatched again"
     )
     recovery.reasons.append(Event(text, TRUNCATION))
-    # Until it is done the files are none that a broker may be started on.
+    # Until it is done, no broker may be started on the files.
     marks.set_abort(config.output, config.output / progress.STATE_DIRECTORY)
     # Recorded first: if this is cut off, the next start goes on with it. And a checkpoint that is
     # ahead of the queues would make a broker skip what is missing in them.

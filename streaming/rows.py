@@ -97,7 +97,7 @@ def read_batches(
         start: physical offset.
         end: physical offset.
         fail_on_data_loss: or go on behind what has expired.
-        skips_corrupt: go on after what is no record, and log what it is.
+        skips_corrupt: go on after bytes that are not a record, and log what they are.
         is_record: a record is known to begin at `start`.
 
     Raises:

@@ -38,7 +38,7 @@ _LOOPBACK = "127.0.0.1"
 _WORKER = Path(__file__).with_name("worker-python")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _HEAP = "spark.driver.memory"
-# MiB: Spark's own default, and where a JVM's pointers become longer.
+# MiB: Spark's default, and the most with which a JVM still has compressed pointers.
 _LEAST_HEAP, _MOST_HEAP = 1024, 30 * 1024
 _INSTALL = (
     f"Spark needs a JDK {OLDEST_JAVA} or later. Install one (Debian, Ubuntu: apt-get install "

@@ -21,9 +21,10 @@ maxBytesPerTrigger               stream only; about so much log a batch (64m, 1g
 maxBytesPerStore                 stream only; so much of each store at most
 maxRecordsPerTrigger             stream only; so many records a batch at most
 minPartitions                    so many tasks at least
-failOnDataLoss        true       false: go on behind records that expired before they were read
-tail                  visible    flushed: not beyond what the broker has on disk by its checkpoint
-onCorrupt             stop       skip: go on after what is corrupt or missing; rows are then what
+failOnDataLoss        true       false: go on after records that expired before they were read, and
+after a cut tail                  visible    flushed: not beyond what the broker has on disk by its
+checkpoint onCorrupt             stop       skip: go on after what is corrupt or missing; rows are
+then what
                                  is there, and each place that was passed over is logged
 brokerVersion         newest     the broker's, such as 5.3.3
 brokerConf                       path of its broker.conf
@@ -40,7 +41,7 @@ knownEnds                        JSON {"name": [end, offset, size, hash]}: where
                                  its dispatcher last looked, and its last record; taken as long
                                  as nothing stands there
 rows                  messages   ranges: a row (store, start, end) for each store and batch, for
-                                 who reads the log himself
+                                 readers of the log itself
 ===================== ========== ==============================================================
 
 Names are taken in any case; an unknown one is an error. A stream begins at `earliest`, where
@@ -270,7 +271,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, places: Mapping[str, int]) -> dict[str, Any]:
         """Return an offset of these places, with what identifies the logs up to there."""
         if self._options.rows == RANGES:
-            # Who takes ranges knows his log himself.
+            # A reader of ranges follows the log itself.
             return dict(places)
         self._planned = {name: self._stores[name].mark(at) for name, at in places.items()}
         return {name: mark.as_json() for name, mark in self._planned.items()}
@@ -316,7 +317,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             ends = cap_records(self._stores, places, ends, limit.max_rows)
         return self._offset(ends) | {
-            # Where nothing is new Spark has to see the very same offset.
+            # Spark has to see the very same offset if nothing is new.
             name: start[name]
             for name, end in ends.items()
             if end == places[name]
@@ -336,7 +337,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             message = (
                 f"store {name}: the commitlog is not the one that was read up to the query's "
                 f"offset {mark.position}: it has been cut before there and written again. Records "
-                "that were delivered are not in it any more, and others stand in their place"
+                "that were delivered are no longer in it, and others have taken their place"
             )
             if self._options.fail_on_data_loss:
                 raise ReputError(
@@ -353,7 +354,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start >= end and offsets.error is not None:
             raise offsets.error
         if start <= end or self._options.rows == RANGES:
-            # Who takes ranges finds out himself that the log was cut, and where.
+            # A reader of ranges finds out itself that the log was cut, and where.
             return end
         if offsets.reaches(end, start):
             # Compared just now, and the same: its last record was whole while no broker ran, and
@@ -379,11 +380,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             ReputError: records have expired before they were read; a batch that is repeated is
-                not in the log any more.
+                no longer in the log.
         """
         starts, ends = marks_of(start), marks_of(end)
         self._require_same_stores(starts)
-        # A batch that was planned by an earlier process was compared by nobody yet.
+        # A batch that an earlier process planned has not been compared yet.
         self._require_same_logs(
             {name: mark for name, mark in ends.items() if self._planned.get(name) != mark}
         )

@@ -2,9 +2,9 @@
 
 A broker that cuts its log truncates its queues, and leaves its index: records that it then writes
 below the index's end are never indexed (`IndexService#buildIndex`), and nothing in its files tells.
-Stale entries stay past a queue's end until others are written over them, so that while records wait
-for dispatch, an entry of old can name the bytes of one. What reput wrote is taken back after a cut,
-and its progress has the hashes of what was read, which tell how far it fits the log.
+Stale entries stay past a queue's end until others are written over them. So while records wait
+for dispatch, a stale entry can name the bytes of one of them. What reput wrote is rolled back after
+a cut, and its progress has the hashes of what was read, which tell how far it fits the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Trust(NamedTuple):
 
     Attributes:
         queues: physical offset: the records before it that have an entry have a right one, and no
-            entry of old names their bytes; None where the queues have to be looked at
+            stale entry names their bytes; None where the queues have to be looked at
             (`stores.coverage.settled`).
         indexed: likewise: the records before it that have keys are indexed, if the index reaches
             that far.
@@ -73,5 +73,7 @@ def trust_in(root: Path, log: CommitLog, end: int, *, never_cut: bool) -> Trust:
     if found.index_name and not (root / names.INDEX / found.index_name).exists():
         return Trust(fitting, 0, f"index file {found.index_name} is missing")
     if fitting == 0:
-        return Trust(0, 0, "the output is of another log, or of what was cut from this one")
+        return Trust(
+            0, 0, "the output belongs to another log, or to a part that was cut from this one"
+        )
     return Trust(fitting, fitting)

@@ -227,9 +227,9 @@ ALERTS = (
         "1m",
         f"{s.LOST_GAPS}{_DISPATCHER} > 0\nor {s.CORRUPT}{_DISPATCHER} > 0",
         f"Queues of {_STORE} may have messages at other offsets than the broker gave them",
-        "Messages are missing in {{ $value | humanize }} places: what came after them in a queue"
-        " stands at a lower queue offset than the one it has, and a pull by offset gives another"
-        " message. It stays so until the output is built again.",
+        "Messages are missing in {{ $value | humanize }} places: in each queue concerned, every"
+        " later message stands at a lower queue offset than the one it has, and a pull by offset"
+        " gives another message. It stays so until the output is built again.",
     ),
     Alert(
         "RecordWaiting",

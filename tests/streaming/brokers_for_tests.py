@@ -1,4 +1,4 @@
-"""A broker that is none: it writes a commitlog as one does, cuts it, and writes over what stands."""
+"""A stand-in for a broker: it writes a commitlog as one does, cuts it, and writes over the cut."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Broker:
             os.close(descriptor)
 
     def recover(self, position: int) -> None:
-        """Cut the log at a record, as a recovery does: files behind go, bytes behind stay."""
+        """Cut the log at a record, as a recovery does: later files go, later bytes stay."""
         log = self.log
         kept = [place for place in log.places if place.end <= position]
         log.places = kept
@@ -63,7 +63,7 @@ class Broker:
         for path in sorted((self.store / names.COMMITLOG).iterdir())[1:]:
             if int(path.name) > position:
                 path.unlink()
-        # Queue offsets go on behind what is left.
+        # Queue offsets go on after what is left.
         queues = self.messages.next_offset
         for key in queues:
             queues[key] = max(
