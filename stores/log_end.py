@@ -58,6 +58,9 @@ _COMPARED_BEFORE, _COMPARED_AFTER = 64 << 10, 128
 # A record is copied in microseconds; its writer may be interrupted in between.
 _SETTLE_SECONDS = 0.002
 _TRIES = 3
+# Of the time, and at least between two: looks from the last file's beginning while the end stays.
+_WHOLE_LOOK_SHARE = 0.01
+_WHOLE_LOOK_SECONDS = 5.0
 _MAGICS = {False: (MAGIC_V1,), True: (MAGIC_V1, MAGIC_V2)}
 _STORED_AT, _STORED_AT_V6 = BORN_HOST + HOST_V4, BORN_HOST + HOST_V6
 # Size, magic, physical offset, sysFlag, store timestamp where the born host is not wide.
@@ -134,6 +137,8 @@ class EndedLog(LogFiles):
         self._end: int | None = None
         self._last: tuple[int, int] | None = None
         self._seen: _Seen | None = None
+        # When the end is looked for again though nothing shows that it is another one.
+        self._whole_look_at = 0.0
         self._before, self._behind = 0, b""
         super().__init__(directories, settings, store)
 
@@ -196,9 +201,12 @@ class EndedLog(LogFiles):
             return
         if self.active_base() < before.base or not self.min_offset <= end <= self.end_of_files:
             self._forget()
-        elif self._grown() == end and self._looks() != before:
+        elif self._grown() == end and (
+            self._looks() != before or time.monotonic() >= self._whole_look_at
+        ):
             # Nothing was appended, but the file is not as it was: something may have been written
-            # over what stands before the end.
+            # over what stands before the end. A page that stays dirty takes other bytes without a
+            # new time of the file, so the times are not believed for ever.
             self._forget()
 
     def _grown(self) -> int:
@@ -250,6 +258,7 @@ class EndedLog(LogFiles):
         """
         # Before the walk: what is written meanwhile is seen as a change at the next look.
         seen = self._looks()
+        began = time.monotonic()
         position = start
         is_new = False
         while position < self.end_of_files:
@@ -275,6 +284,10 @@ class EndedLog(LogFiles):
         if last is not None and is_new and sum(last) == position and self._is_torn(*last):
             position, last = last[0], None
         self._end, self._last, self._seen = position, last, seen
+        if start == self.active_base():
+            now = time.monotonic()
+            pause = max((now - began) / _WHOLE_LOOK_SHARE, _WHOLE_LOOK_SECONDS)
+            self._whole_look_at = now + pause
         self._before, self._behind = self._crc_before(position), self._bytes_behind(position)
         return position
 

@@ -44,6 +44,9 @@ UNREADABLE_NOTE = (
 UNREADABLE_REMEDY = f"{UNREADABLE_NOTE} Go on after it with --on-corrupt skip."
 # Seconds between looks at the whole directory while nothing is new at the log's end.
 _LOOK_SECONDS = 1.0
+# Of the time, and at least between two: looks from the last file's beginning while the end stays.
+_WHOLE_LOOK_SHARE = 0.001
+_WHOLE_LOOK_SECONDS = 5.0
 
 
 class Tail(NamedTuple):
@@ -238,7 +241,9 @@ class TailWatch:
     A look costs what is new since the last one; where nothing is, eight bytes. A broker writes at
     its log's end only. So where the last record is another one now, or where the file was touched
     and nothing new stands at the end, the log may have been cut: then the end is looked for from
-    the beginning of the last file on, for what is past the new end still looks like records.
+    the beginning of the last file on, for what is past the new end still looks like records. While
+    the end stays, that is also done for a thousandth of the time: a page that stays dirty takes
+    other bytes without a new time of its file.
     """
 
     def __init__(
@@ -264,6 +269,8 @@ class TailWatch:
         self._record: Fingerprint | None = None
         self._stamps: dict[int, Stamp] = {}
         self._looked_at = 0.0
+        # When the end is looked for from the last file's beginning again though it stays.
+        self._whole_look_at = time.monotonic() + _WHOLE_LOOK_SECONDS
         if known is not None and is_there(log, known.last):
             is_blank = known.end < log.end_of_files and log.is_blank(known.end)
             self._last = Tail(known.end, Verdict.ROLL if is_blank else Verdict.END)
@@ -304,7 +311,9 @@ class TailWatch:
                 raise
             # Stale bytes if the log was cut; otherwise the second look raises the same error.
             tail = self._look_from(None, stamps)
-        if tail.end == last.end and stamps != self._stamps:
+        if tail.end == last.end and (
+            stamps != self._stamps or time.monotonic() >= self._whole_look_at
+        ):
             # Touched, but not at the end: the chain may break off before it now.
             tail = self._look_from(None, stamps)
         self._stamps = stamps
@@ -313,9 +322,13 @@ class TailWatch:
     def _look_from(self, known: int | None, stamps: dict[int, Stamp]) -> Tail:
         """Look for the end from there on, and keep what is found."""
         log = self._log
+        began = time.monotonic()
         tail, found = _look(log, known, skips_corrupt=self._skips_corrupt, holes=self._holes)
         if known is None:
             self._stamps, self._record = stamps, None
+            now = time.monotonic()
+            pause = max((now - began) / _WHOLE_LOOK_SHARE, _WHOLE_LOOK_SECONDS)
+            self._whole_look_at = now + pause
         is_known = self._record is not None and self._record.end == tail.end
         # At the start of a file the last record is before a BLANK, and unchanged.
         if found is None and not is_known and tail.end != log.base_of(tail.end):

@@ -314,6 +314,29 @@ class TestFollowing:
             assert walked == []
             ended.refresh()
 
+    def test_a_cut_that_changes_no_time_is_seen(self, opened, tmp_path, monkeypatch):
+        """
+        A page that stays dirty takes other bytes; those right before the end are as they were.
+        """
+        monkeypatch.setattr("stores.log_end._WHOLE_LOOK_SECONDS", 0)
+        monkeypatch.setattr("stores.log_end._WHOLE_LOOK_SHARE", 1e9)
+        monkeypatch.setattr("stores.log_end._COMPARED_BEFORE", 64)
+        log = Log()
+        for i in range(12):
+            log.append(Message("t", body=bytes(30), store_timestamp=NOW + i))
+        store = log.write(tmp_path)
+        ended = opened(store)
+        path = store / "commitlog" / names.offset_file(0)
+        before = path.stat()
+        assert ended.end() == log.end
+        cut(store, log, 2)
+        log.append(Message("t", body=bytes(10), store_timestamp=NOW + 1000))
+        put(store, 0, bytes(log.data))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        ended.refresh()
+
+        assert ended.end() == log.end == ends(store)["tail"]
+
     @pytest.mark.parametrize("seed", range(30))
     def test_after_a_cut_the_end_is_looked_for_again(self, opened, seed, tmp_path):
         """

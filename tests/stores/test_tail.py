@@ -9,7 +9,7 @@ from formats.commitlog import Verdict
 from formats.encode import Message, encode_blank
 from formats.errors import FormatError
 from stores.commitlog import CommitLog, commitlog_directories
-from stores.tail import find_tail
+from stores.tail import TailWatch, find_tail
 from tests.streaming.stores_for_tests import LOG_FILE, SMALL, Log, Messages, fill
 
 
@@ -162,6 +162,30 @@ class TestTorn:
         assert newer.end < cut.end
 
         assert find_tail(open_log(store)).end == newer.end
+
+
+def test_a_cut_that_changes_no_time_is_seen_though_the_end_stays(tmp_path, monkeypatch):
+    """
+    A page that stays dirty takes other bytes, and the last record of before is still there.
+    """
+    monkeypatch.setattr("stores.tail._WHOLE_LOOK_SECONDS", 0)
+    monkeypatch.setattr("stores.tail._WHOLE_LOOK_SHARE", 1e9)
+    log = Log()
+    for i in range(12):
+        log.append(Message("t", body=bytes(30), store_timestamp=1_700_000_000_000 + i))
+    store = log.write(tmp_path)
+    files = open_log(store)
+    watch = TailWatch(files)
+    assert watch.look().end == log.end
+    newer = Log()
+    for i in range(2):
+        newer.append(Message("t", body=bytes(30), store_timestamp=1_700_000_000_000 + i))
+    newer.append(Message("t", body=bytes(10), store_timestamp=1_700_000_999_999))
+    change(store, 0, bytes(newer.data))
+    files.refresh()
+    watch._stamps, watch._looked_at = files.stamps, 0.0
+
+    assert watch.look().end == newer.end
 
 
 class TestCorrupt:
