@@ -306,6 +306,12 @@ def print_repairs(results: Sequence[tuple[StoreConfig, Repair]], *, as_json: boo
     for config, result in results:
         if result.record:
             OUT.print(f"progress record made again: {result.record}", markup=False, soft_wrap=True)
+        for start, end in result.restored:
+            OUT.print(
+                f"physical offsets {start} to {end} had been passed over, and are dispatched now "
+                "as far as they can be read",
+                soft_wrap=True,
+            )
         if result.changes:
             table = Table(title=config.name, title_justify="left")
             for header in ("what", "file", "why"):
@@ -335,6 +341,7 @@ def _repair_as_dict(config: StoreConfig, result: Repair) -> dict[str, object]:
             for change in result.changes
         ],
         "kept": result.kept,
+        "restored": [list(place) for place in result.restored],
         "progress": result.record or "read",
         "end": result.end,
         "messages": result.messages,

@@ -31,7 +31,7 @@ from stores.holes import HoleWatch, flaw_after
 from stores.tail import active_file, chain_end, find_tail, next_record, unfit
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
-from streaming import resume
+from streaming import passed, resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
 from streaming.events import CORRUPT, GAP, UNFINISHED, Event
 from streaming.live_settings import FILTER_SECONDS, LiveSettings
@@ -201,6 +201,8 @@ class StoreDispatcher:
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
         self.recovery = resume.Recovery()
         self.progress = resume.resume(config, self.log, self.recovery)
+        # Passed over though nobody asks for it: an output that is repaired lacks them already.
+        self._known_places: tuple[tuple[int, int], ...] = ()
         self.live.begin(self.progress.store_timestamp if self.progress.messages else None)
         self.live.save()
         self.progress = replace(
@@ -216,7 +218,7 @@ class StoreDispatcher:
         self._open_sinks()
         self._flushed_at = self._flushed_partly_at = time.monotonic()
         # What was noticed between batches; and whether what follows the log's end was looked at.
-        self._noticed: list[str] = []
+        self._noticed: list[str] = self._readable_places()
         self._unfinished: Path | None = None
         self._looks_at = self._flushed_at + _NOTICE_SECONDS
         # What was found there, and where the log ended.
@@ -274,14 +276,32 @@ class StoreDispatcher:
         self._repeated_before = self.progress.repeated
         self.pipeline.gaps = dict(self.progress.skipped)
 
-    def begin_with(self, known: progress.Progress) -> None:
+    def _readable_places(self) -> list[str]:
+        """Say which of the places that were passed over can be read by now."""
+        with contextlib.closing(
+            passed.Obstacles(self.log, self.live, self.config.settings)
+        ) as obstacles:
+            places = passed.readable(self.log, self.progress.skipped, obstacles)
+        return [
+            Event(
+                f"{self.log.file_of(max(start, self.log.min_offset))[0]}: physical offsets {start} "
+                f"to {end} were passed over; {passed.READABLE}"
+            )
+            for start, end in places
+        ]
+
+    def begin_with(
+        self, known: progress.Progress, places: tuple[tuple[int, int], ...] = ()
+    ) -> None:
         """Go on from files that were put into an output after it was opened, with nothing in it.
 
         Args:
             known: what is known of them.
+            places: physical offsets [start, end) to pass over as far as they still cannot be read.
         """
         self._close_sinks()
         self.progress = known
+        self._known_places = places
         self._open_sinks()
 
     @property
@@ -423,7 +443,7 @@ class StoreDispatcher:
     def _tail(self) -> int:
         """Return where the log ends, corrupt places passed over."""
         known = self.progress.end if self.progress.end >= 0 else None
-        holes = HoleWatch(self.log) if self._skips_corrupt else None
+        holes = HoleWatch(self.log) if self._skips_corrupt or self._known_places else None
         return find_tail(self.log, known, skips_corrupt=True, holes=holes).end
 
     def follow(self) -> Batch | None:
@@ -836,10 +856,13 @@ class StoreDispatcher:
 
     def _skip_corrupt(self, batch: Batch, failure: ReputError) -> bool:
         """Go on after bytes that are not a record, keeping a copy; False if not asked to."""
-        if not self._skips_corrupt or not isinstance(failure, FormatError):
+        if not isinstance(failure, FormatError):
             return False
         start = batch.end
-        end = next_record(self.log, start)
+        known_end = passed.next_after(self.log, self._known_places, start)
+        if known_end is None and not self._skips_corrupt:
+            return False
+        end = next_record(self.log, start) if known_end is None else known_end
         path, byte = self.log.file_of(start)
         place = quarantine.Skipped(self.config.name, str(path), byte, start, end, failure.problem)
         copy = quarantine.keep(self.config.output, place, self.log.pieces(start, end))

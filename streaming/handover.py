@@ -8,6 +8,7 @@ be complete to the log's end. Source: spec DISPATCH §2.1, docs/reliability.md.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from stores.commitlog import CommitLog, commitlog_directories
 from stores.findings import Kind
 from stores.holes import HoleWatch, flaw_after
 from stores.tail import find_tail
+from streaming.live_settings import LiveSettings
+from streaming.passed import Obstacles, readable
 from streaming.verify import obstacle, verify
 
 if TYPE_CHECKING:
@@ -57,6 +60,19 @@ def _place(flaw: FormatError) -> str:
     return f"{flaw.path} at byte {flaw.position}: {flaw.problem}"
 
 
+def _passed_over(place: tuple[int, int], *, is_readable: bool) -> str:
+    what = f"physical offsets {place[0]} to {place[1]} were passed over as corrupt"
+    if is_readable:
+        return (
+            f"{what}, and records can be read there now: run `reput rebuild --repair`, which puts "
+            "them into the output"
+        )
+    return (
+        f"{what}: a broker cuts its log there when it recovers; restore the file from a replica "
+        "and run `reput rebuild --repair`"
+    )
+
+
 def examine(config: StoreConfig) -> Handover:
     """Examine a store and an output, or a store that was written in place.
 
@@ -89,6 +105,10 @@ def examine(config: StoreConfig) -> Handover:
     try:
         result.end = find_tail(log, skips_corrupt=True, holes=HoleWatch(log)).end
         flaw = flaw_after(log, result.end)
+        live = LiveSettings(store, output, config.settings)
+        live.begin(found.store_timestamp if found.messages else None)
+        with contextlib.closing(Obstacles(log, live, config.settings)) as obstacles:
+            again = readable(log, found.skipped, obstacles)
     finally:
         log.close()
     stop = None
@@ -108,12 +128,7 @@ def examine(config: StoreConfig) -> Handover:
         result.problems.append(
             f"{_place(flaw)}: restore the file from a replica, then run reput rebuild"
         )
-    for start, end in found.skipped:
-        result.problems.append(
-            f"physical offsets {start} to {end} were passed over as corrupt: a broker cuts its log "
-            "there when it recovers; restore the file from a replica and rebuild into an empty "
-            "output"
-        )
+    result.problems += [_passed_over(place, is_readable=place in again) for place in found.skipped]
     result.problems += _wrong_types(config)
     result.report = verify(config)
     said = [(flaw.path, flaw.position) for flaw in (stop, flaw) if flaw is not None]

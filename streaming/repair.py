@@ -22,6 +22,7 @@ from sinks import exchange
 from sinks.exchange import LOST, Change, Exchange, Plan
 from sinks.heads import IndexHead, bases_of, copy_index_head, copy_unit_heads
 from stores import disk
+from stores.holes import HoleWatch
 from stores.identity import compare
 from stores.tail import find_tail
 from streaming import live_settings, resume
@@ -45,6 +46,8 @@ class Repair:
     Attributes:
         changes: files made, replaced and removed, and what of expired records is lost.
         kept: files that were right.
+        restored: physical offsets [start, end) that had been passed over and are dispatched now,
+            as far as they can be read.
         record: what was wrong with the progress record, "" for nothing.
         end: physical offset after the last dispatched record.
         messages: records dispatched, see `Progress.messages`.
@@ -55,6 +58,7 @@ class Repair:
 
     changes: list[Change] = field(default_factory=list)
     kept: int = 0
+    restored: tuple[tuple[int, int], ...] = ()
     record: str = ""
     end: int = 0
     messages: int = 0
@@ -82,7 +86,8 @@ def repair(
         config: the store and the output.
         threads: that parse.
         fail_on_data_loss: see `StoreDispatcher`.
-        skips_corrupt: likewise.
+        skips_corrupt: likewise; what the output has passed over before, and still cannot be read,
+            is passed over again in any case.
 
     Raises:
         ReputError: the store or the output cannot be repaired; the output is as it was.
@@ -177,6 +182,7 @@ class _Rebuild:
         skips_corrupt: bool,
     ) -> None:
         self._config = config
+        self._skips_corrupt = skips_corrupt
         self.copy = copy
         self.known = known
         self.head = IndexHead()
@@ -206,13 +212,17 @@ class _Rebuild:
         try:
             if known is not None:
                 self._check_log(known)
-            dispatcher.begin_with(self._beginning())
+            passed = known.skipped if known is not None else ()
+            dispatcher.begin_with(self._beginning(), passed)
             try:
-                end = find_tail(dispatcher.log, skips_corrupt=True).end
+                holes = HoleWatch(dispatcher.log) if passed or self._skips_corrupt else None
+                end = find_tail(dispatcher.log, skips_corrupt=True, holes=holes).end
                 if known is not None and self.floor:
+                    restored = self._dispatch_places(passed, min(known.end, end))
                     dispatcher.dispatch(min(known.end, end))
                     # Messages that have expired since.
-                    self.messages = max(known.messages - dispatcher.progress.messages, 0)
+                    found = dispatcher.progress.messages - restored
+                    self.messages = max(known.messages - found, 0)
                 dispatcher.dispatch(end)
             except ReputError as error:
                 if known is None or dispatcher.progress.end < known.end:
@@ -223,6 +233,18 @@ class _Rebuild:
         self.made = dispatcher.progress
         self.messages += self.made.messages
         return failure
+
+    def _dispatch_places(self, places: tuple[tuple[int, int], ...], end: int) -> int:
+        """Dispatch up to the last place that had been passed over; return the messages in them."""
+        dispatcher = self._dispatcher
+        count = 0
+        for start, stop in places:
+            if stop <= end:
+                dispatcher.dispatch(start)
+                before = dispatcher.progress.messages
+                dispatcher.dispatch(stop)
+                count += dispatcher.progress.messages - before
+        return count
 
     def _check_log(self, known: Progress) -> None:
         """Refuse a log from which the output's entries cannot be made again."""
@@ -248,7 +270,6 @@ class _Rebuild:
             begins = replace(
                 begins,
                 end=min(known.end, self.floor) if known.end >= 0 else -1,
-                skipped=tuple(gap for gap in known.skipped if gap[0] >= self.floor),
             )
         if not self.floor:
             return begins
@@ -307,7 +328,7 @@ class _Rebuild:
                     known.cuts if self._cut is None else resume.with_cut(known.cuts, self._cut)
                 ),
                 "repeated": max(known.repeated, made.repeated) if self.floor else made.repeated,
-                "skipped": (*(g for g in known.skipped if g[0] < self.floor), *made.skipped),
+                "skipped": (*self._expired_places(known), *made.skipped),
                 "lost": (*known.lost, *made.lost),
             }
             if not made.logics_timestamp:
@@ -316,6 +337,22 @@ class _Rebuild:
                     "logics_offset": known.logics_offset,
                 }
         return replace(made, **values)
+
+    def _expired_places(self, known: Progress) -> list[tuple[int, int]]:
+        """Return what was passed over and has expired."""
+        floor = self.floor
+        return [(start, min(end, floor)) for start, end in known.skipped if start < floor]
+
+    @property
+    def restored(self) -> tuple[tuple[int, int], ...]:
+        """Return what was passed over before and is not any longer, or only in part."""
+        skipped = self.known.skipped if self.known is not None else ()
+        return tuple(
+            (max(start, self.floor), end)
+            for start, end in skipped
+            if self.floor < end <= self.made.end
+            and (max(start, self.floor), end) not in self.made.skipped
+        )
 
 
 def _other_store(config: StoreConfig) -> StoreError:
@@ -360,6 +397,7 @@ def _exchange(config: StoreConfig, rebuild: _Rebuild, result: Repair) -> None:
     marks.clear_repairing(staging)
     result.changes = plan.changes
     result.kept = plan.kept
+    result.restored = rebuild.restored
     result.end, result.messages = made.end, made.messages
 
 

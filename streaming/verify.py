@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from checkpoints import marks, progress
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from formats import consumequeue, names
@@ -26,10 +24,11 @@ from stores.deleted_topics import deleted_topics
 from stores.findings import Finding, Kind, Report, Scope
 from stores.holes import damage_error, flaw_after
 from stores.index_reader import index_files
-from stores.tail import active_file, next_record, unfit
+from stores.tail import active_file, next_record
 from stores.verify_index import IndexCheck
 from stores.verify_queues import QueueCheck
 from stores.verify_units import BatchCheck, ExtCheck
+from streaming import passed
 from streaming.live_settings import LiveSettings
 from streaming.log_records import LogRecords
 from streaming.pipeline import Pipeline
@@ -101,6 +100,7 @@ class _Verification:
         self.live.begin(found.store_timestamp if found is not None and found.messages else None)
         self.queues = QueueDirectory(self.live.needs_slow_path)
         self.pipeline = Pipeline(self.log, self.queues, self.settings)
+        self.obstacles = passed.Obstacles(self.log, self.live, self.settings)
         # A corrupt place that the output has passed over, as it was told to, is no news.
         self.passed = dict(found.skipped) if found is not None else {}
         self.readable = Readable(self.log, self.pipeline, self.passed)
@@ -147,10 +147,13 @@ class _Verification:
         the log's end.
         """
         log, readable = self.log, self.readable
+        again = passed.readable(log, self.passed.items(), self.obstacles)
         for start, end in self.passed.items():
             if end > log.min_offset:
                 path, byte = log.file_of(max(start, log.min_offset))
                 detail = f"physical offsets {start} to {end} were passed over"
+                if (start, end) in again:
+                    detail += f"; {passed.READABLE}"
                 self.report.lack(path, byte, detail)
         floor = log.min_offset
         if self.progress is not None and 0 <= self.progress.end < floor:
@@ -172,33 +175,10 @@ class _Verification:
 
     def obstacle(self, position: int) -> FormatError | None:
         """Return why dispatch cannot go on at a physical offset before the log's end."""
-        try:
-            for block in self.pipeline.blocks(position, position + 1):
-                for row in np.flatnonzero(block.columns.special[: block.count]).tolist():
-                    self.require_queues(block.columns, row)
-        except FormatError as error:
-            return error
-        return None
-
-    def require_queues(self, columns: Columns, row: int) -> None:
-        """Refuse a record that cannot be put into all of its queues.
-
-        Raises:
-            FormatError: it cannot.
-        """
-        position, settings = int(columns.physical_offset[row]), self.settings
-        record = self.pipeline.record_at(position, int(columns.size[row]))
-        every = settings.version.multi_dispatches_all
-        try:
-            if self.live.is_batch(record.topic, record.store_timestamp):
-                inner_batch(record.properties)
-            elif settings.multi_dispatch:
-                for name, _ in multi_queues(record, lmq=settings.lmq, every=every):
-                    self.queues.number(*name, nested=every)
-        except (ValueError, ReputError) as error:
-            raise unfit(self.log, position, error) from error
+        return self.obstacles.at(position)
 
     def close(self) -> None:
+        self.obstacles.close()
         self.pipeline.close()
         self.log.close()
 
@@ -375,7 +355,7 @@ class _QueuePass:
         start = int(columns.physical_offset[row])
         following = start + int(columns.size[row])
         try:
-            run.require_queues(columns, row)
+            run.obstacles.require_queues(columns, row)
         except FormatError as error:
             run.readable.pass_over(error, start, following, run.scope.end)
             return True

@@ -1,0 +1,253 @@
+"""What was passed over and comes back is noticed, named, and put into the output by a repair."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+
+import pytest
+
+from checkpoints import progress
+from formats import names
+from formats.encode import Message
+from streaming.dispatcher import StoreDispatcher
+from streaming.handover import examine
+from streaming.repair import repair
+from streaming.verify import verify
+from tests.sinks.slow_twins import differences
+from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, files_of, fill
+from tests.streaming.test_dispatcher import expected
+from tests.streaming.test_repair import EXT
+
+SAID = "records can be read there now"
+HOUR = 3600
+
+
+class Stored:
+    """A store, its output with places passed over, and the log's files as they should be."""
+
+    def __init__(self, root, log: Log, **conf) -> None:
+        self.root, self.log = root, log
+        self.store = log.write(root / "store")
+        self.conf = conf
+        self.config = config_of(self.store, root / "out", **conf)
+
+    def file(self, number: int):
+        return self.store / names.COMMITLOG / names.offset_file(number * LOG_FILE)
+
+    def harm(self, number: int, how: str) -> None:
+        path = self.file(number)
+        raw = path.read_bytes()
+        match how:
+            case "missing":
+                path.unlink()
+            case "emptied":
+                path.write_bytes(b"")
+            case "short":
+                path.write_bytes(raw[:1000])
+            case "garbage":
+                # From a record's beginning on: properties have no CRC.
+                base = number * LOG_FILE
+                at = next(p.position for p in self.log.places if p.position > base + 500) - base
+                path.write_bytes(raw[:at] + b"\xff" * 700 + raw[at + 700 :])
+
+    def restore(self, number: int) -> None:
+        data = bytes(self.log.data[number * LOG_FILE :][:LOG_FILE])
+        self.file(number).write_bytes(data.ljust(LOG_FILE, b"\0"))
+
+    def age(self) -> None:
+        """Give all files of the log old times, as a copy that keeps times has."""
+        then = time.time() - HOUR
+        for path in (self.store / names.COMMITLOG).iterdir():
+            os.utime(path, (then, then))
+
+    def dispatch(self, *, skips: bool = False, output=None):
+        config = self.config if output is None else config_of(self.store, output, **self.conf)
+        dispatcher = StoreDispatcher(config, skips_corrupt=skips)
+        try:
+            return dispatcher.dispatch(dispatcher._tail())
+        finally:
+            dispatcher.close()
+
+    def check(self) -> None:
+        """Compare output and record with those of a rebuild that passes over what it must."""
+        fresh = self.root / "fresh"
+        shutil.rmtree(fresh, ignore_errors=True)
+        self.dispatch(skips=True, output=fresh)
+        assert differences(files_of(self.config.output), files_of(fresh)) == []
+        mine, another = progress.load(self.config.output), progress.load(fresh)
+        for field in ("end", "messages", "skipped", "queues", "lasts", "files", "clean"):
+            ours, theirs = getattr(mine, field), getattr(another, field)
+            if field == "files":
+                ours, theirs = ([file[:3] for file in each] for each in (ours, theirs))
+            assert ours == theirs, field
+
+    @property
+    def lacks(self) -> list[str]:
+        report = verify(self.config)
+        assert report.ok
+        return [lack.detail for lack in report.lacks]
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return Stored(tmp_path, fill(Log(), 5, 150))
+
+
+def said(batch) -> list[str]:
+    return [event for event in batch.events if SAID in event]
+
+
+class TestRestored:
+    @pytest.mark.parametrize("keeps_times", [True, False])
+    @pytest.mark.parametrize("how", ["missing", "emptied", "short", "garbage"])
+    def test_a_file_that_comes_back_is_named_and_a_repair_dispatches_it(
+        self, stored, how, keeps_times
+    ):
+        """
+        A start does not go back by itself; verify and handover say what to do; after the repair the
+        output is that of a fresh rebuild, and nothing is said any longer.
+        """
+        stored.age()
+        stored.harm(2, how)
+        stored.dispatch(skips=True)
+        before = files_of(stored.config.output)
+        assert said(stored.dispatch(skips=True)) == []
+        assert not any(SAID in lack for lack in stored.lacks)
+        stored.restore(2)
+        if keeps_times:
+            stored.age()
+        batch = stored.dispatch(skips=True)
+
+        assert batch.messages == 0
+        (event,) = said(batch)
+        assert str(stored.file(2)) in event
+        assert "`reput rebuild --repair`" in event
+        assert files_of(stored.config.output) == before
+        assert [SAID in lack and "rebuild --repair" in lack for lack in stored.lacks] == [True]
+        assert [SAID in problem for problem in examine(stored.config).problems] == [True]
+        result = repair(stored.config)
+        assert result.ok
+        assert len(result.restored) == 1
+        assert progress.load(stored.config.output).skipped == ()
+        assert differences(
+            files_of(stored.config.output), expected(stored.log, stored.config.settings)
+        ) == []  # fmt: skip
+        stored.check()
+        assert said(stored.dispatch()) == []
+        assert examine(stored.config).is_safe
+
+    def test_what_is_still_damaged_stays_passed_over(self, stored):
+        stored.harm(1, "garbage")
+        stored.harm(3, "missing")
+        stored.dispatch(skips=True)
+        garbage, _ = progress.load(stored.config.output).skipped
+        stored.restore(3)
+        result = repair(stored.config)
+
+        assert result.failure is None
+        assert not result.ok
+        assert progress.load(stored.config.output).skipped == (garbage,)
+        stored.check()
+
+    def test_one_of_several_files_of_a_place(self, stored):
+        stored.harm(1, "missing")
+        stored.harm(2, "missing")
+        stored.dispatch(skips=True)
+        assert progress.load(stored.config.output).skipped == ((LOG_FILE, 3 * LOG_FILE),)
+        stored.restore(2)
+        assert len(said(stored.dispatch())) == 1
+        repair(stored.config)
+
+        assert progress.load(stored.config.output).skipped == ((LOG_FILE, 2 * LOG_FILE),)
+        stored.check()
+        assert said(stored.dispatch()) == []
+
+    def test_damage_that_is_not_known_is_not_passed_over(self, stored):
+        """
+        A repair that nobody told to pass over things leaves out what the output has left out.
+        """
+        stored.harm(2, "garbage")
+        stored.dispatch(skips=True)
+        known = progress.load(stored.config.output).skipped
+        following = stored.log.end // LOG_FILE + 1
+        fill(stored.log, 6, 60)
+        stored.log.write(stored.store)
+        stored.harm(2, "garbage")
+        stored.harm(following, "missing")
+        result = repair(stored.config)
+
+        assert str(stored.file(following)) in str(result.failure)
+        assert progress.load(stored.config.output).skipped == known
+        repair(stored.config, skips_corrupt=True)
+        assert len(progress.load(stored.config.output).skipped) == 2
+        stored.check()
+
+    def test_a_hole_in_the_last_file_stays_passed_over(self, tmp_path):
+        """
+        Records after it are dispatched as before.
+        """
+        log = fill(Log(), 5, 150)
+        inside = [p for p in log.places if p.position >= log.end // LOG_FILE * LOG_FILE]
+        start = inside[1].position
+        after = next(p.position for p in inside if p.position >= start + 200)
+        whole = bytes(log.data)
+        log.data[start:after] = bytes(after - start)
+        stored = Stored(tmp_path, log)
+        stored.dispatch(skips=True)
+        before = files_of(stored.config.output)
+        result = repair(stored.config)
+
+        assert result.changes == []
+        assert files_of(stored.config.output) == before
+        assert progress.load(stored.config.output).skipped == ((start, after),)
+        log.data[:] = whole
+        stored.restore(log.end // LOG_FILE)
+        assert repair(stored.config).ok
+        stored.check()
+
+    def test_messages_are_counted_where_older_ones_have_expired(self, tmp_path):
+        stored = Stored(tmp_path, fill(Log(), 11, 300), **EXT)
+        stored.harm(4, "missing")
+        stored.dispatch(skips=True)
+        stored.restore(4)
+        for number in range(2):
+            stored.file(number).unlink()
+        repair(stored.config)
+        found = progress.load(stored.config.output)
+
+        assert found.skipped == ()
+        assert found.messages == len(stored.log.places)
+        assert verify(stored.config).ok
+
+
+class TestUnfit:
+    """A record that can be read, and that no queue can take."""
+
+    def logged(self, tmp_path) -> tuple[Stored, int, int]:
+        log = fill(Log(), 3, 60)
+        place = log.append(Message("../../x", body=b"b", store_timestamp=1))
+        fill(log, 4, 90)
+        return Stored(tmp_path, log), place.position, place.end
+
+    def test_nobody_says_that_it_can_be_read(self, tmp_path):
+        stored, *place = self.logged(tmp_path)
+        stored.dispatch(skips=True)
+
+        assert progress.load(stored.config.output).skipped == (tuple(place),)
+        assert said(stored.dispatch()) == []
+        assert not any(SAID in lack for lack in stored.lacks)
+
+    def test_it_stays_passed_over_when_its_file_comes_back(self, tmp_path):
+        stored, *place = self.logged(tmp_path)
+        number = place[0] // LOG_FILE
+        stored.harm(number, "missing")
+        stored.dispatch(skips=True)
+        stored.restore(number)
+        assert len(said(stored.dispatch())) == 1
+        repair(stored.config)
+
+        assert progress.load(stored.config.output).skipped == (tuple(place),)
+        stored.check()
+        assert said(stored.dispatch()) == []
