@@ -63,6 +63,7 @@ class Plan:
     Attributes:
         changes: to files of the output.
         kept: files that are right.
+        in_the_way: files and the like that stand where a directory belongs; they go first.
         queues: where queues end that only expired records are in, by directory below the root.
         index_names: of the rebuild's index files: what they are called in the output.
         has_common: something in the output is of this log, or nothing was there.
@@ -70,6 +71,7 @@ class Plan:
 
     changes: list[Change] = field(default_factory=list)
     kept: int = 0
+    in_the_way: list[Path] = field(default_factory=list)
     queues: dict[str, int] = field(default_factory=dict)
     index_names: dict[str, str] = field(default_factory=dict)
     has_common: bool = True
@@ -142,10 +144,7 @@ class Exchange:
 
     def _compare_queue(self, name: str) -> None:
         path, copy = self._root / name, self._copy / name
-        if path.exists() and not path.is_dir():
-            raise StoreError(
-                path, "a file stands where a queue's directory belongs", "Move it away"
-            )
+        self._clear_way(path)
         size = kinds(self._settings)[name.partition("/")[0]][0]
         there, made = set(bases_of(path)), bases_of(copy)
         older = [base for base in sorted(there) if made and base < made[0]]
@@ -169,6 +168,15 @@ class Exchange:
     def _remove(self, path: Path, bases: Sequence[int], detail: str) -> None:
         for base in bases:
             self._add(REMOVED, path / names.offset_file(base), detail)
+
+    def _clear_way(self, path: Path) -> None:
+        """Have what stands in the place of a directory, or of one above it, go."""
+        above = [each for each in path.parents if each.is_relative_to(self._root)][:-1]
+        for each in (path, *above):
+            # A link to nowhere is in the way as well.
+            if os.path.lexists(each) and not each.is_dir() and each not in self._plan.in_the_way:
+                self._plan.in_the_way.append(each)
+                self._add(REMOVED, each, "it stands where a directory belongs")
 
     def _compare_file(self, target: Path, source: Path, *, has_entries: bool = False) -> None:
         if not target.exists():
@@ -339,8 +347,8 @@ class Exchange:
 
     def _compare_index(self, head: IndexHead, recorded: Mapping[str, Header]) -> None:
         directory, copy = self._root / names.INDEX, self._copy / names.INDEX
-        if directory.exists() and not directory.is_dir():
-            raise StoreError(directory, "a file stands where the index belongs", "Move it away")
+        if self._settings.writes_index:
+            self._clear_way(directory)
         for name, header in sorted(recorded.items()):
             has_both = header.begin_offset < self._floor <= header.end_offset
             if has_both and name not in {*head.broken, *head.kept, head.copied}:
@@ -473,12 +481,14 @@ def apply(root: Path, plan: Plan) -> None:
     Raises:
         OSError: the device failed; the next try does what is left.
     """
+    for path in plan.in_the_way:
+        disk.remove_file(path)
     for change in plan.changes:
         if change.source is not None:
             disk.make_directories(change.path.parent)
             disk.rename(change.source, change.path)
     for change in plan.changes:
-        if change.what == REMOVED:
+        if change.what == REMOVED and change.path not in plan.in_the_way:
             disk.remove_file(change.path)
     for kind in names.DISPATCHED:
         remove_empty(root / kind)

@@ -9,6 +9,7 @@ again. Source: docs/adr/0019-repair.md.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,7 @@ def repair(
     began = time.monotonic()
     result = Repair()
     staging = config.output / progress.STATE_DIRECTORY
+    _check_places(config.output)
     with contextlib.ExitStack() as opened:
         if config.in_place:
             opened.enter_context(locks.lock_store(config.path))
@@ -124,6 +126,23 @@ def repair(
         result.failure = result.failure or error
     result.seconds = time.monotonic() - began
     return result
+
+
+def _check_places(output: Path) -> None:
+    """Refuse what stands in the way of our own files: whose it is cannot be told.
+
+    Raises:
+        StoreError: the file or directory.
+    """
+    staging = output / progress.STATE_DIRECTORY
+    directories = (output, staging, staging / resume.REPAIR, staging / quarantine.DIRECTORY)
+    files = (output / names.CHECKPOINT, output / names.ABORT, output / _PROGRESS)
+    for path in directories:
+        if os.path.lexists(path) and not path.is_dir():
+            raise StoreError(path, "a file stands where a directory belongs", "Move it away")
+    for path in files:
+        if path.is_dir():
+            raise StoreError(path, "a directory stands where a file belongs", "Move it away")
 
 
 def _known(config: StoreConfig, result: Repair) -> Progress | None:

@@ -121,6 +121,18 @@ def set_back(path: Path, size: int) -> None:
     path.write_bytes(raw[:used].ljust(len(raw), b"\0"))
 
 
+def become_file(directory: Path) -> None:
+    """Put a file in the place of a directory."""
+    shutil.rmtree(directory)
+    directory.write_text("not a directory")
+
+
+def become_link(directory: Path) -> None:
+    """Put a link that leads nowhere in the place of a directory."""
+    shutil.rmtree(directory)
+    directory.symlink_to(directory.parent / "nowhere")
+
+
 def edit_progress(output: Path, change) -> None:
     path = output / progress.STATE_DIRECTORY / progress.FILE_NAME
     path.write_text(change(path.read_text()))
@@ -155,6 +167,12 @@ REFUSED = {
     ),
     "progress.json cut": lambda o: edit_progress(o, lambda text: text[:200]),
     "a queue that is too many": lambda o: shutil.copytree(queue_of(o), o / "consumequeue/new/7"),
+    "all consume queues a file": lambda o: become_file(o / "consumequeue"),
+    "a topic's directory a file": lambda o: become_file(queue_of(o).parent),
+    "a topic's directory a link to nowhere": lambda o: become_link(queue_of(o).parent),
+    "a queue's directory a file": lambda o: become_file(queue_of(o)),
+    "a batch queue's directory a file": lambda o: become_file(queue_of(o, "batchconsumequeue")),
+    "index a file": lambda o: become_file(o / "index"),
     "a queue's file cut": lambda o: files(queue_of(o))[0].write_bytes(b"\1" * 40),
     "an index file cut": lambda o: files(o / "index")[1].write_bytes(b"\1" * 40),
 }
@@ -231,7 +249,7 @@ def test_a_repair_gives_a_rebuilds_bytes(made, name, is_killed):
     (made.kill if is_killed else made.dispatch)(half(made))
     KINDS_OF_DAMAGE[name](made.output)
     expected = made.expected()
-    inodes = {path: path.stat().st_ino for path in made.output.rglob("*")}
+    inodes = {path: path.lstat().st_ino for path in made.output.rglob("*")}
     right = {n for n, raw in files_of(made.output).items()
              if not n.startswith("index") and expected.get(n) == raw}  # fmt: skip
     result = repair(made.config)
@@ -473,6 +491,32 @@ class TestRefusals:
         made.dispatch()
 
         assert not (made.output / ".reput/repair").exists()
+
+    @pytest.mark.parametrize(
+        ("name", "is_directory"),
+        [
+            (".reput/quarantine", True),
+            (".reput/repair", True),
+            ("checkpoint", False),
+            ("abort", False),
+            (".reput/progress.json", False),
+        ],
+    )
+    def test_what_is_in_the_way_of_our_own_files(self, made, name, is_directory):
+        """
+        It is named before anything is changed, with what to do; afterwards the repair goes through.
+        """
+        made.dispatch()
+        path = made.output / name
+        path.unlink(missing_ok=True)
+        path.write_text("x") if is_directory else path.mkdir()
+        with pytest.raises(StoreError, match="Move it away") as raised:
+            repair(made.config)
+
+        assert str(path) in str(raised.value)
+        assert not marks.is_repairing(made.output / ".reput")
+        path.unlink() if is_directory else path.rmdir()
+        assert repair(made.config).ok
 
     def test_two_writers(self, made):
         made.dispatch()
