@@ -118,6 +118,17 @@ def load(root: Path) -> Progress | None:
         raise FormatError(path, 0, "the progress record does not match its CRC", remedy)
     if found != FORMAT:
         raise FormatError(path, 0, f"format {found}, this is {FORMAT}", remedy)
+    try:
+        return _progress(values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise FormatError(
+            path, 0, f"not a progress record of this format ({why})", remedy
+        ) from error
+
+
+def _progress(values: dict[str, Any]) -> Progress:
+    """Return what the fields of a record say."""
     files = tuple(_file(*file) for file in values.pop("files"))
     trail = tuple(_point(point) for point in values.pop("trail"))
     for name in ("ahead", "index_header", "checkpoint"):

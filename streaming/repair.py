@@ -160,7 +160,7 @@ def _known(config: StoreConfig, result: Repair) -> Progress | None:
         )
     try:
         found = progress.load(output)
-    except (FormatError, UnicodeDecodeError, TypeError) as error:
+    except FormatError as error:
         result.record = str(error)
         return None
     if found is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import zlib
 
 import pytest
 
@@ -119,6 +120,32 @@ class TestProgress:
 
         with pytest.raises(FormatError, match="format 4, this is 3"):
             progress.load(root)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda values: values.pop("files"),
+            lambda values: values.pop("end"),
+            lambda values: values.update(files=[[1, 2]]),
+            lambda values: values.update(files=7),
+            lambda values: values.update(trail=[[]]),
+            lambda values: values.update(trail=[{"record": 5}]),
+            lambda values: values.update(skipped=[[1, 2, 3]]),
+            lambda values: values.update(index_before=[1]),
+            lambda values: values.update(colour="red"),
+        ],
+    )
+    def test_fields_of_another_build_are_an_error_with_a_remedy(self, root, change):
+        """
+        Right by format and CRC, and still not what this build has written.
+        """
+        progress.save(root, SAVED)
+        values = json.loads("{" + path_in(root).read_text().partition("\n")[2])
+        change(values)
+        rest = json.dumps(values)[1:]
+        path_in(root).write_text(f'{{"crc": {zlib.crc32(rest.encode())},\n{rest}')
+
+        assert loaded(root) == "damaged"
 
     def test_it_is_readable_with_any_editor(self, root):
         progress.save(root, SAVED)
