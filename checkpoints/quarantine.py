@@ -6,6 +6,7 @@ same ones.
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -59,14 +60,16 @@ def keep(root: Path, skipped: Skipped, pieces: Iterable[bytes]) -> Path | None:
     directory = root / STATE_DIRECTORY / DIRECTORY
     changed = disk.make_directories(directory)
     copy = directory / f"{names.offset_file(skipped.start)}.bin"
-    raw = b"".join(pieces)
-    if raw:
-        disk.write_file(copy, raw)
+    there = (piece for piece in pieces if piece)
+    first = next(there, None)
+    if first is not None:
+        # A place may be a whole file of the log: never all of it in memory.
+        disk.write_pieces(copy, itertools.chain([first], there))
     report = json.dumps(asdict(skipped), indent=1)
     disk.write_file(copy.with_suffix(".json"), report.encode())
     for path in [*changed, directory]:
         disk.sync_directory(path)
-    return copy if raw else None
+    return copy if first is not None else None
 
 
 def load(root: Path) -> list[Skipped]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -123,6 +123,20 @@ def write_file(path: Path, data: bytes) -> None:
     """
     with path.open("wb") as file:
         file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@_named
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Make a file of these bytes, one piece after another, and have them on disk; not its name.
+
+    Raises:
+        OSError: no space, no permission, the device failed.
+    """
+    with path.open("wb") as file:
+        for piece in pieces:
+            file.write(piece)
         file.flush()
         os.fsync(file.fileno())
 

@@ -77,6 +77,7 @@ OPERATIONS = (
     Operation(disk, "make_directories", _FULL),
     Operation(disk, "make_file", _FULL),
     Operation(disk, "write_file", _FULL),
+    Operation(disk, "write_pieces", _FULL),
     Operation(disk, "clear", _FULL),
     Operation(disk, "sync_file_system", (errno.EIO,)),
     Operation(disk, "rename", _FULL),

@@ -27,7 +27,7 @@ from streaming.dispatcher import StoreDispatcher
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 PHASES = ("open", "recover", "dispatch", "flush", "close")
@@ -46,6 +46,10 @@ def _part_of_making(_: random.Random, path: Path, _size: int) -> None:
 
 def _part_of_file(pick: random.Random, path: Path, data: bytes) -> None:
     path.write_bytes(data[: pick.randint(0, len(data))])
+
+
+def _part_of_pieces(pick: random.Random, path: Path, pieces: Iterable[bytes]) -> None:
+    _part_of_file(pick, path, b"".join(pieces))
 
 
 def _part_of_clearing(pick: random.Random, path: Path, start: int) -> None:
@@ -119,6 +123,7 @@ OPERATIONS = (
     Operation(disk, "make_directories", _part_of_directories),
     Operation(disk, "make_file", _part_of_making),
     Operation(disk, "write_file", _part_of_file),
+    Operation(disk, "write_pieces", _part_of_pieces),
     Operation(disk, "clear", _part_of_clearing),
     Operation(disk, "sync_file_system"),
     Operation(disk, "rename"),

@@ -24,7 +24,7 @@ from stores import disk
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PAGE = 4096
 SECTOR = 512
@@ -430,6 +430,9 @@ class Machine:
             # Seen already, unless it was never synced.
             self._see_file(path)
 
+    def _behind_write_pieces(self, _: None, path: Path, _pieces: Iterable[bytes]) -> None:
+        self._behind_write_file(None, path, b"")
+
     def _behind_clear(self, _: int, path: Path, _start: int) -> None:
         if self._is_ours(path):
             self._see_file(path)
@@ -540,6 +543,7 @@ _BEHIND = (
     "make_directories",
     "make_file",
     "write_file",
+    "write_pieces",
     "clear",
     "sync_file_system",
     "rename",
