@@ -95,7 +95,7 @@ def copy_index_head(
         last = opened[-1]
         flushed = _header_of(opened[-2], settings).end_timestamp if len(opened) > 1 else 0
         if last.name in broken or replay.reader is None:
-            return IndexHead(tuple(kept), tuple(broken))
+            return _after_broken(root, copy, staging, settings, kept, broken)
         found = replay.reader.header()
         witness = known.get(last.name, found)
         header = Header(*replay.state.tolist())._replace(
@@ -107,6 +107,32 @@ def copy_index_head(
         if replay.reader is not None:
             replay.reader.close()
             replay.reader = None
+
+
+def _after_broken(
+    root: Path,
+    copy: Path,
+    staging: Path,
+    settings: BrokerSettings,
+    kept: list[str],
+    broken: list[str],
+) -> IndexHead:
+    """Copy the last file that is sound: the next one's header carries its end on."""
+    if not kept:
+        return IndexHead((), tuple(broken))
+    source, directory = root / names.INDEX / kept[-1], copy / names.INDEX
+    disk.make_directories(directory)
+    size = indexfile.file_size(settings.index_slots, settings.index_items)
+    file = MappedFile.create(directory / source.name, size, staging)
+    try:
+        file.prepare(size)
+        _copy(source, file, 0, size)
+        file.flush()
+    finally:
+        file.close()
+    before = root / names.INDEX / kept[-2] if len(kept) > 1 else None
+    flushed = _header_of(before, settings).end_timestamp if before is not None else 0
+    return IndexHead(tuple(kept[:-1]), tuple(broken), source.name, flushed)
 
 
 def _header_of(path: Path, settings: BrokerSettings) -> Header:

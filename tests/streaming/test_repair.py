@@ -10,6 +10,7 @@ import pytest
 
 from checkpoints import locks, marks, progress
 from formats import names
+from formats.encode import Message
 from formats.errors import ReputError, StoreError
 from stores.tail import find_tail
 from streaming.config import FlushPolicy
@@ -430,6 +431,40 @@ class TestExpired:
         expected = [raw for name, raw in fresh.items() if name.startswith("index")]
         # The first file carries on from the one before it, of which no record is left.
         assert index[1 - len(expected) :] == expected[1:]
+
+    @pytest.mark.parametrize("has_records", [True, False])
+    @pytest.mark.parametrize("at", [20, 50])
+    def test_an_index_of_which_all_items_have_expired(self, tmp_path, at, has_records):
+        """
+        Its last file is damaged and goes; those that stay are no strangers at the next start, and
+        the next file carries on from them.
+        """
+        made = Made(tmp_path, count=0)
+
+        def append(number: int, keys: dict[str, str]) -> None:
+            message = Message("t", properties=keys, queue_offset=number, store_timestamp=number + 1)
+            made.log.append(message)
+
+        for number in range(120):
+            append(number, {"KEYS": f"k{number}"} if number < 60 else {})
+        if not has_records:
+            made.log.blank()
+        made.log.write(made.store, ahead=1)
+        made.dispatch()
+        floor = made.log.places[60].position if has_records else made.log.end
+        floor = -(-floor // LOG_FILE) * LOG_FILE
+        for base in range(0, floor, LOG_FILE):
+            (made.store / names.COMMITLOG / names.offset_file(base)).unlink()
+        index = files(made.output / "index")
+        flip(index[-1], 40 + 4 * 13 + at)
+
+        assert repair(made.config).ok
+        assert files(made.output / "index")[:5] == index[:5]
+        made.dispatch()
+        append(120, {"KEYS": "k"})
+        made.log.write(made.store, first=floor // LOG_FILE)
+        made.dispatch()
+        assert verify(made.config).ok
 
     def test_files_that_expired_are_no_reason_to_refuse(self, made):
         """
