@@ -175,7 +175,8 @@ class _Queues:
             self.firsts[name] = first
         following = last + size if name in self._ahead else last
         known = set(bases)
-        for base in range(min(first, began) if first < began else first, following + 1, size):
+        # One from before the beginning has expired and is still there, or there again.
+        for base in range(max(first, began), following + 1, size):
             if base not in known:
                 found = f"no such file, the queue has {end} bytes"
                 raise StoreError(self._path(path, base), found, REMEDY)

@@ -13,10 +13,12 @@ import numpy as np
 
 from formats import batchconsumequeue, consumequeue, consumequeue_ext, names
 from formats.indexfile import HEADER_SIZE, Header
-from sinks.cut import queue_directories
+from sinks.cut import kinds, queue_directories
+from sinks.heads import bases_of
 from stores import disk
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from formats.broker import BrokerSettings
@@ -52,6 +54,31 @@ def expired_files(root: Path, settings: BrokerSettings, min_offset: int) -> list
     for path in sorted(queue_directories(root / names.BATCH_CONSUMEQUEUE)):
         found += _expired_units(path, settings.batch_file_size, _UNIT, min_offset)
     return found + _expired_index(root / names.INDEX, min_offset)
+
+
+def left_behind(root: Path, settings: BrokerSettings, firsts: Mapping[str, int]) -> list[Path]:
+    """Return files from before a queue's beginning that are cut off from it.
+
+    They were removed as expired, one by one and without a sync, so a power cut may bring back one
+    and not the next; a queue with a gap can be opened by nobody.
+
+    Args:
+        root: the output root.
+        settings: file sizes.
+        firsts: where queues begin, bytes, by directory below the root.
+
+    Raises:
+        OSError: a directory cannot be read.
+    """
+    found: list[Path] = []
+    for name, first in firsts.items():
+        size = kinds(settings)[name.partition("/")[0]][0]
+        older = [base for base in reversed(bases_of(root / name)) if base < first]
+        leads_on = 0
+        while leads_on < len(older) and older[leads_on] == first - (leads_on + 1) * size:
+            leads_on += 1
+        found += [root / name / names.offset_file(base) for base in older[leads_on:]]
+    return found
 
 
 def firsts_without(root: Path, settings: BrokerSettings, expired: list[Path]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from formats import names
 from formats.errors import StoreError
 from formats.indexfile import Header
 from formats.storecheckpoint import StoreCheckpoint
-from sinks import cut
+from sinks import cut, retention
 from sinks.index import IndexPosition
 from stores import disk
 from stores.identity import Comparison, Known, compare, gone_back, settled
@@ -93,6 +93,8 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     found = replace(
         found, firsts=untouched.check(config.output, found, config.settings, log.min_offset)
     )
+    for path in retention.left_behind(config.output, config.settings, found.firsts):
+        disk.remove_file(path)
     if not found.clean:
         recovery.reasons.append(Event("its last writer was killed", RECOVERY))
         if (config.output / names.CHECKPOINT).exists():

@@ -466,6 +466,30 @@ class TestExpired:
         made.dispatch()
         assert verify(made.config).ok
 
+    @pytest.mark.parametrize("is_killed", [True, False])
+    def test_a_file_that_was_removed_as_expired_and_is_there(self, tmp_path, is_killed):
+        """
+        Removals are not synced, so a power cut may bring back one file and not the next.
+        """
+        made = Made(tmp_path, 11, "ext", 900)
+        made.dispatch()
+        self.expire(made)
+        queue = self.expired_queue(made)
+        oldest, *_ = before = files(queue)
+        raw = oldest.read_bytes()
+        made.dispatch(removes_expired=True)
+        assert not any(path.exists() for path in before[:2])
+        oldest.write_bytes(raw)
+        for _ in range(60):
+            made.log.append(made.messages.next())
+        made.log.write(made.store, ahead=1, first=self.GONE)
+        if is_killed:
+            made.kill()
+        made.dispatch()
+
+        assert not oldest.exists()
+        assert verify(made.config).ok
+
     def test_files_that_expired_are_no_reason_to_refuse(self, made):
         """
         Whoever removed them: the entry that is now a queue's first is of an expired record.
