@@ -129,12 +129,16 @@ def repair(
 
 
 def _check_places(output: Path) -> None:
-    """Refuse what stands in the way of our own files: whose it is cannot be told.
+    """Refuse what stands in the way of our own files, and a place that has none of them.
 
     Raises:
         StoreError: the file or directory.
     """
     staging = output / progress.STATE_DIRECTORY
+    if not any(os.path.lexists(output / kind) for kind in (staging.name, *names.DISPATCHED)):
+        raise StoreError(
+            output, "there is no output to repair", "Check the path; `reput rebuild` makes a new one"
+        )
     directories = (output, staging, staging / resume.REPAIR, staging / quarantine.DIRECTORY)
     files = (output / names.CHECKPOINT, output / names.ABORT, output / _PROGRESS)
     for path in directories:

@@ -582,6 +582,20 @@ class TestRefusals:
         with locks.lock_output(made.output / ".reput"), pytest.raises(StoreError, match="writing"):
             repair(made.config)
 
+    @pytest.mark.parametrize("is_there", [False, True])
+    def test_no_output_at_all(self, made, tmp_path, is_there):
+        """
+        A path with a typo gets no new output.
+        """
+        other = tmp_path / "outptu"
+        if is_there:
+            other.mkdir()
+
+        with pytest.raises(StoreError, match="no output to repair"):
+            repair(config_of(made.store, other, **made.conf))
+        assert other.exists() == is_there
+        assert not is_there or list(other.iterdir()) == []
+
     def test_another_stores_output(self, made, tmp_path):
         """
         Without a record, nothing but the files says whose they are.
