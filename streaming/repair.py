@@ -137,7 +137,7 @@ def _check_places(output: Path) -> None:
     staging = output / progress.STATE_DIRECTORY
     if not any(os.path.lexists(output / kind) for kind in (staging.name, *names.DISPATCHED)):
         raise StoreError(
-            output, "there is no output to repair", "Check the path; `reput rebuild` makes a new one"
+            output, "there is no output to repair", "Check the path; reput rebuild makes a new one"
         )
     directories = (output, staging, staging / resume.REPAIR, staging / quarantine.DIRECTORY)
     files = (output / names.CHECKPOINT, output / names.ABORT, output / _PROGRESS)

@@ -106,7 +106,7 @@ class TestRewrittenByLess:
 
         assert batch is not None
         assert batch.truncations == 1
-        assert "other records than before" in batch.events[0]
+        assert "was cut and rewritten" in batch.events[0]
         assert dispatcher.progress.end == broker.log.end
         assert dispatcher.follow() is None
         broker.put(queue(kept + count, store_timestamp=9900))

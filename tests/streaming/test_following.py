@@ -81,7 +81,7 @@ class TestCut:
         batch = dispatcher.dispatch(end)
         dispatcher.close()
 
-        assert "other records than before" in batch.events[0]
+        assert "was cut and rewritten" in batch.events[0]
         assert dispatcher.recovery.truncations == 1
         assert batch.start == broker.log.places[9].end
 

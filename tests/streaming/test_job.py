@@ -68,7 +68,7 @@ def test_a_log_that_is_cut_and_written_anew_is_followed(spark, made):
             wait_for(job, end)
         events = job.summary.stores[0].events
 
-    assert any("other records than before" in event for event in events)
+    assert any("was cut and rewritten" in event for event in events)
     assert differences(files_of(config.output), broker.expected(config.settings)) == []
 
 

@@ -208,7 +208,7 @@ class TestChoice:
         made.write(5)
         choice = self.chosen(lines, parsed, self.conditions(made, 50))
         assert choice.way == choosing.LOG
-        assert "another log, or of what was cut" in choice.reason
+        assert "another log, or to a part that was cut" in choice.reason
 
     def test_of_a_running_broker_the_last_file_is_read_as_it_may_not_be_dispatched(
         self, made, tmp_path, lines

@@ -538,7 +538,7 @@ class TestRefusals:
         made.dispatch(half(made))
         marks.set_repairing(made.output / ".reput")
 
-        with pytest.raises(StoreError, match="was cut off"):
+        with pytest.raises(StoreError, match="was interrupted"):
             made.dispatch()
         assert repair(made.config).ok
         made.dispatch()
