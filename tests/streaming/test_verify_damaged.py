@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 
 import pytest
@@ -27,6 +28,7 @@ from tests.streaming.stores_for_tests import (
     Log,
     Messages,
     config_of,
+    fill,
     name_batch_topics,
 )
 
@@ -257,6 +259,35 @@ class TestAfterDispatch:
 
         assert report.findings == []
         assert {lack.path for lack in report.lacks} == {str(file_of(config, n)) for n in numbers}
+
+    @pytest.mark.parametrize("kind", CONFS)
+    @pytest.mark.parametrize("seed", range(10))
+    def test_any_files_with_records_that_come_out_of_turn(self, tmp_path, kind, seed):
+        """
+        A record that was repeated has no entry, but a unit of an extension; a queue may be shifted.
+        """
+        log = fill(
+            Log(), seed, 160, out_of_turn=True, multi=kind == "multi", batches=kind == "batches"
+        )
+        log.write(tmp_path / "store")
+        if kind == "batches":
+            name_batch_topics(tmp_path / "store", "batches")
+        config = config_of(tmp_path / "store", tmp_path / "out", **CONFS[kind])
+        dispatch(config, log.end)
+        pick = random.Random(seed)
+        numbers = pick.sample(range((log.end - 1) // LOG_FILE), pick.randint(1, 3))
+        for number in numbers:
+            if number and pick.random() < 0.4:
+                file_of(config, number).unlink()
+            else:
+                first = pick.choice(in_file(log, number))
+                write(config, first.position, b"\xd5" * min(400, -first.position % LOG_FILE or 1))
+        report = verify(config)
+
+        assert report.findings == []
+        named = {str(file_of(config, number)) for number in numbers}
+        assert {lack.path for lack in report.lacks} <= named
+        assert not report.is_complete
 
     def test_a_last_file_that_is_gone_is_a_finding(self, made):
         """
