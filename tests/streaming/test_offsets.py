@@ -133,9 +133,9 @@ class TestResolve:
 
         assert found == min(later, default=placed[-1].end)
 
-    def test_offset_behind_the_end_is_an_error(self, store):
+    def test_offset_past_the_end_is_an_error(self, store):
         path, placed = store
-        with pytest.raises(ReputError, match="is behind the end of the commitlog"):
+        with pytest.raises(ReputError, match="is past the end of the commitlog"):
             offsets_of(path).resolve(Bound("offset", placed[-1].end + 1), fail_on_data_loss=True)
 
     def test_log_without_files_begins_wherever_it_will(self, tmp_path):

@@ -259,5 +259,5 @@ class TestMarks:
 
     @pytest.mark.parametrize("value", ["7", None, {"log": "ff"}, {"offset": 7, "log": 3}, True])
     def test_what_is_no_offset_is_refused(self, value):
-        with pytest.raises(ReputError, match="no place in a commitlog"):
+        with pytest.raises(ReputError, match="not a place in a commitlog"):
             marks_of({"a": value})
