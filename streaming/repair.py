@@ -135,9 +135,13 @@ def _check_places(output: Path) -> None:
         StoreError: the file or directory.
     """
     staging = output / progress.STATE_DIRECTORY
-    if not any(os.path.lexists(output / kind) for kind in (staging.name, *names.DISPATCHED)):
+    # A broker's store is refused for what it is.
+    there = (staging.name, names.COMMITLOG, *names.DISPATCHED)
+    if not any(os.path.lexists(output / kind) for kind in there):
         raise StoreError(
-            output, "there is no output to repair", "Check the path; reput rebuild makes a new one"
+            output,
+            "there is no output to repair",
+            "Check the path; `reput rebuild` makes a new one",
         )
     directories = (output, staging, staging / resume.REPAIR, staging / quarantine.DIRECTORY)
     files = (output / names.CHECKPOINT, output / names.ABORT, output / _PROGRESS)
