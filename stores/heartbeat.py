@@ -79,25 +79,32 @@ class _Beating:
         self._thread.join()
 
 
-_lock = threading.Lock()
-# By process: a thread does not run in a process that is forked off.
-_beating: dict[int, _Beating] = {}
+class _Shared:
+    """The heartbeat of this process, while anybody has it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.beating: _Beating | None = None
+
+
+_shared = _Shared()
+# A thread does not run in a process that is forked off, and the lock may be held there for ever.
+os.register_at_fork(after_in_child=_shared.__init__)  # type: ignore[misc]
 
 
 @contextlib.contextmanager
 def shared() -> Iterator[Heartbeat]:
     """Have this process's heartbeat; its thread runs as long as anybody has it."""
-    process = os.getpid()
-    with _lock:
-        beating = _beating.get(process)
+    with _shared.lock:
+        beating = _shared.beating
         if beating is None:
-            beating = _beating[process] = _Beating()
+            beating = _shared.beating = _Beating()
         beating.users += 1
     try:
         yield beating.heartbeat
     finally:
-        with _lock:
+        with _shared.lock:
             beating.users -= 1
-            if not beating.users and os.getpid() == process:
-                del _beating[process]
+            if not beating.users and beating is _shared.beating:
+                _shared.beating = None
                 beating.end()

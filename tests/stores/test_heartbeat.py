@@ -83,7 +83,7 @@ def test_a_process_that_was_stopped_knows_it():
 
 
 def test_one_thread_for_all_and_none_after_the_last(monkeypatch):
-    monkeypatch.setattr(heartbeat, "_beating", {})
+    monkeypatch.setattr(heartbeat, "_shared", heartbeat._Shared())
     before = threads()
     with shared() as one:
         with shared() as other:
@@ -100,3 +100,19 @@ def test_a_forked_process_has_one_of_its_own():
             with shared() as found:
                 os._exit(0 if found is not before and threads() else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_user_that_never_gives_it_back_costs_one_thread(monkeypatch):
+    """
+    Whatever number the process has meanwhile: one heartbeat is enough.
+    """
+    monkeypatch.setattr(heartbeat, "_shared", heartbeat._Shared())
+    before = threads()
+    kept = [shared() for _ in range(5)]
+    for number, each in enumerate(kept):
+        monkeypatch.setattr(os, "getpid", lambda number=number: number)
+        each.__enter__()
+    assert len(threads() - before) == 1
+    for each in kept:
+        each.__exit__(None, None, None)
+    assert threads() == before
