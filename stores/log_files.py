@@ -6,6 +6,8 @@ fewer bytes, which is an answer, where a mapping would give a SIGBUS, which is n
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import time
 from itertools import pairwise
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats import names
 from formats.errors import FormatError, ReputError, StoreError
 from stores import broker_lock
+from stores.left_behind import LeftBehind
 from stores.left_over import LeftOvers
 
 if TYPE_CHECKING:
@@ -135,6 +138,7 @@ class LogFiles:
         self._inodes: dict[int, tuple[int, int]] = {}
         self.stamps: dict[int, Stamp] = {}
         self.left_overs = LeftOvers()
+        self._left_behind = LeftBehind()
         self.refresh()
 
     def refresh(self) -> None:
@@ -152,6 +156,15 @@ class LogFiles:
             time.sleep(_GAP_POLL_SECONDS)
             found = self._found()
         self._require_files(found)
+        self._take(found)
+        # Where a file goes meanwhile, the next look is at what is there then.
+        with contextlib.suppress(LogChangedError):
+            left = self._left_behind.first(self)
+            if left is not None:
+                self._take({base: file for base, file in found.items() if base < left})
+
+    def _take(self, found: dict[int, _File]) -> None:
+        """Take these files for the log's."""
         # An empty file in between counts as missing; one at the end is still being made.
         there = [base for base in sorted(found) if found[base].size]
         # A file that was removed and made again has only its name in common with the old one.
@@ -354,6 +367,13 @@ class LogFiles:
     def is_held(self) -> bool:
         """Tell whether a broker holds the store."""
         return self._store is not None and broker_lock.is_held(self._store / names.LOCK)
+
+    def held_since(self) -> float:
+        """Return when the broker started that holds the store, ns; infinity if none does."""
+        if self._store is None or not self.is_held():
+            return math.inf
+        stamp = _stamp_of(self._store / names.LOCK)
+        return math.inf if stamp is None else stamp.modified
 
     def _rest_ns(self) -> int:
         """Return how long the files have to stay as they are until the log is at rest, ns."""

@@ -13,6 +13,7 @@ from checkpoints import marks, progress
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from formats import consumequeue, names
 from formats.batchconsumequeue import inner_batch
+from formats.commitlog import Verdict
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
 from formats.errors import FormatError, ReputError, StoreError, UnreadableError
@@ -105,7 +106,7 @@ class _Verification:
         self.passed = dict(found.skipped) if found is not None else {}
         self.readable = Readable(self.log, self.pipeline, self.passed)
         self.ends = find_ends(self.log)
-        self.tail = self.ends.last
+        self.tail = self._after_last(found)
         self.progress = self._if_ours(found)
         if found is None and self._is_store_itself:
             self.tail = self._own_tail()
@@ -114,6 +115,18 @@ class _Verification:
         # What the output has stopped at.
         self.stop = self.obstacle(end) if end < self.tail else None
         self.facts = LogFacts()
+
+    def _after_last(self, found: Progress | None) -> int:
+        """Return where the log ends; after a last record that is whole and was dispatched.
+
+        While a broker runs, a record that ends with a zero byte may be torn, see `stores.tail`. One
+        that was dispatched at rest is not.
+        """
+        last = self.ends.last
+        if found is None or not last < found.end <= self.log.end_of_files:
+            return last
+        there = self.log.hop(last, last + 1, self.log.rules)
+        return found.end if there == (Verdict.RECORD, found.end) else last
 
     def _own_tail(self) -> int:
         """Return where the log of a broker's own store ends.

@@ -13,6 +13,7 @@ from formats.commitlog import BLANK_SIZE, MAGIC_BLANK, Record, read
 from tests.histories.messages import is_poison
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _HEAD = struct.Struct(">ii")
@@ -99,10 +100,10 @@ class Files:
         path = self.path(base)
         return path.read_bytes() if path.exists() else b""
 
-    def remove_behind(self, position: int) -> None:
-        """Remove the files that begin beyond a physical offset."""
+    def remove_behind(self, position: int, kept: Sequence[int] = ()) -> None:
+        """Remove the files that begin beyond a physical offset, but for some."""
         for base in self.bases:
-            if base > position:
+            if base > position and base not in kept:
                 self.path(base).unlink()
 
     def remove_first(self, count: int, end: int) -> int:

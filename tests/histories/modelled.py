@@ -77,15 +77,20 @@ class Modelled:
         """Kill the broker."""
         self.is_running, self.is_clean = False, False
 
-    def truncate(self, position: int) -> None:
-        """Cut the log at a record, as a replica does when its master has changed."""
-        self._records = [r for r in self._records if r.position < position]
-        self._cut(position)
+    def truncate(self, position: int, kept: Sequence[int] = ()) -> None:
+        """Cut the log at a record, as a replica does when its master has changed.
 
-    def _cut(self, end: int) -> None:
+        Args:
+            position: the first record that is cut.
+            kept: where files begin that cannot be removed.
+        """
+        self._records = [r for r in self._records if r.position < position]
+        self._cut(position, kept)
+
+    def _cut(self, end: int, kept: Sequence[int] = ()) -> None:
         """Go on at another end: nothing is erased, only files behind it go."""
         self.end = end
-        self.files.remove_behind(end)
+        self.files.remove_behind(end, kept)
         self._next = {}
         for each in self._records:
             self._count(each)

@@ -121,12 +121,14 @@ class Real:
         if not self._ask("cut", position)["done"]:
             raise BrokerError(f"truncateFiles({position}) was refused")
         self._look()
-        # A broker does not remove a file that somebody reads, and its own look before a cut keeps
-        # one as read for good (`DefaultMessageStore#isOffsetAligned` releases nothing). Such a file
-        # goes here; what a follower makes of it is not looked at.
-        for base in self.files.bases:
-            if base > self.end and any(self.files.read(base)[:4]):
-                self.files.path(base).unlink()
+
+    def left_behind(self) -> list[int]:
+        """Return where files begin that a cut has not removed, as the broker has them open.
+
+        `DefaultMessageStore#isOffsetAligned`, its own look before a cut, releases nothing.
+        """
+        end = self.files.base_of(self.end)
+        return [b for b in self.files.bases if b > end and any(self.files.read(b)[:4])]
 
     def expire(self, count: int) -> int:
         """Remove the oldest files, never the last one."""
@@ -184,6 +186,9 @@ class Real:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.store, copy)
         (copy / names.ABORT).unlink(missing_ok=True)
+        for base in self.left_behind():
+            # By stale entries its recovery could begin in such a file, and take it for the log's.
+            (copy / names.COMMITLOG / names.offset_file(base)).unlink()
         self._jvm.ask("open", copy, self._conf, self._topics)
         try:
             words = (" ".join(request) for request in requests)

@@ -158,6 +158,50 @@ KEPT = {
         put count=5 seed=954232 kind=same
         pause at=disk.remove_directory number=1 during=poll seconds=9 { crash; tear back=2 byte=0 rest=ones; tear back=2 byte=0 rest=ones; start; put count=1 seed=910234 kind=same }
     """,
+    "a restart removes a file made ahead while a record is looked at": """
+        settings version=5.5.0 log=4096 queue=4 items=40 ext=0 fan=0 batch=0
+        start
+        put count=2 seed=937424 kind=same
+        truncate back=1
+        put count=7 seed=890248 kind=large
+        ahead
+        put count=1 seed=287720 kind=longer
+        pause at=MappedFile.write number=1 during=poll seconds=9 { stop; start }
+    """,
+    "cut records lead to a file made ahead": """
+        settings version=4.9.8 log=4096 queue=8 items=300 ext=0 fan=0 batch=0
+        start
+        put count=7 seed=743774 kind=same
+        put count=3 seed=989949 kind=large
+        put count=8 seed=89368 kind=same
+        pause at=marks.write_checkpoint number=1 during=poll seconds=0 { truncate back=2 }
+        ahead
+    """,
+    "no dispatched record is left where files expire after a cut": """
+        start
+        put count=3 seed=814730 kind=same
+        put count=6 seed=417332 kind=large
+        put count=1 seed=268046 kind=large
+        open
+        close
+        truncate back=2
+        crash
+        start
+        put count=6 seed=136356 kind=same
+        expire count=1
+    """,
+    "the dispatched last record has got a zero at its end": """
+        start
+        put count=1 seed=924416 kind=same
+        open
+        truncate back=1
+        truncate back=1
+        put count=2 seed=620045 kind=mixed
+        crash
+        tear back=1 byte=999 rest=zero
+        start
+        close
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
@@ -189,6 +233,39 @@ REAL = {
         put count=6 seed=569933 kind=same
         truncate back=4
         put count=1 seed=826120 kind=mixed
+    """,
+    "a stream, where a cut could not remove a file": """
+        start
+        put count=1 seed=455497 kind=same
+        stream
+        put count=8 seed=922723 kind=large
+        truncate back=1
+        truncate back=1
+        put count=1 seed=431687 kind=mixed
+    """,
+    "a job, where a cut could not remove a file, and its broker takes it for the log's again": """
+        start
+        put count=1 seed=455497 kind=same
+        open
+        put count=8 seed=922723 kind=large
+        truncate back=1
+        truncate back=1
+        put count=1 seed=431687 kind=mixed
+        stop
+        start
+        put count=1 seed=431688 kind=mixed
+    """,
+    "a job, where a cut could not remove a file, and its broker does so when it starts": """
+        start
+        put count=1 seed=455497 kind=same
+        open
+        put count=8 seed=922723 kind=large
+        truncate back=1
+        truncate back=1
+        put count=1 seed=431687 kind=mixed
+        crash
+        start
+        put count=1 seed=431688 kind=mixed
     """,
     "rows by an index that a cut made wrong": """
         start

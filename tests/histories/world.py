@@ -148,10 +148,14 @@ class World:
         self.origin: int | None = None
         self.is_damaged = False
         self._first: Rec | None = None
+        # What the output had of the log when it was looked at last.
+        self._had: set[Rec] = set()
         self._stream_origin = 0
         self._puts: dict[Rec, Put] = {}
         # Bytes that are no record, with good ones behind, until the broker has written over them.
         self._hole = -1
+        # Where a file begins that a broker has taken for the log's again, after a hole.
+        self._left_base = -1
         # The log's records before the first such place came.
         self._before_hole: list[Rec] = []
         self._has_begun_again = False
@@ -187,11 +191,29 @@ class World:
     def _do_start(self, _: Step) -> bool | None:
         if self.broker.is_running:
             return False
+        left = self._left_behind()
         for each in self._brokers():
             each.start()
         self._mark_running()
+        if left and self.broker.end > left[0]:
+            self._take_left_behind(left[0])
         self._look_again("recovery")
         return None
+
+    def _left_behind(self) -> list[int]:
+        """Return where files begin that the broker could not remove with a cut."""
+        return self.broker.left_behind() if isinstance(self.broker, Real) else []
+
+    def _take_left_behind(self, base: int) -> None:
+        """Note that a broker's recovery began in a file that it had left behind: a hole is before.
+
+        Entries that still lead there are why (`CommitLog#recoverNormally`). The model does not.
+        """
+        self.outcome.events["a file left behind became the log's"] += 1
+        self._before_hole = [*self.truth, *self._stale()]
+        self._hole = self.broker.files.scan(self.broker.begin)[1]
+        self._left_base = base
+        self.shadow = None
 
     def _do_stop(self, _: Step) -> bool | None:
         if not self.broker.is_running:
@@ -246,7 +268,7 @@ class World:
             if self.shadow is not None:
                 # What a broker counts from after a cut are the entries in its queues' files.
                 self.shadow.put([sent], rec.record.queue_offset)
-        if self.broker.end > self._hole + 8:
+        if self.broker.end > self._hole + 8 and self._left_base < 0:
             self._hole = -1
         self._touched()
 
@@ -260,8 +282,10 @@ class World:
         if cut is None or (self.is_real and cut.is_poison(self.traits.version)):
             # A broker refuses where it cannot read a record (`DefaultMessageStore#isOffsetAligned`).
             return False
-        for each in self._brokers():
-            each.truncate(cut.position)
+        self.broker.truncate(cut.position)
+        if self.shadow is not None:
+            # A broker of 5.x cannot remove a file that its look before an earlier cut has open.
+            self.shadow.truncate(cut.position, self.broker.files.bases)
         self._look_again("truncation")
         return None
 
@@ -317,6 +341,9 @@ class World:
         before = self.truth
         begin, end = self.broker.begin, self.broker.end
         self.truth = [r for r in before if r.position < begin]
+        if self._left_base > begin:
+            self.truth += self.broker.files.scan(begin)[0]
+            begin = self._left_base
         self.truth += self.broker.files.records(begin, end)
         if self.shadow is not None:
             mine = self.shadow.files.records(self.shadow.begin, self.shadow.end)
@@ -373,7 +400,7 @@ class World:
         except StoreError as error:
             if self.is_damaged:
                 self.outcome.events["damaged output refused"] += 1
-            elif self._first is not None and self._first not in set(self.truth):
+            elif self._is_replaced():
                 self.outcome.events["log replaced as a whole refused"] += 1
             else:
                 raise HistoryError("refused", f"{type(error).__name__}: {error}") from error
@@ -614,6 +641,9 @@ class World:
         files = self.broker.files
         end = files.scan(self.broker.end)[1]
         base = files.base_of(end)
+        if end == base:
+            # The next file was made ahead.
+            return end
         return base + files.file_size if files.is_blank(end) else -1
 
     def _looks_torn(self) -> bool:
@@ -623,6 +653,9 @@ class World:
         those they are not. The files alone do not tell which it is.
         """
         if self._hole >= 0:
+            return True
+        if not self.broker.is_running and self._left_behind():
+            # The next start removes such a file, or takes it for the log's again.
             return True
         live, stale = self._live(), self._stale()
         # Old records that line up with the log's end are the log's for all that the files say.
@@ -687,6 +720,9 @@ class World:
             except Exception as error:  # noqa: BLE001 - judged there
                 self._end_with(error)
                 return
+            if self.follower is not None:
+                origin, end = self.origin or 0, self.follower.end
+                self._had = {r for r in self.truth if origin <= r.position < end}
             if self._first is None and self.follower is not None:
                 places = [r for r in self.truth if r.position >= (self.origin or 0)]
                 if self.follower.dispatcher.progress.messages and places:
@@ -722,14 +758,16 @@ class World:
             self.outcome.events["refused what looks like a hole in the log"] += 1
         elif self.is_damaged and isinstance(error, StoreError):
             self.outcome.events["damaged output refused"] += 1
-        elif (
-            isinstance(error, StoreError)
-            and self._first is not None
-            and self._first not in set(self.truth)
-        ):
+        elif isinstance(error, StoreError) and self._is_replaced():
             self.outcome.events["log replaced as a whole refused"] += 1
         else:
             raise HistoryError("dispatch", text) from error
+
+    def _is_replaced(self) -> bool:
+        """Tell whether no record is left in the log by which an output could know it again."""
+        if self._first is None:
+            return False
+        return self._first not in set(self.truth) or self._had.isdisjoint(self._live())
 
     def _expected(self, end: int) -> list[Rec] | None:
         """Return the records that an output has that ends there; None if none may."""
@@ -928,7 +966,7 @@ class World:
     def _expected_of_stopped(self, end: int) -> list[Rec] | None:
         if end > self.broker.end:
             stale = self._stale()
-            if end not in {r.end for r in stale}:
+            if end != self._old_roll() and end not in {r.end for r in stale}:
                 return None
             return [r for r in (*self.truth, *stale) if (self.origin or 0) <= r.position < end]
         boundary = {r.position for r in self.truth} | {self.broker.end}
@@ -1013,7 +1051,11 @@ class World:
 
     def _check_fresh(self) -> None:
         """Rebuild what the files have into an empty directory, by us and by the broker."""
-        if self._poison_at() is not None or self._looks_torn():
+        if self._poison_at() is not None:
+            return
+        if self._left_base > self.broker.begin:
+            self._require_loud()
+        if self._looks_torn():
             return
         records = [*self._live(), *self._stale()]
         made = self._twin(records)
@@ -1034,6 +1076,18 @@ class World:
             self.broker.rebuild(theirs)
             self.outcome.checks["broker's rebuild"] += 1
             self._differ("broker's rebuild", _against(theirs, fresh))
+
+    def _require_loud(self) -> None:
+        """Require that a rebuild refuses a log with a hole in it."""
+        self.outcome.checks["refused a hole"] += 1
+        version, conf = self.traits.version, self.config.properties
+        fresh = self.root / "fresh"
+        shutil.rmtree(fresh, ignore_errors=True)
+        try:
+            rebuild(self.store, fresh, broker_version=version, broker_conf=conf)
+        except FormatError:
+            return
+        raise HistoryError("rebuild", f"says nothing of the hole at {self._hole}")
 
 
 def _against(theirs: Path, ours: Path) -> list[str]:
