@@ -9,13 +9,16 @@ from tests.histories.steps import Step, step
 
 _SEEDS = 1_000_000
 _POINTS = (PARSED, PARSED, WRITTEN, WRITTEN, *NAMES)
+# Of the histories, those whose log's times tell of no write.
+_QUIET = 0.2
 _VERSIONS = ("5.5.0", "5.5.0", "5.3.3", "4.9.8")
 
 
 def history(seed: int, number: int, *, is_real: bool = False) -> list[Step]:
     """Return history `number` of a seed; those for real classes are others."""
     pick = random.Random(f"{seed} {number} {is_real}")
-    steps = [_settings(pick), step("start"), _put(pick, 12)]
+    is_quiet = random.Random(f"{seed} {number} quiet").random() < _QUIET
+    steps = [_settings(pick, is_quiet=is_quiet), step("start"), _put(pick, 12)]
     if pick.random() < 0.85:
         steps.append(step("open"))
     if pick.random() < 0.6:
@@ -25,8 +28,8 @@ def history(seed: int, number: int, *, is_real: bool = False) -> list[Step]:
     return steps
 
 
-def _settings(pick: random.Random) -> Step:
-    return step(
+def _settings(pick: random.Random, *, is_quiet: bool) -> Step:
+    settings = step(
         "settings",
         version=pick.choice(_VERSIONS),
         log=pick.choice((4096, 8192, 16384)),
@@ -36,6 +39,7 @@ def _settings(pick: random.Random) -> Step:
         fan=int(pick.random() < 0.2),
         batch=int(pick.random() < 0.2),
     )
+    return settings._replace(values=(*settings.values, ("quiet", "1"))) if is_quiet else settings
 
 
 def _seed(pick: random.Random) -> int:

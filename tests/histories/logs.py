@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import time
@@ -51,9 +52,19 @@ def _read(rec: Rec) -> Record:
 class Files:
     """The files of one log, written with `pwrite` into the inodes that readers have open."""
 
-    def __init__(self, store: Path, file_size: int) -> None:
+    def __init__(self, store: Path, file_size: int, *, is_quiet: bool = False) -> None:
+        """Take the files as they are.
+
+        Args:
+            store: the broker's storePathRootDir.
+            file_size: bytes of each.
+            is_quiet: writes go through a map that stays, as a broker's do, and nobody flushes: a
+                page that is dirty already changes no time.
+        """
         self.directory = store / names.COMMITLOG
         self.file_size = file_size
+        self._is_quiet = is_quiet
+        self._maps: dict[int, mmap.mmap] = {}
 
     @property
     def bases(self) -> list[int]:
@@ -81,10 +92,28 @@ class Files:
         """Write bytes of one file."""
         base = self.base_of(position)
         self.make(base)
+        if self._is_quiet:
+            self._map(base)[position - base : position - base + len(data)] = data
+            return
         descriptor = os.open(self.path(base), os.O_RDWR)
         os.pwrite(descriptor, data, position - base)
         os.close(descriptor)
         self.touch(base)
+
+    def _map(self, base: int) -> mmap.mmap:
+        if base not in self._maps:
+            with self.path(base).open("r+b") as file:
+                self._maps[base] = mmap.mmap(file.fileno(), self.file_size)
+        return self._maps[base]
+
+    def unmap(self) -> None:
+        """Give the maps back, as a process does that ends."""
+        while self._maps:
+            self._maps.popitem()[1].close()
+
+    def _remove(self, base: int) -> None:
+        self._maps.pop(base, None)
+        self.path(base).unlink()
 
     def touch(self, base: int) -> None:
         """Have a file's time tell of a write.
@@ -104,13 +133,13 @@ class Files:
         """Remove the files that begin beyond a physical offset, but for some."""
         for base in self.bases:
             if base > position and base not in kept:
-                self.path(base).unlink()
+                self._remove(base)
 
     def remove_first(self, count: int, end: int) -> int:
         """Remove the oldest files, never one behind which the log has nothing; how many went."""
         gone = [base for base in self.bases if base + self.file_size < end][:count]
         for base in gone:
-            self.path(base).unlink()
+            self._remove(base)
         return len(gone)
 
     def is_blank(self, position: int) -> bool:

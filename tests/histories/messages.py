@@ -19,12 +19,21 @@ _FIXED = 20
 
 
 class Traits(NamedTuple):
-    """Which kinds of messages a store has, and how large its files are."""
+    """Which kinds of messages a store has, and how large its files are.
+
+    Attributes:
+        version: of the broker.
+        log_file: bytes of a log file.
+        fans_out: messages go to a further queue.
+        has_batches: some topics have batch queues.
+        is_quiet: no write changes a file's times but those that the kernel notes of itself.
+    """
 
     version: str
     log_file: int
     fans_out: bool = False
     has_batches: bool = False
+    is_quiet: bool = False
 
 
 class Put(NamedTuple):

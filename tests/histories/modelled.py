@@ -44,7 +44,7 @@ class Modelled:
         self.store = store
         self.store.mkdir(parents=True, exist_ok=True)
         self.traits = traits
-        self.files = Files(store, traits.log_file)
+        self.files = Files(store, traits.log_file, is_quiet=traits.is_quiet)
         self.begin = self.end = 0
         self.is_running = False
         self.is_clean = True
@@ -70,11 +70,13 @@ class Modelled:
 
     def stop(self) -> None:
         """Stop the broker in order."""
+        self.files.unmap()
         self.is_running, self.is_clean = False, True
         (self.store / names.ABORT).unlink()
 
     def crash(self) -> None:
         """Kill the broker."""
+        self.files.unmap()
         self.is_running, self.is_clean = False, False
 
     def truncate(self, position: int, kept: Sequence[int] = ()) -> None:

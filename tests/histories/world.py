@@ -105,6 +105,7 @@ class World:
             log_file,
             fans_out=bool(settings.number("fan")),
             has_batches=bool(settings.number("batch")) and is_five,
+            is_quiet=bool(settings.number("quiet")),
         )
         conf = {
             "mappedFileSizeCommitLog": str(log_file),
@@ -162,6 +163,9 @@ class World:
         # The records that the stream had delivered when it was compared last.
         self._delivered: list[Rec] = []
         self._snapshot: Path | None = None
+        # Cut, and nothing was written over that; times have to tell of it; our job was stopped for it.
+        self._is_cut = self._is_told = self._starts_again = False
+        self._is_paused = False
         self._salt = 0
         self._compared = ""
 
@@ -260,6 +264,8 @@ class World:
             sent = put
             if put.fans_out and put.sys_flag & 0xC in {0, 8}:
                 sent = with_fan_out(put, self.broker.fan_offset(put.queue_id))
+            if self._is_cut:
+                self._let_go()
             before = self.broker.end
             self.broker.put([sent])
             (rec,) = self.broker.files.records(before, self.broker.end)
@@ -268,6 +274,10 @@ class World:
             if self.shadow is not None:
                 # What a broker counts from after a cut are the entries in its queues' files.
                 self.shadow.put([sent], rec.record.queue_offset)
+        if self._is_told:
+            for base in self.broker.files.bases:
+                self.broker.files.touch(base)
+            self._is_told = False
         if self.broker.end > self._hole + 8 and self._left_base < 0:
             self._hole = -1
         self._touched()
@@ -371,6 +381,7 @@ class World:
         cut = [r for r in before if r not in there]
         if cut:
             self.outcome.events[f"cut by {why}"] += 1
+            self._is_cut = self.traits.is_quiet
             self.taken = [self._puts[r] for r in cut if r in self._puts]
             self.gone = (self.gone + cut)[-_MOST_GONE:]
             self._cut = (self._cut + cut)[-_MOST_CUT:]
@@ -487,12 +498,15 @@ class World:
 
         def inner() -> None:
             done.append(1)
+            self._is_paused = True
             POINTS.clock += step.number("seconds")
             try:
                 for each in step.inner:
                     self.do(each)
             except HistoryError as error:
                 failure.append(error)
+            finally:
+                self._is_paused = False
 
         if step.text("at") == "planned":
             if self.stream is None:
@@ -576,6 +590,10 @@ class World:
         Raises:
             HistoryError: what does not hold.
         """
+        if self._starts_again:
+            self._starts_again = False
+            if self.follower is None:
+                self._open()
         if self.follower is not None:
             self._poll()
         if self.stream is not None:
@@ -597,6 +615,23 @@ class World:
                 self._check_verify()
         if self.is_real and self.broker.is_running:
             self._check_answers(pick)
+
+    def _let_go(self) -> None:
+        """Stop what runs before records come over a cut that no time tells of.
+
+        A running job sees that with a later record, or with its scrub; each start has to see it.
+        """
+        self._is_cut = False
+        if self._is_paused:
+            # It cannot stop in the middle of what it does: then times tell.
+            self._is_told = True
+            return
+        if self.follower is not None:
+            self._stop_follower()
+            self._starts_again = True
+        if self.stream is not None:
+            self.stream.restart()
+        self.outcome.events["started again after a cut that no time tells of"] += 1
 
     def end(self) -> None:
         """Stop the broker, let our side finish, and compare everything once more."""
