@@ -168,6 +168,17 @@ KEPT = {
         put count=1 seed=287720 kind=longer
         pause at=MappedFile.write number=1 during=poll seconds=9 { stop; start }
     """,
+    "no time tells of records that were put over a cut": """
+        settings version=5.5.0 log=8192 quiet=1
+        start
+        put count=9 seed=375135 kind=same
+        open
+        stream
+        truncate back=5
+        put count=2 seed=132837 kind=same
+        put count=2 seed=132838 kind=same
+        put count=9 seed=132839 kind=large
+    """,
     "cut records lead to a file made ahead": """
         settings version=4.9.8 log=4096 queue=8 items=300 ext=0 fan=0 batch=0
         start

@@ -274,6 +274,8 @@ class World:
             if self.shadow is not None:
                 # What a broker counts from after a cut are the entries in its queues' files.
                 self.shadow.put([sent], rec.record.queue_offset)
+        # Old records that line up with the log's end may have been read.
+        self._is_cut = self.traits.is_quiet and bool(self._stale())
         if self._is_told:
             for base in self.broker.files.bases:
                 self.broker.files.touch(base)
