@@ -24,7 +24,7 @@ _RECORD = int(Verdict.RECORD)
 
 
 @kernel
-def earlier_record(
+def last_of_queue(
     data: Bytes,
     at: int,
     limit: int,
@@ -34,9 +34,8 @@ def earlier_record(
     stop: int,
     topic: Bytes,
     queue_id: int,
-    queue_offset: int,
-) -> tuple[int, int]:
-    """Go from record to record to the first of a queue with a queue offset or a higher one.
+) -> tuple[int, int, int]:
+    """Go from record to record, and find the last one of a queue.
 
     Records without a number in their queue, prepared and rolled back ones, do not count.
 
@@ -50,11 +49,12 @@ def earlier_record(
         stop: physical offset where to end.
         topic: the queue's topic, as it stands in records.
         queue_id: the queue.
-        queue_offset: the number.
 
     Returns:
-        The physical offset that was reached, and that of the record, -1 for none.
+        The physical offset that was reached, and those of the record: physical offset, -1 for none,
+        and queue offset.
     """
+    found, number = -1, -1
     while position < stop:
         verdict, size, _, _, _, topic_at, topic_length, _ = check(
             data, at, limit, position, file_end, rules
@@ -66,7 +66,6 @@ def earlier_record(
             kind not in (PREPARED, ROLLBACK)
             and topic_length == len(topic)
             and load_i32(data, at + QUEUE_ID_AT) == queue_id
-            and load_i64(data, at + QUEUE_OFFSET_AT) >= queue_offset
         ):
             is_same = True
             for i in range(topic_length):
@@ -74,7 +73,7 @@ def earlier_record(
                     is_same = False
                     break
             if is_same:
-                return position, position
+                found, number = position, load_i64(data, at + QUEUE_OFFSET_AT)
         at += size
         position += size
-    return position, -1
+    return position, found, number

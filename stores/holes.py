@@ -372,7 +372,7 @@ def _whole(data: Bytes, at: int, size: int) -> int:
 def _earlier_record(
     log: CommitLog, start: int, end: int, topic: Bytes, queue_id: int, queue_offset: int
 ) -> int | None:
-    """Return a record of a queue in [`start`, `end`) with a queue offset or a higher one.
+    """Return the last record of a queue in [`start`, `end`), see `left_over.earlier_record`.
 
     Args:
         log: the files.
@@ -383,25 +383,26 @@ def _earlier_record(
         queue_offset: the number.
 
     Returns:
-        Its physical offset, None if there is none.
+        Its physical offset; None if there is none, or it has a lower queue offset.
     """
     file_end = log.base_of(start) + log.file_size
     step = _LARGEST_PIECE
+    last, number = -1, -1
     while start < end:
         data = log.read(start, min(step, file_end - start))
         limit = len(data) - PAD
-        reached, found = hole_kernels.earlier_record(
-            data, PAD, limit, start, file_end, log.rules, end, topic, queue_id, queue_offset
+        reached, found, its_number = hole_kernels.last_of_queue(
+            data, PAD, limit, start, file_end, log.rules, end, topic, queue_id
         )
         if found >= 0:
-            return int(found)
+            last, number = int(found), int(its_number)
         if reached == start:
             if step >= log.settings.max_record_size or limit - PAD < step:
                 break
             step = log.settings.max_record_size
             continue
         start = int(reached)
-    return None
+    return last if number >= queue_offset else None
 
 
 def _has_no_time(log: CommitLog, position: int) -> bool:

@@ -2,15 +2,17 @@
 
 A broker that cuts its log erases nothing. Records that it has cut off stay past the new end, whole,
 until others are written over them. Mostly they are older than the log's last record. Where the
-clock went back over the cut they are not; then their queue offsets tell: an earlier record of the
-same queue has such a number already, for the broker gave it again. To find that record takes a walk
-through the file, so what was found is remembered. Source: docs/formats/commitlog.md, "Holes".
+clock went back over the cut they are not; then their queue offsets tell: the last record of the
+same queue before the end has such a number already, for the broker gave it again. (An earlier one
+tells nothing: a topic that was deleted and made again begins with 0.) To find that record takes a
+walk through the file, so what was found is remembered. Source: docs/formats/commitlog.md, "Holes".
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.commitlog import (
@@ -95,8 +97,8 @@ class LeftOvers:
         Args:
             log: the files.
             position: physical offset of the record.
-            earlier: physical offset of a record of its queue before it, that has its queue offset
-                or a higher one.
+            earlier: physical offset of the last record of its queue before the end, which has its
+                queue offset or a higher one.
         """
         while len(self._known) >= _REMEMBERED:
             del self._known[next(iter(self._known))]
@@ -144,7 +146,7 @@ def is_cut_through(log: LogFiles, end: int, position: int) -> bool:
 
 
 def earlier_record(log: LogFiles, end: int, record: Record) -> int | None:
-    """Return an earlier record of the same queue with the same or a higher queue offset.
+    """Return the last record of the same queue, if it has the same or a higher queue offset.
 
     Reads heads in plain Python; `stores.hole_kernels` has the same for programs with a compiler.
 
@@ -154,28 +156,32 @@ def earlier_record(log: LogFiles, end: int, record: Record) -> int | None:
         record: past the end.
 
     Returns:
-        Its physical offset, None if there is none.
+        Its physical offset; None if there is none, or it has a lower queue offset.
     """
     position = start_of_last(log, end)
     if position is None:
         return None
-    queue_id, number = record.queue_id, record.queue_offset
+    queue_id = record.queue_id
     unpack, head = _HEAD.unpack_from, _HEAD.size
     data = bytearray(min(_PIECE, end - position))
+    # Those of the queue id: their topics are looked at from the last one on.
+    seeming = array("q")
     while position < end:
         count = log.read_into(memoryview(data)[: min(len(data), end - position)], position)
         at = 0
         while at <= count - head:
-            size, queue, offset, physical, sys_flag = unpack(data, at)
+            size, queue, _, physical, sys_flag = unpack(data, at)
             if size < MIN_SIZE or physical != position + at:
                 # Something damaged, that was passed over.
                 return None
-            if queue == queue_id and offset >= number and has_number(sys_flag):
-                _, found = read_at(log, position + at)
-                if isinstance(found, Record) and found.topic == record.topic:
-                    return position + at
+            if queue == queue_id and has_number(sys_flag):
+                seeming.append(position + at)
             at += size
         if at == 0:
             return None
         position += at
+    for start in reversed(seeming):
+        _, found = read_at(log, start)
+        if isinstance(found, Record) and found.topic == record.topic:
+            return start if found.queue_offset >= record.queue_offset else None
     return None

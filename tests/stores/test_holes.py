@@ -10,6 +10,7 @@ import pytest
 from formats import broker, names
 from formats.commitlog import PREPARED
 from formats.encode import Message, encode
+from formats.errors import FormatError
 from stores import holes, log_end
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.findings import Report
@@ -230,6 +231,31 @@ class TestLeftOver:
         log, end = self.cut(tmp_path, old, 10, new)
 
         assert find_hole(log, end) is None
+
+    @pytest.mark.parametrize("filling", [bytes(40), b"\xff" * 40], ids=["zeros", "garbage"])
+    def test_a_topic_that_was_made_again_leaves_nothing_over(self, tmp_path, filling):
+        """
+        Its queue offsets began again: only the last one before the place tells.
+        """
+        messages = [message(n) for n in range(40)]
+        messages += [message(n, store_timestamp=STORED + 3_600_000 + n) for n in range(20)]
+        raw = bytearray()
+        for each in messages[:49]:
+            raw += encode(each, len(raw))
+        start = len(raw)
+        raw += filling
+        end = len(raw)
+        for each in messages[50:]:
+            raw += encode(each, len(raw))
+        log = open_log(write(tmp_path, bytes(raw), LARGE), LARGE)
+        read = EndedLog(log.directories, log.settings, Report())
+
+        assert find_hole(log, start) == (start, end)
+        if filling.strip(b"\0"):
+            with pytest.raises(FormatError):
+                find_tail(log)
+            assert read.end() == len(raw)
+            assert CompiledLog(log.directories, log.settings, Report()).end() == len(raw)
 
     def test_a_run_is_judged_by_its_first_record(self, tmp_path):
         """
