@@ -22,6 +22,7 @@ from sinks.index import IndexPosition
 from stores import disk
 from stores.identity import Comparison, Known, compare, gone_back, settled
 from streaming.events import CORRUPT, GAP, RECOVERY, TRUNCATION, Event
+from streaming.first_entry import first_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -248,10 +249,13 @@ def _begun_again(
 ) -> Progress:
     """Return the progress of an empty output; what cannot be dispatched again is lost, and said."""
     again = replace(beginning(config, found.generation + 1), lost=found.lost)
-    # The output began in one of these files at the latest: the first that is known, or the one
-    # in which its first batch ended.
-    places = [log.base_of(point.record.physical_offset) for point in found.trail[:1]]
-    start = min([*places, *(file.base for file in found.files[:1])], default=log.min_offset)
+    # The output began in one of these files at the latest: the first that is known, the one in
+    # which its first batch ended, or that of its first entry. Those that expired are not known.
+    places = [point.record.physical_offset for point in found.trail[:1]]
+    places += [file.base for file in found.files[:1]]
+    entry = first_entry(config.output, config.settings.consumequeue_file_size)
+    places += [entry] if entry is not None else []
+    start = min(map(log.base_of, places), default=log.min_offset)
     if start < log.min_offset:
         gap = (start, log.min_offset)
         text = (

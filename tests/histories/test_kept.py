@@ -168,6 +168,18 @@ KEPT = {
         put count=1 seed=287720 kind=longer
         pause at=MappedFile.write number=1 during=poll seconds=9 { stop; start }
     """,
+    "what expired is lost where all was dispatched in one batch": """
+        settings version=5.5.0 log=4096 queue=50 items=40
+        start
+        put count=5 seed=487699 kind=same
+        put count=5 seed=843263 kind=mixed
+        open
+        truncate back=1
+        put count=8 seed=566758 kind=large
+        expire count=1
+        put count=1 seed=248939 kind=same
+        truncate back=13
+    """,
     "no time tells of records that were put over a cut": """
         settings version=5.5.0 log=8192 quiet=1
         start

@@ -715,10 +715,15 @@ class World:
             for r in self._cut
         )
 
-    def _ends_with_zero(self) -> bool:
-        """Tell whether the last record may seem torn for as long as a broker runs."""
+    def _ends_with_zero(self, *, is_killed: bool = False) -> bool:
+        """Tell whether the last record may seem torn for as long as a broker runs.
+
+        Args:
+            is_killed: or for 3 s after it was killed: a host whose lock is not seen may run it.
+        """
         live = self._live()
-        return self.broker.is_running and bool(live) and live[-1].raw[-1] == 0
+        may_write = self.broker.is_running or (is_killed and (self.store / names.ABORT).exists())
+        return may_write and bool(live) and live[-1].raw[-1] == 0
 
     def _poison_at(self) -> int | None:
         # Behind a cut, too, it lines up with the log.
@@ -892,7 +897,7 @@ class World:
         if self._poison_at() is not None or self._looks_torn() or self.is_damaged:
             return
         now = [r for r in self._live() if r.position >= (self.origin or 0)]
-        if self._stale() or self._ends_with_zero():
+        if self._stale() or self._ends_with_zero(is_killed=True):
             # By the files alone they are records.
             return
         is_complete = False
