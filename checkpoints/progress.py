@@ -175,7 +175,8 @@ def save(root: Path, progress: Progress) -> None:
         OSError: no space, no permission, the device failed.
     """
     directory = root / STATE_DIRECTORY
-    rest = json.dumps(asdict(progress))[1:]
+    # Not asdict of it all: that copies each queue's name and number, thousands of them.
+    rest = json.dumps(vars(progress), default=asdict)[1:]
     temporary = directory / f"{FILE_NAME}.new"
     disk.write_file(temporary, f'{{"crc": {_crc(rest)},\n{rest}'.encode())
     disk.rename(temporary, directory / FILE_NAME)
