@@ -48,6 +48,9 @@ class Progress:
         lasts: by consume queue: physical offset where the record of its last entry ends.
         ahead: of these, those whose last file has nothing in it yet: a record that was repeated
             may have had it made.
+        tails: by queue of any kind: CRC-32 of the last bytes before its end, see
+            `checkpoints.tails`. Recorded when the writer stops in order; none is known while it
+            runs, of an output in place, or in a record of an earlier build.
         index_name: the newest index file, "" for none.
         index_header: its header.
         index_before: names and headers of the older index files, oldest first; those whose records
@@ -78,6 +81,7 @@ class Progress:
     firsts: dict[str, int] = field(default_factory=dict)
     lasts: dict[str, int] = field(default_factory=dict)
     ahead: tuple[str, ...] = ()
+    tails: dict[str, int] = field(default_factory=dict)
     index_name: str = ""
     index_header: tuple[int, ...] = _NO_LONGS
     index_before: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -164,6 +168,7 @@ def shortened(found: Progress, queues: Mapping[str, int], index_name: str) -> di
         "firsts": {name: base for name, base in found.firsts.items() if name in queues},
         "lasts": {name: end for name, end in found.lasts.items() if name in same},
         "ahead": tuple(name for name in found.ahead if name in same),
+        "tails": {name: crc for name, crc in found.tails.items() if name in same},
         "index_before": tuple(older for older in found.index_before if older[0] < index_name),
     }
 

@@ -1,7 +1,8 @@
 """Whether the files of an output are those that its progress record was written for.
 
 Looked at when an output is opened, so it has to be cheap: where queues begin and end, the last
-entry of each file, and the headers of the index files. What else is in them is for `reput verify`.
+entry of each file, the CRC of each queue's last bytes where one was recorded, and the headers of
+the index files. What else is in them is for `reput verify`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from checkpoints import tails
 from formats import batchconsumequeue, consumequeue, consumequeue_ext, indexfile, names
 from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
 from formats.consumequeue_ext import END_MARK
@@ -157,6 +159,7 @@ class _Queues:
                 self._check_units(path, descriptor, name, end - base, kind)
             else:
                 self._check_ext(path, descriptor, name, base, end)
+            self._check_tail(path, descriptor, name, end - base)
 
     @staticmethod
     def _path(directory: str, base: int) -> str:
@@ -235,6 +238,20 @@ class _Queues:
         if self._found.clean and any(raw[unit:]):
             raise StoreError(
                 path, f"an entry follows at byte {end}, where the queue has ended", REMEDY
+            )
+
+    def _check_tail(self, path: str, descriptor: int, name: str, end: int) -> None:
+        """Check the bytes before byte `end` of a queue's last file, if their CRC is known."""
+        expected = self._found.tails.get(name)
+        if expected is None:
+            return
+        found = tails.crc_of(descriptor, end)
+        if found != expected:
+            raise StoreError(
+                path,
+                f"the last bytes before byte {end} have the CRC-32 {found:#010x}, expected "
+                f"{expected:#010x}: the file is not as its last writer left it",
+                REMEDY,
             )
 
     def _check_ext(self, path: str, descriptor: int, name: str, base: int, end: int) -> None:

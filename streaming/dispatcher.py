@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from checkpoints import locks, marks, progress, quarantine
+from checkpoints import locks, marks, progress, quarantine, tails
 from formats import consumequeue, names
 from formats.errors import ExpiredError, FormatError, ReputError
 from formats.indexfile import Header
@@ -1026,14 +1026,16 @@ class StoreDispatcher:
         position = self.index.position if self.index is not None else None
         positions = self.entries.positions()
         known = self.progress
+        written = positions | self.special.positions()
         ahead = (set(known.ahead) - positions.keys()) | self.entries.ahead()
         # Of a queue that is known: files that have expired since it was opened are in the books.
         began = (self.entries.firsts() | self.special.firsts()).items()
         return {
-            "queues": known.queues | positions | self.special.positions(),
+            "queues": known.queues | written,
             "firsts": {name: at for name, at in began if name not in known.queues} | known.firsts,
             "lasts": known.lasts | self.entries.lasts(),
             "ahead": tuple(sorted(ahead)),
+            "tails": {name: crc for name, crc in known.tails.items() if name not in written},
             "index_before": self._index_before(),
             "index_name": position.name if position else "",
             "index_header": tuple(position.header) if position else _NO_HEADER,
@@ -1044,11 +1046,25 @@ class StoreDispatcher:
         return tuple((name, tuple(header)) for name, header in older)
 
     def _save(self, *, clean: bool) -> None:
+        where = self._where()
+        if clean:
+            where["tails"] = self._tails(where)
         self.progress = replace(
-            self.progress, clean=clean, generation=self.progress.generation + 1, **self._where()
+            self.progress, clean=clean, generation=self.progress.generation + 1, **where
         )
-        progress.save(self.config.output, self.progress)
+        # While files are written no CRC is recorded: that of each flush would be another one.
+        saved = self.progress if clean else replace(self.progress, tails={})
+        progress.save(self.config.output, saved)
         self._saved_end = self.progress.end
+
+    def _tails(self, where: dict[str, Any]) -> dict[str, int]:
+        """Return the CRCs of the queues' last bytes, see `Progress.tails`."""
+        known: dict[str, int] = where["tails"]
+        if self.config.in_place:
+            # A broker may go on with these files.
+            return {}
+        ends = {name: end for name, end in where["queues"].items() if name not in known}
+        return known | tails.read(self.config.output, ends, self.config.settings)
 
     def close(self) -> None:
         """Flush, take the abort marker away and give everything back.

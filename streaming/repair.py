@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from checkpoints import locks, marks, progress, quarantine
+from checkpoints import locks, marks, progress, quarantine, tails
 from formats import names
 from formats.errors import FormatError, ReputError, StoreError
 from formats.indexfile import Header
@@ -326,7 +326,7 @@ class _Rebuild:
     def progress(self, plan: Plan, root: Path) -> Progress:
         """Return the record of the output, once the files are exchanged."""
         made, known = self.made, self.known
-        called = plan.index_names
+        called, settings = plan.index_names, self._config.settings
         queues = plan.queues | made.queues
         lasts = known.lasts if known is not None else {}
         older = known.queues if known is not None else {}
@@ -338,6 +338,7 @@ class _Rebuild:
             "queues": queues,
             "lasts": made.lasts | lasts,
             "firsts": {name: first for name, first in firsts.items() if first},
+            "tails": {} if self._config.in_place else tails.read(root, queues, settings),
             "index_name": called.get(made.index_name, made.index_name),
             "index_before": tuple((called[name], header) for name, header in made.index_before),
             "trail": tuple(

@@ -91,6 +91,9 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     if found is None:
         return beginning(config)
     check_settings(config, found)
+    if config.in_place:
+        # Recorded before the output became one: a broker may have written to these files since.
+        found = replace(found, tails={})
     found = replace(
         found, firsts=untouched.check(config.output, found, config.settings, log.min_offset)
     )

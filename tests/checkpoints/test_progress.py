@@ -33,6 +33,7 @@ SAVED = Progress(
     checkpoint=(6, 5, 4, 3, 2, 1),
     firsts={"consumequeue/t/0": 80},
     lasts={"consumequeue/t/0": 4096},
+    tails={"consumequeue/t/0": 7, "consumequeue_ext/t/0": (1 << 32) - 1},
     index_before=(("20230101000000000", (6, 5, 4, 3, 2, 1)),),
     logics_timestamp=1 << 62,
     logics_offset=4000,

@@ -92,7 +92,7 @@ class Made:
         ours, theirs = self.output / names.CHECKPOINT, other / names.CHECKPOINT
         assert ours.read_bytes() == theirs.read_bytes()
         mine, another = progress.load(self.output), progress.load(other)
-        for field in ("end", "messages", "queues", "firsts", "lasts", "ahead", "index_header",
+        for field in ("end", "messages", "queues", "firsts", "lasts", "ahead", "tails", "index_header",
                       "logics_offset", "repeated", "clean"):  # fmt: skip
             assert getattr(mine, field) == getattr(another, field), field
         headers = [header for _, header in mine.index_before]
