@@ -248,7 +248,8 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
         OSError: the device failed.
     """
     certain: dict[int, Stamp] = {}
-    changed: FileWalk | None = None
+    cut: FileWalk | None = None
+    damaged: int | None = None
     newest_same = -1
     is_followed = False
     for number in range(len(known.files) - 1, -1, -1):
@@ -270,29 +271,29 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
             newest_same = max(newest_same, file.base)
             if walk.stamp is not None:
                 certain[file.base] = walk.stamp
+        elif newest_same < 0:
+            cut = walk
         else:
-            changed = walk
+            # A broker's cut removes the files after it, so this is none.
+            damaged = file.base
     there = [p for p in known.points if p.record.physical_offset >= log.min_offset]
     newest = there[-1] if there else None
-    if changed is None:
+    if cut is None:
         end = (
             _readable_end(log, known)
             if known.files and not is_certain(log, known.files[-1])
             else None
         )
         if end is None:
-            return Comparison(True, newest, True, certain)
+            return Comparison(True, newest, True, certain, damaged)
         common = max((p for p in there if p.end <= end), key=_end_of, default=None)
         return Comparison(False, common, True, {})
-    base = changed.file.base
-    if newest_same > base:
-        # A broker's cut removes the files after it, so this is none.
-        return Comparison(True, newest, True, certain, base)
-    common = changed.common or max((p for p in there if p.end <= base), key=_end_of, default=None)
+    base = cut.file.base
+    common = cut.common or max((p for p in there if p.end <= base), key=_end_of, default=None)
     is_related = (
-        common is not None or newest_same >= 0 or trail.hash_at(log, base) == changed.file.first
+        common is not None or newest_same >= 0 or trail.hash_at(log, base) == cut.file.first
     )
-    return Comparison(False, common, is_related, certain)
+    return Comparison(False, common, is_related, certain, damaged)
 
 
 def _readable_end(log: CommitLog, known: Known) -> int | None:

@@ -150,6 +150,11 @@ def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recov
 
 def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[str]) -> Progress:
     """Return the progress with what is certain now of the log's files; say what is damaged."""
+    _say_damage(log, seen, events)
+    return replace(found, files=settled(found.files, seen.certain, log.min_offset))
+
+
+def _say_damage(log: CommitLog, seen: Comparison, events: list[str]) -> None:
     if seen.damaged is not None:
         path, _ = log.file_of(seen.damaged)
         text = (
@@ -157,7 +162,6 @@ def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[s
             "damaged. The output has what was dispatched of it; restore the file from a replica"
         )
         events.append(Event(text, CORRUPT))
-    return replace(found, files=settled(found.files, seen.certain, log.min_offset))
 
 
 def go_back(
@@ -176,6 +180,7 @@ def go_back(
         StoreError: the output is of another log.
     """
     recovery.truncations += 1
+    _say_damage(log, seen, recovery.reasons)
     older = _gone_back(config, log, found, seen, recovery)
     older = replace(older, cuts=with_cut(found.cuts, max(older.end, 0)))
     text = (

@@ -224,6 +224,7 @@ KEPT = {
         tear back=1 byte=999 rest=zero
         start
         close
+    """,
     "a queue is set back to before a cut, and is as long as it was": """
         start
         put count=2 seed=520526 kind=same

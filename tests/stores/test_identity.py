@@ -248,6 +248,28 @@ class TestCompare:
         assert found.common is not None
         assert found.common.end == kept.end
 
+    def test_a_damaged_file_before_hides_no_cut(self, tmp_path):
+        """
+        Between them stands a file that is the same: each is what it is.
+        """
+        log = fill(Log(), 3, 90)
+        known = known_of(log, every=1)
+        assert len(known.files) > 3
+        log.places = log.places[:-2]
+        end = log.places[-1].end
+        del log.data[end:]
+        fill(log, 4, 1)
+        damaged = known.files[1].base
+        log.data[damaged + 60] ^= 1
+        log.write(tmp_path)
+
+        found = compare(open_log(tmp_path), known)
+
+        assert not found.is_same
+        assert found.common is not None
+        assert found.common.end == end
+        assert found.damaged == damaged
+
     def test_a_young_stamp_is_not_kept(self, store):
         """
         A page that is dirty is written to again without a change of times.
