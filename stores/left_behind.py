@@ -19,6 +19,7 @@ then the broker's next start takes them for the log's as well.
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.commitlog import (
@@ -93,6 +94,11 @@ class LeftBehind:
         newest = -1
         stamps = log.stamps
         bases = log.bases
+        if all(stamps[a].modified < stamps[b].modified for a, b in pairwise(bases)):
+            return None
+        since = log.held_since()
+        if all(stamp.modified <= since for stamp in stamps.values()):
+            return None
         for number in range(len(bases) - 1, 0, -1):
             base, before = bases[number], bases[number - 1]
             if newest < 0 and not any(log.bytes_at(base, BLANK_SIZE)):
@@ -102,7 +108,7 @@ class LeftBehind:
             if (
                 stamps[before].modified >= newest
                 and before + log.file_size == base
-                and stamps[before].modified > log.held_since()
+                and stamps[before].modified > since
                 and self._is_left(log, before, base)
             ):
                 found = base
