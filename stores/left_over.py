@@ -132,6 +132,8 @@ def is_cut_through(log: LogFiles, end: int, position: int) -> bool:
     if log.base_of(position) != log.base_of(end) or position - end > log.settings.max_record_size:
         return False
     data = log.bytes_at(end, position - end)
+    if _begins_record(data, end):
+        return False
     for at in range(min(_BODY_LENGTH_AT, len(data) - _SIZE.size)):
         topic_at = at + _SIZE.size + _SIZE.unpack_from(data, at)[0]
         if not at < topic_at < len(data) - 2:
@@ -143,6 +145,14 @@ def is_cut_through(log: LogFiles, end: int, position: int) -> bool:
             if length and properties_at + 2 + properties == len(data) > properties_at:
                 return True
     return False
+
+
+def _begins_record(data: bytes, position: int) -> bool:
+    """Tell whether bytes that are not a whole record name their own size or place as one does."""
+    if len(data) < PHYSICAL_OFFSET_AT + 8:
+        return False
+    place = int.from_bytes(data[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8], "big")
+    return _SIZE.unpack_from(data)[0] == len(data) or place == position
 
 
 def earlier_record(log: LogFiles, end: int, record: Record) -> int | None:

@@ -257,6 +257,25 @@ class TestLeftOver:
             assert read.end() == len(raw)
             assert CompiledLog(log.directories, log.settings, Report()).end() == len(raw)
 
+    @pytest.mark.parametrize("size", [0, 1, 40])
+    @pytest.mark.parametrize("at", [1, 4, 30, 35])
+    def test_a_corrupt_record_is_not_the_rest_of_one_before(self, tmp_path, size, at):
+        """
+        Without a body its topic's length reads like that of a record that began a byte earlier.
+        """
+        raw = bytearray()
+        places = []
+        for number in range(12):
+            places.append(len(raw))
+            raw += encode(message(number, body=b"b" * size), len(raw))
+        raw[places[9] + at] ^= 0xFF
+        log = open_log(write(tmp_path, bytes(raw), LARGE), LARGE)
+
+        with pytest.raises(FormatError) as raised:
+            find_tail(log)
+        assert raised.value.position == places[9]
+        assert EndedLog(log.directories, log.settings, Report()).end() == len(raw)
+
     def test_a_run_is_judged_by_its_first_record(self, tmp_path):
         """
         Of records that follow one another all were cut off if the first one was.
