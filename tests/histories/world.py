@@ -547,9 +547,15 @@ class World:
             shutil.rmtree(chosen.parent)
         elif what == "back":
             kept = (self._snapshot or self.root / "none") / chosen.relative_to(self.output)
-            if not kept.exists() or kept.read_bytes() == chosen.read_bytes():
+            before = chosen.read_bytes()
+            if not kept.exists() or kept.read_bytes() == before:
                 return False
             shutil.copyfile(kept, chosen)
+            last = max(p for p in files if p.parent == chosen.parent)
+            is_index = chosen.parent.name == names.INDEX
+            if chosen != last and not is_index and kept.stat().st_size == len(before):
+                self._check_older_file(chosen, before)
+                return None
         else:
             first = min(p for p in files if p.parent == chosen.parent)
             if chosen == first and any(p.parent == first.parent for p in files if p != first):
@@ -559,6 +565,17 @@ class World:
         self.is_damaged = True
         self._touched()
         return None
+
+    def _check_older_file(self, path: Path, before: bytes) -> None:
+        """Have verify find that a file was set back which a start does not look at; mend it."""
+        try:
+            report = verify(self.config)
+        except ReputError:
+            report = None
+        path.write_bytes(before)
+        if report is not None and report.ok and report.is_complete and not report.unverifiable:
+            raise HistoryError("verify", f"nothing is found of {path}, which was set back")
+        self.outcome.events["an older file set back, found by verify"] += 1
 
     def _do_keep(self, _: Step) -> bool | None:
         """Keep a copy of the output, for files that are set back to it later."""
