@@ -98,7 +98,7 @@ class TestAtWork:
         dispatcher.close()
 
     def test_the_heartbeat_ends_with_the_last_dispatcher(self, made, monkeypatch):
-        monkeypatch.setattr(heartbeat, "_beating", {})
+        monkeypatch.setattr(heartbeat, "_shared", heartbeat._Shared())
 
         def beating() -> set[threading.Thread]:
             return {thread for thread in threading.enumerate() if thread.name == "heartbeat"}
