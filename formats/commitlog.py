@@ -41,7 +41,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats import java, properties
-from formats.layout import dtype_of, offsets_of, struct_of
+from formats.layout import dtype_of, offsets_of, struct_of, struct_of_some
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,6 +105,11 @@ MIN_SIZE = BORN_HOST + 2 * HOST_V4 + 8 + 4 + 8 + 4 + 1 + 2
     SYS_FLAG_AT,
     BORN_TIMESTAMP_AT,
 ) = offsets_of(FIELDS)
+
+
+def head_of(*wanted: str) -> struct.Struct:
+    """Return what unpacks some of `FIELDS` from a record's beginning, in their order there."""
+    return struct_of_some(FIELDS, wanted)
 
 
 def __getattr__(name: str) -> Any:

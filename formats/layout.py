@@ -32,6 +32,18 @@ def struct_of(fields: Fields) -> struct.Struct:
     return struct.Struct(">" + "".join(_CODES[kind] for _, kind in fields))
 
 
+def struct_of_some(fields: Fields, wanted: tuple[str, ...]) -> struct.Struct:
+    """Return what unpacks only the wanted fields of a unit, up to the last one, in their order."""
+    code, gap = ">", 0
+    for name, kind in fields:
+        if name in wanted:
+            code += f"{gap}x{_CODES[kind]}" if gap else _CODES[kind]
+            gap = 0
+        else:
+            gap += int(kind[1:])
+    return struct.Struct(code)
+
+
 def offsets_of(fields: Fields) -> tuple[int, ...]:
     """Return the byte offset of every field."""
     return tuple(struct_of(fields[:i]).size for i in range(len(fields)))

@@ -18,7 +18,6 @@ then the broker's next start takes them for the log's as well.
 
 from __future__ import annotations
 
-import struct
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,8 +27,8 @@ from formats.commitlog import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_SIZE,
-    PHYSICAL_OFFSET_AT,
     Record,
+    head_of,
 )
 from stores.left_over import earlier_record, has_number
 from stores.records import read_at
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeftBehind"]
 
-# Size, magic, physical offset.
-_HEAD = struct.Struct(f">ii{PHYSICAL_OFFSET_AT - 8}xq")
+_HEAD = head_of("size", "magic", "physical_offset")
 _MAGICS = {MAGIC_V1, MAGIC_V2}
 _PIECE = 1 << 20
 _REMEMBERED = 16

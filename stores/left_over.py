@@ -21,12 +21,10 @@ from formats.commitlog import (
     MIN_SIZE,
     PHYSICAL_OFFSET_AT,
     PREPARED,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
     ROLLBACK,
-    SYS_FLAG_AT,
     TRANSACTION_TYPE,
     Record,
+    head_of,
 )
 from stores.records import read_at
 
@@ -34,11 +32,7 @@ if TYPE_CHECKING:
     from stores.log_files import LogFiles
 
 _SIZE = struct.Struct(">i")
-# Size, queue id, queue offset, physical offset, sysFlag.
-_HEAD = struct.Struct(
-    f">i{QUEUE_ID_AT - 4}xi{QUEUE_OFFSET_AT - QUEUE_ID_AT - 4}xq"
-    f"{PHYSICAL_OFFSET_AT - QUEUE_OFFSET_AT - 8}xq{SYS_FLAG_AT - PHYSICAL_OFFSET_AT - 8}xi"
-)
+_HEAD = head_of("size", "queue_id", "physical_offset", "sys_flag")
 # The body's length in a record with short hosts: after the born host come the store time, the store
 # host, reconsume times and the prepared transaction's offset. With wide hosts it stands further on.
 _BODY_LENGTH_AT = BORN_HOST + HOST_V4 + 8 + HOST_V4 + 12
@@ -180,7 +174,7 @@ def earlier_record(log: LogFiles, end: int, record: Record) -> int | None:
         count = log.read_into(memoryview(data)[: min(len(data), end - position)], position)
         at = 0
         while at <= count - head:
-            size, queue, _, physical, sys_flag = unpack(data, at)
+            size, queue, physical, sys_flag = unpack(data, at)
             if size < MIN_SIZE or physical != position + at:
                 # Something damaged, that was passed over.
                 return None

@@ -10,7 +10,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_SIZE
+from formats.commitlog import (
+    BLANK_HEAD,
+    BLANK_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_SIZE,
+    head_of,
+)
 from stores.records import read_record
 
 if TYPE_CHECKING:
@@ -20,8 +28,7 @@ if TYPE_CHECKING:
 
 _STEP = 1 << 20
 _MAGICS = (MAGIC_V1, MAGIC_V2)
-# Of a record: size, magic, queue id, queue offset, physical offset.
-_HEAD = struct.Struct(">ii4xi4xqq")
+_HEAD = head_of("size", "magic", "queue_id", "queue_offset", "physical_offset")
 _INT = struct.Struct(">i")
 _MAGIC_AT = 4
 

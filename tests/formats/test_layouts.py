@@ -45,6 +45,15 @@ class TestLayout:
     def test_offsets_are_where_the_tables_put_them(self):
         assert field_offsets(commitlog.HEADER) == (0, 4, 8, 12, 16, 20, 28, 36, 40)
 
+    def test_a_head_is_some_of_the_fields_in_their_order(self):
+        record = commitlog.HEADER.names
+        raw = commitlog.struct_of(commitlog.FIELDS).pack(*range(len(record)))
+
+        for wanted in (("size",), ("magic", "physical_offset"), ("queue_id", "born_timestamp")):
+            expected = tuple(record.index(name) for name in wanted)
+            assert commitlog.head_of(*wanted).unpack_from(raw) == expected
+        assert commitlog.head_of("size", "physical_offset").size == 36
+
     def test_a_type_without_fields_has_none(self):
         with pytest.raises(TypeError, match="no fields"):
             field_offsets(np.dtype(np.int64))
