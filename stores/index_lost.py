@@ -14,8 +14,6 @@ from stores.findings import Kind
 from stores.index_kernels import PARTED, pass_expired
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stores.findings import Report
     from stores.index_replay import IndexReplay, Item
     from stores.lost_places import LostPlaces
@@ -109,13 +107,7 @@ class LostItems:
         return self._lost.end_of(found.physical_offset)
 
     def _differs(self, kind: Kind, found: Item, wanted: str) -> None:
-        path, byte = self._here()
+        path, byte = self._replay.here()
         self._report.add(
             kind, path, byte, f"item {self._replay.number} is {tuple(found)}, {wanted}"
         )
-
-    def _here(self) -> tuple[Path, int]:
-        reader = self._replay.reader
-        if reader is None:
-            return self._replay.directory, 0
-        return reader.path, reader.position(self._replay.number)

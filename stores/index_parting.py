@@ -14,7 +14,6 @@ from stores.findings import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
     from formats.scan import Columns
     from stores.findings import Report, Scope
@@ -71,13 +70,6 @@ class Parting:
         """Count one."""
         self._count += 1
 
-    def here(self) -> tuple[Path, int]:
-        """Return the file and the byte of the next item."""
-        reader = self._replay.reader
-        if reader is None:
-            return self._replay.directory, 0
-        return reader.path, reader.position(self._replay.number)
-
     def explain(
         self, columns: Columns, count: int, row: int, key: int
     ) -> tuple[int, int] | Place | None:
@@ -121,7 +113,7 @@ class Parting:
         self, expected: Item, timestamp: int, row: int, key: int
     ) -> tuple[int, int] | None:
         replay = self._replay
-        path, byte = self.here()
+        path, byte = self._replay.here()
         if replay.reader is None or not replay.reader.is_empty_from(replay.number):
             what = "items that the log gives are not there"
             self._report.add_to_run(Kind.MISSING, path, byte, ITEM_SIZE, what)
@@ -144,7 +136,7 @@ class Parting:
         first = int(columns.key_end[row - 1]) if row else 0
         hashes = columns.key_hash[first : columns.key_end[row]].tolist()
         later = hashes[key - first :]
-        path, byte = self.here()
+        path, byte = self._replay.here()
         if found.key_hash in later:
             missing = later.index(found.key_hash)
             detail = f"{missing} items of the record at {found.physical_offset} before this one"
@@ -168,7 +160,7 @@ class Parting:
                 return None
             self.again(found)
         else:
-            path, byte = self.here()
+            path, byte = self._replay.here()
             detail = (
                 f"items of the records from physical offset {expected.physical_offset} to "
                 f"{found.physical_offset} before this one"
@@ -179,7 +171,7 @@ class Parting:
 
     def again(self, found: Item) -> None:
         """Say that the keys of a record come again: a broker's after a crash, for one."""
-        path, byte = self.here()
+        path, byte = self._replay.here()
         detail = f"the records from physical offset {found.physical_offset} on are indexed again"
         if self._scope.is_ours:
             self._report.add(Kind.SURPLUS, path, byte, detail)
@@ -194,7 +186,7 @@ class Parting:
             return False
         if found.time_diff < 0 or found.previous != expected.previous:
             return False
-        path, byte = self.here()
+        path, byte = self._replay.here()
         detail = f"{found.time_diff} seconds since the end of a file that has expired"
         self._report.note(Kind.WRONG_BYTES, path, byte, detail)
         self._report.unverifiable += 1
@@ -210,7 +202,7 @@ class Parting:
 
     def differs(self, kind: Kind, found: Item, expected: Item) -> None:
         """Report the next item."""
-        path, byte = self.here()
+        path, byte = self._replay.here()
         number = self._replay.number
         detail = f"item {number} is {tuple(found)}, expected {tuple(expected)}"
         self._report.add(kind, path, byte, detail)

@@ -73,8 +73,14 @@ class IndexReplay:
         """Tell whether the next item belongs into another file."""
         return self.reader is None or self.number >= self.settings.index_items
 
+    def here(self) -> tuple[Path, int]:
+        """Return the file and the byte of the next item."""
+        if self.reader is None:
+            return self.directory, 0
+        return self.reader.path, self.reader.position(self.number)
+
     def has_next(self) -> bool:
-        """Tell whether there is a file behind the one that is open."""
+        """Tell whether there is a file after the one that is open."""
         return self.opened < len(self.files)
 
     def open_next(self) -> IndexReader:
@@ -114,14 +120,14 @@ class IndexReplay:
         self.state[State.COUNT] = number + 1
 
     def item(self, number: int) -> Item | None:
-        """Return what stands at an item of the open file or of the one behind, None for nothing."""
+        """Return what stands at an item of the open file or the one after it, None for nothing."""
         if self.reader is None or number >= self.settings.index_items:
             return self.peek()
         raw = self.reader.item(number)
         return Item(*ITEM_STRUCT.unpack(raw)) if any(raw) else None
 
     def peek(self) -> Item | None:
-        """Return the first item of the file behind the open one, None for nothing."""
+        """Return the first item of the file after the open one, None for nothing."""
         if not self.has_next():
             return None
         following = IndexReader(self.files[self.opened], self.settings)

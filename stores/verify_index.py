@@ -64,7 +64,7 @@ class IndexCheck:
         while place is not None:
             place = self._walk(place)
             if self._parting.is_hopeless:
-                path, position = self._parting.here()
+                path, position = self._replay.here()
                 self._report.add(Kind.WRONG_BYTES, path, position, "too many differences: given up")
                 break
         replay = self._replay
@@ -211,7 +211,7 @@ class IndexCheck:
         return bool(keys) and keys is not None and keys[0] == found.key_hash
 
     def _left_over(self, found: Item) -> None:
-        path, byte = self._parting.here()
+        path, byte = self._replay.here()
         scope = self._scope
         if scope.is_ours and scope.tolerates_leftovers and found.physical_offset >= scope.end:
             self._replay.unknown_header = True
