@@ -5,15 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from formats import names
-from formats.consumequeue import ENTRY, ENTRY_SIZE
 from formats.errors import FormatError
-from stores.findings import Report
 from stores.holes import HoleWatch, flaw_after
 from stores.lost_places import LostPlaces
-from stores.stored_files import StoredFiles, queue_directories
 from stores.tail import find_tail, next_record
 
 if TYPE_CHECKING:
@@ -21,9 +16,6 @@ if TYPE_CHECKING:
 
     from stores.commitlog import CommitLog
     from streaming.pipeline import Block, Pipeline
-
-# Of each queue: a broker makes the one after the last ahead.
-_NEWEST_FILES = 2
 
 
 class Ends(NamedTuple):
@@ -64,25 +56,6 @@ def place_of(log: CommitLog, error: FormatError) -> int | None:
     path = Path(error.path)
     base = names.parse_offset_file(path.name)
     return None if base is None or not log.has(error.path) else base + error.position
-
-
-def has_entries_from(output: Path, file_size: int, position: int) -> bool:
-    """Tell whether a consume queue has an entry of a record at or after a physical offset.
-
-    Args:
-        output: where consumequeue/ is.
-        file_size: of consume queue files, bytes.
-        position: physical offset.
-    """
-    ignored = Report()
-    for directory in queue_directories(output / names.CONSUMEQUEUE, ignored):
-        files = StoredFiles(directory, file_size, ignored)
-        for base in files.bases[-_NEWEST_FILES:]:
-            raw = files.read(base, file_size)
-            entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
-            if bool(((entries["size"] > 0) & (entries["physical_offset"] >= position)).any()):
-                return True
-    return False
 
 
 class Readable:

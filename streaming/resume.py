@@ -21,8 +21,8 @@ from sinks import cut, retention
 from sinks.index import IndexPosition
 from stores import disk
 from stores.identity import Comparison, Known, compare, gone_back, settled
+from stores.queue_entries import first_entry
 from streaming.events import CORRUPT, GAP, RECOVERY, TRUNCATION, Event
-from streaming.first_entry import first_entry
 
 if TYPE_CHECKING:
     from pathlib import Path

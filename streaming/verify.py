@@ -25,6 +25,7 @@ from stores.deleted_topics import deleted_topics
 from stores.findings import Finding, Kind, Report, Scope
 from stores.holes import damage_error, flaw_after
 from stores.index_reader import index_files
+from stores.queue_entries import has_entries_from
 from stores.tail import active_file, next_record
 from stores.verify_index import IndexCheck
 from stores.verify_queues import QueueCheck
@@ -33,7 +34,7 @@ from streaming import passed
 from streaming.live_settings import LiveSettings
 from streaming.log_records import LogRecords
 from streaming.pipeline import Pipeline
-from streaming.readable import Readable, find_ends, has_entries_from, place_of
+from streaming.readable import Readable, find_ends, place_of
 
 if TYPE_CHECKING:
     from pathlib import Path
