@@ -109,6 +109,7 @@ def examine(config: StoreConfig) -> Handover:
         live.begin(found.store_timestamp if found.messages else None)
         with contextlib.closing(Obstacles(log, live, config.settings)) as obstacles:
             again = readable(log, found.skipped, obstacles)
+        skipped = [log.file_of(max(start, log.min_offset)) for start, _ in found.skipped]
     finally:
         log.close()
     stop = None
@@ -131,12 +132,13 @@ def examine(config: StoreConfig) -> Handover:
     result.problems += [_passed_over(place, is_readable=place in again) for place in found.skipped]
     result.problems += _wrong_types(config)
     result.report = verify(config)
-    said = [(flaw.path, flaw.position) for flaw in (stop, flaw) if flaw is not None]
+    said = [(str(path), byte) for path, byte in skipped]
+    said += [(flaw.path, flaw.position) for flaw in (stop, flaw) if flaw is not None]
     result.problems += [
         f"{lack.path} at byte {lack.position}: {lack.detail}: restore the file from a replica, "
         "then run reput rebuild"
         for lack in result.report.lacks
-        if (lack.path, lack.position) not in said and "were passed over" not in lack.detail
+        if (lack.path, lack.position) not in said
     ]
     result.problems += [
         f"{finding.path}, byte {finding.position}: {finding.detail}. A broker cuts its log there "
