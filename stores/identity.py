@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stores.commitlog import CommitLog
     from stores.trail import Point
 else:
-    # It brings the compiler, which is not needed to start on a log that nobody has touched.
+    # It brings the compiler, which is not needed where nothing was dispatched yet.
     heads = lazy_module("formats.heads")
 
 __all__ = ["Comparison", "FileHeads", "FileWalk", "Known", "compare", "gone_back", "with_records"]

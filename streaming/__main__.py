@@ -506,7 +506,7 @@ def rebuild(
 ) -> None:
     """Dispatch all that a store has now, then end with a summary. Goes on where it was left.
 
-    With --repair: exit code 1 if `reput verify` is not content after it.
+    With --repair: exit code 1 if `reput verify` still finds or lacks something.
 
     Example: `reput rebuild --store /backup/store --output /backup/rebuilt --broker-version 4.9.8`
     """

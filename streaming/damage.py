@@ -1,4 +1,4 @@
-"""What an error at a place of a log means for whoever reads it, and what can be done about it.
+"""What an error at a place of a log means for its reader, and what can be done about it.
 
 Errors name the remedy that `reput run` and `rebuild` have. A DataFrame and an export have options
 of their own for it.

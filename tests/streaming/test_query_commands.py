@@ -506,7 +506,7 @@ class TestTailAfterPassedOver:
 
     def test_a_record_that_is_damaged_afterwards(self, lacking):
         """
-        The first message after the gap cannot be read any more: those after it are shown.
+        The first message after the gap can no longer be read: those after it are shown.
         """
         reput, files = lacking
         files[1].unlink()

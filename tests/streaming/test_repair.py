@@ -436,7 +436,7 @@ class TestExpired:
     @pytest.mark.parametrize("at", [20, 50])
     def test_an_index_of_which_all_items_have_expired(self, tmp_path, at, has_records):
         """
-        Its last file is damaged and goes; those that stay are no strangers at the next start, and
+        Its last file is damaged and goes; those that stay are known at the next start, and
         the next file carries on from them.
         """
         made = Made(tmp_path, count=0)

@@ -383,7 +383,7 @@ class TestOwn:
 
     def test_a_broker_that_has_cut_its_log_at_the_damage_lacks_no_entries(self, made):
         """
-        What follows garbage in the last file is no part of the log then.
+        What follows garbage in the last file is not in the log then.
         """
         log, config = made(dispatched=False)
         number, start = harm(log, config, "last garbage")
