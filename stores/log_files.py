@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import time
+import weakref
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -134,6 +135,8 @@ class LogFiles:
         self.file_size = settings.commitlog_file_size
         self._store = store
         self._open: dict[int, int] = {}
+        # As a Python file's: no descriptor outlives whoever forgot to close it.
+        weakref.finalize(self, _close_all, self._open)
         self._files: dict[int, Path] = {}
         self._inodes: dict[int, tuple[int, int]] = {}
         self.stamps: dict[int, Stamp] = {}
@@ -481,10 +484,13 @@ class LogFiles:
         return bytes(data[: self.read_into(memoryview(data), position)])
 
     def close(self) -> None:
-        """Close the files."""
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open = {}
+        """Close the files; what is read afterwards opens them again."""
+        _close_all(self._open)
+
+
+def _close_all(descriptors: dict[int, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
 
 
 def commitlog_directories(store: Path, settings: BrokerSettings) -> list[Path]:

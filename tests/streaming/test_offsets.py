@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from streaming import planning
 from streaming.marks import marks_of
 from streaming.offsets import NOTHING, StoreOffsets
 from streaming.options import Bound, parse
-from streaming.source import StreamReader
+from streaming.source import BatchReader, StreamReader
 from tests.builders import FILE_SIZE, STORED_AT, overwrite, write_store
 from tests.formats.hypotheses import examples
 
@@ -115,6 +117,28 @@ class TestShares:
         small = self.ends(path, start, maxBytesPerStore="4000", maxBytesPerTrigger="600")
 
         assert small == self.ends(path, start, maxBytesPerTrigger="600")
+
+
+def test_plans_leave_no_descriptor_open(store):
+    """
+    Spark plans one query after the other in the same Python process.
+    """
+
+    def open_logs() -> int:
+        links = Path("/proc/self/fd").iterdir()
+        # The one that lists them is gone by then.
+        return sum(str(path).startswith(str(store[0])) for path in map(os.path.realpath, links))
+
+    options = options_of(store[0])
+    reader = StreamReader(options)
+    begin = reader.initialOffset()
+    assert reader.latestOffset(begin, reader.getDefaultReadLimit()) != begin
+    assert open_logs() > 0
+    del reader
+    assert open_logs() == 0
+
+    assert BatchReader(options).partitions()
+    assert open_logs() == 0
 
 
 class TestResolve:
