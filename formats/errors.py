@@ -22,6 +22,7 @@ class StoreError(ReputError):
     def __init__(self, path: Path | str, found: str, remedy: str) -> None:
         super().__init__(f"{path}: {found}. {remedy}")
         self.path = str(path)
+        self.problem = found
         self._parts = (path, found, remedy)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -306,6 +306,13 @@ def print_repairs(results: Sequence[tuple[StoreConfig, Repair]], *, as_json: boo
     for config, result in results:
         if result.record:
             OUT.print(f"progress record made again: {result.record}", markup=False, soft_wrap=True)
+        if result.settings:
+            OUT.print(
+                f"record of topics' types and filters made again, by those of today: "
+                f"{result.settings}",
+                markup=False,
+                soft_wrap=True,
+            )
         for start, end in result.restored:
             OUT.print(
                 f"physical offsets {start} to {end} had been passed over, and are dispatched now "
@@ -343,6 +350,7 @@ def _repair_as_dict(config: StoreConfig, result: Repair) -> dict[str, object]:
         "kept": result.kept,
         "restored": [list(place) for place in result.restored],
         "progress": result.record or "read",
+        "settings": result.settings or "read",
         "end": result.end,
         "messages": result.messages,
         "failure": str(result.failure) if result.failure is not None else None,

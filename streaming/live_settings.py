@@ -319,30 +319,32 @@ def _some(topics: list[str]) -> str:
     return ", ".join(topics[:_NAMED]) + (f" and {more} more topics" if more > 0 else "")
 
 
-def copy(output: Path, other: Path) -> str:
+def copy(store: Path, output: Path, other: Path, settings: BrokerSettings) -> str:
     """Have another output begin with what is known of an output's types and filters.
 
     Args:
-        output: its root. What cannot be read there is removed: today's settings count then.
+        store: the broker's storePathRootDir.
+        output: its root. A file that cannot be read there is removed: today's settings count then.
         other: the other one's root, which has a state directory and nothing in it.
+        settings: the broker's.
 
     Returns:
-        What was wrong with it, "" for nothing.
+        What was wrong with the file, "" for nothing.
 
     Raises:
+        StoreError: the broker's own files cannot be read.
         OSError: no space, no permission.
     """
-    known = output / STATE_DIRECTORY / FILE_NAME
+    known, taken = (root / STATE_DIRECTORY / FILE_NAME for root in (output, other))
     if not known.exists():
         return ""
-    raw = known.read_bytes()
+    disk.write_file(taken, known.read_bytes())
     try:
-        state = json.loads(raw)
-        is_right = isinstance(state, dict) and state.get("format") == _FORMAT
-    except ValueError:
-        is_right = False
-    if not is_right:
+        LiveSettings(store, other, settings)
+    except StoreError as error:
+        if error.path != str(taken):
+            raise
+        disk.remove_file(taken)
         disk.remove_file(known)
-        return f"{known}: not readable; records get the settings of today"
-    disk.write_file(other / STATE_DIRECTORY / FILE_NAME, raw)
+        return f"{known}: {error.problem}"
     return ""

@@ -50,6 +50,7 @@ class Repair:
         restored: physical offsets [start, end) that had been passed over and are dispatched now,
             as far as they can be read.
         record: what was wrong with the progress record, "" for nothing.
+        settings: what was wrong with the record of types and filters, "" for nothing.
         end: physical offset after the last dispatched record.
         messages: records dispatched, see `Progress.messages`.
         report: of `reput verify`, after it.
@@ -61,6 +62,7 @@ class Repair:
     kept: int = 0
     restored: tuple[tuple[int, int], ...] = ()
     record: str = ""
+    settings: str = ""
     end: int = 0
     messages: int = 0
     report: Report | None = None
@@ -116,7 +118,7 @@ def repair(
             fail_on_data_loss=fail_on_data_loss,
             skips_corrupt=skips_corrupt,
         )
-        result.record = result.record or rebuild.lost_settings
+        result.settings = rebuild.lost_settings
         result.failure = rebuild.run()
         _exchange(config, rebuild, result)
     try:
@@ -196,6 +198,7 @@ class _Rebuild:
         made: its progress record.
         messages: records dispatched in all, see `Progress.messages`.
         known: the output's own progress record.
+        lost_settings: what was wrong with its record of types and filters, "" for nothing.
     """
 
     def __init__(
@@ -218,7 +221,7 @@ class _Rebuild:
         self._cut: int | None = None
         disk.make_directories(copy / progress.STATE_DIRECTORY)
         # Records get the types and filters that the broker had when it dispatched them.
-        self.lost_settings = live_settings.copy(config.output, copy)
+        self.lost_settings = live_settings.copy(config.path, config.output, copy, config.settings)
         self._dispatcher = StoreDispatcher(
             replace(config, output=copy, in_place=False, kafka=None),
             threads=threads,

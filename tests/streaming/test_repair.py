@@ -14,6 +14,7 @@ from formats.encode import Message
 from formats.errors import ReputError, StoreError
 from stores.tail import find_tail
 from streaming.config import FlushPolicy
+from streaming.console import print_repairs
 from streaming.dispatcher import StoreDispatcher
 from streaming.repair import repair
 from streaming.verify import verify
@@ -260,6 +261,30 @@ def test_a_repair_gives_a_rebuilds_bytes(made, name, is_killed):
     assert all((made.output / n).stat().st_ino == inodes[made.output / n] for n in right)
     state = {path.name for path in (made.output / ".reput").iterdir()}
     assert state - {"settings.json"} == {"progress.json", "writer.lock"}
+    made.grow(60)
+    made.dispatch()
+    made.check()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": 1, "types": 5}'])
+def test_types_and_filters_that_cannot_be_read_are_those_of_today(made, text, capsys):
+    """
+    The progress record is another file, and right.
+    """
+    made.dispatch(half(made))
+    path = made.output / ".reput" / "settings.json"
+    path.write_text(text)
+
+    with pytest.raises(StoreError, match=r"settings\.json: not readable"):
+        StoreDispatcher(made.config)
+    result = repair(made.config)
+    assert result.ok
+    assert (result.record, str(path) in result.settings) == ("", True)
+    print_repairs([(made.config, result)], as_json=False)
+    said = capsys.readouterr().out
+    assert "types and filters made again" in said
+    assert "progress record made again" not in said
+    made.check()
     made.grow(60)
     made.dispatch()
     made.check()
