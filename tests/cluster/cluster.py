@@ -228,6 +228,11 @@ class Client:
         """Lets it go on where it waits for a line."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def release(self) -> None:
+        """Tells it that no more lines come: a load ends then, once its seconds are over."""
+        assert self.process.stdin is not None
         self.process.stdin.close()
 
     def finish(self, seconds: float) -> dict[str, Any]:

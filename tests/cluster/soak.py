@@ -176,12 +176,18 @@ def _under_load(
     load.go()
     began = time.monotonic()
     kills = sorted(plan.kills)
+    loaded = float(plan.seconds)
+    if not kills:
+        load.release()
     while load.process.poll() is None:
         seconds = time.monotonic() - began
         if kills and seconds >= kills[0]:
             kills.pop(0)
             rocketmq.kill_broker()
             rocketmq.start_broker()
+            if not kills:
+                loaded = max(loaded, time.monotonic() - began)
+                load.release()
         found = job.progress()
         sample = Sample(
             seconds=seconds,
@@ -195,17 +201,15 @@ def _under_load(
     sent = told["acknowledged"]
     result.figures.update(
         {
-            "seconds of load": plan.seconds,
+            "seconds of load": round(loaded),
             "broker killed": len(plan.kills),
             "messages acknowledged": sent,
-            "messages a second": round(sent / plan.seconds),
+            "messages a second": round(sent / loaded),
             "messages failed": told["failed"],
             "transactions checked back": told["checked_back"],
             "deliveries repeated": told["repeated"],
         }
     )
-    if kills:
-        raise ClusterError(f"the load was over before the kill after {kills[0]} s")
     said: Mapping[str, Mapping[str, int]] = told["queues"]
     missing = sent - sum(sum(queues.values()) for queues in said.values())
     if plan.kills:

@@ -100,6 +100,7 @@ def hand_over(store: Path, output: Path, target: Path) -> None:
 
 def _served(client: Client) -> dict[str, Any]:
     client.go()
+    client.release()
     report = client.finish(_CLIENT_SECONDS)
     if not report.get("done"):
         raise ClusterError(f"no report: see {client.output}")

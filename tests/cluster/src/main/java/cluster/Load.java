@@ -1,6 +1,7 @@
 package cluster;
 
 import com.alibaba.fastjson2.JSON;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -26,7 +27,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /**
  * Load namesrv=HOST:PORT broker=HOST:PORT seconds=N rate=N batch=N settle=N: all kinds of messages at so many
  * a second, then so many seconds in which the delayed, checked and repeated ones come. It lives through a
- * broker that goes and comes back. A JSON line a second; the last one
+ * broker that goes and comes back, and does not end before standard input does. A JSON line a second; the last one
  * has "queues", what the broker says of them.
  */
 public final class Load {
@@ -47,6 +48,8 @@ public final class Load {
     private final String nameServer;
     private long begin;
     private long end;
+    /** Nobody has anything to do under this load any more. */
+    private volatile boolean released;
     private final List<Thread> threads = new ArrayList<>();
 
     private interface Send {
@@ -96,6 +99,9 @@ public final class Load {
         }
         begin = System.nanoTime();
         end = begin + options.number("seconds") * SECOND;
+        Thread reader = new Thread(this::waitForRelease);
+        reader.setDaemon(true);
+        reader.start();
         int plain = Math.min(rate / 4, 500);
         int special = Math.min(rate / 40, 50);
         loop(2, plain, 1, () -> producer.send(next(0)));
@@ -125,6 +131,18 @@ public final class Load {
         report(queues);
     }
 
+    /** A broker may take longer to start than all the seconds of a load: it ends when told, not before. */
+    private void waitForRelease() {
+        try {
+            while (System.in.read() >= 0) {
+                continue;
+            }
+        } catch (IOException error) {
+            System.err.println(error);
+        }
+        released = true;
+    }
+
     /** Threads that send until the end, together at `rate` messages a second, `size` at a time. */
     private void loop(int count, double rate, int size, Send send) {
         long interval = (long) (SECOND * (double) size * count / rate);
@@ -138,7 +156,7 @@ public final class Load {
 
     private void pace(long first, long interval, int size, Send send) {
         long due = first;
-        while (due < end && System.nanoTime() < end) {
+        while (!released || due < end && System.nanoTime() < end) {
             try {
                 long wait = due - System.nanoTime();
                 if (wait > 0) {
