@@ -68,14 +68,14 @@ class IndexCheck:
                 self._report.add(Kind.WRONG_BYTES, path, position, "too many differences: given up")
                 break
         replay = self._replay
-        if replay.has_next() and self._lost.opens_empty():
+        if replay.has_next() and (self._lost.opens_empty() or self._is_of_expired()):
             replay.open_next()
         replay.close_file()
         for path in replay.files[replay.opened :]:
             if self._scope.is_ours and self._scope.tolerates_leftovers:
                 self._report.note(Kind.SURPLUS, path, 0, "a file that a killed writer has left")
             else:
-                self._report.add(Kind.SURPLUS, path, 0, "a file behind the last one of the log")
+                self._report.add(Kind.SURPLUS, path, 0, "a file after the last one of the log")
         self._report.end_runs()
         return replay.full_ends
 
@@ -90,7 +90,7 @@ class IndexCheck:
         return len(self._replay.files)
 
     def _pass_expired(self) -> None:
-        """Go behind the items of records that the log has no more."""
+        """Go past the items of records that the log no longer has."""
         floor, replay = self._scope.floor, self._replay
         while (first := replay.peek()) is not None and 0 <= first.physical_offset < floor:
             reader = replay.open_next()
@@ -106,6 +106,14 @@ class IndexCheck:
             replay.state[State.END_TIMESTAMP] = header.end_timestamp
             if not replay.is_full:
                 return
+
+    def _is_of_expired(self) -> bool:
+        """Tell whether the next file has no item because an expired record, without keys, began it.
+
+        A record that is still there would have been compared with it.
+        """
+        replay, scope = self._replay, self._scope
+        return replay.is_full and replay.peek() is None and 0 < scope.floor >= scope.end
 
     def _pass_window(self) -> bool:
         """Pass the expired items that have been read; False at the first other one."""
@@ -184,7 +192,7 @@ class IndexCheck:
         return False
 
     def _behind_the_end(self) -> Place | None:
-        """Look at the items behind the log's last key; return a place to go on from, if any."""
+        """Look at the items after the log's last key; return a place to go on from, if any."""
         replay = self._replay
         while not self._parting.is_hopeless:
             if self._lost.follow():

@@ -169,9 +169,7 @@ def run_part(seed: int, numbers: Sequence[int], version: str, *, shrinks: bool =
     """Carry out some histories of a seed, one behind the other, in this process."""
     result = Result()
     brokers = Brokers()
-    # Each stream that is told of a loss says so.
-    logging.getLogger("reput").setLevel(logging.CRITICAL)
-    with _scratch() as root, POINTS.installed():
+    with _scratch() as root, POINTS.installed(), _quiet():
         try:
             for number in numbers:
                 history = generate.history(seed, number, is_real=bool(version))
@@ -187,6 +185,18 @@ def run_part(seed: int, numbers: Sequence[int], version: str, *, shrinks: bool =
         finally:
             brokers.close()
     return result
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Have the log say nothing: each stream that is told of a loss says so."""
+    log = logging.getLogger("reput")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _shortest(
