@@ -85,12 +85,26 @@ class CompiledLookup(KeyLookup):
     def refresh(self) -> None:
         """Take the log's files as they are now."""
         self.close()
-        log, files = self._log, len(self._log.bases)
+        log = self._log
+        files = len(self._bases())
         facts = log.min_offset, log.known_end, log.file_size, self._read_rules.bits, files
         ranges = -(-(log.end_of_files - log.min_offset) // READ_AHEAD)
-        self._files = np.zeros(FIRST_DESCRIPTOR + files + -(-ranges // WORD), np.int64)
+        self._files = np.zeros(FIRST_DESCRIPTOR + 2 * files + -(-ranges // WORD), np.int64)
         self._files[:FIRST_DESCRIPTOR] = facts
         self._files[FIRST_DESCRIPTOR : FIRST_DESCRIPTOR + files] = -1
+        self._take_ends()
+
+    def _take_ends(self) -> None:
+        """Take where the log and its files end, as far as that is known by now."""
+        bases = self._bases()
+        first = FIRST_DESCRIPTOR + len(bases)
+        self._files[END] = self._log.known_end
+        self._files[first : first + len(bases)] = [self._log.sure_of(base) for base in bases]
+
+    def _bases(self) -> range:
+        """Return where the log's files begin, with those that are missing in between."""
+        log = self._log
+        return range(log.min_offset, log.end_of_files, log.file_size)
 
     def close(self) -> None:
         """Close the files."""
@@ -156,7 +170,7 @@ class CompiledLookup(KeyLookup):
                 break
         if found == UNSEEN:
             answer = super().of_key(topic, key, kind, window, limit, is_raw=is_raw)
-            self._files[END] = self._log.known_end
+            self._take_ends()
             return answer
         hits = [hit] if count == 1 else search.hits(count)
         if found == 0:
@@ -214,7 +228,7 @@ class CompiledLookup(KeyLookup):
                 else:
                     status = missing if found is NO_MESSAGES else _FOUND
                     answers.append(_tuple_of(KeyAnswer, (status, found, hits, *last)))
-            self._files[END] = self._log.known_end
+            self._take_ends()
         return answers
 
     def _of_some(

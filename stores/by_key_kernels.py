@@ -37,7 +37,8 @@ ANY, KEY, UNIQUE, TAG, RAW = range(5)
 # Fields of `log`: its first physical offset, the end that is known (what is past it the twin looks
 # at, for it may not be in the log), bytes of a file, rules (see
 # `formats.frames.check`), how many files; by file, oldest first: its descriptor, below 0 while it
-# is closed; then a bit for each `READ_AHEAD` bytes: they have been asked for.
+# is closed; by file: the physical offset from which on the twin looks as well, for the file's BLANK
+# may stand before it; then a bit for each `READ_AHEAD` bytes: they have been asked for.
 MIN_OFFSET, END, FILE_SIZE, RULES, FILES, FIRST_DESCRIPTOR = range(6)
 # Bytes that a disk reads at once where one record is wanted, as it does around a broker's mapping.
 READ_AHEAD = 128 << 10
@@ -116,7 +117,7 @@ def _size_with_key(
 def _read_ahead(log: NDArray[np.int64], descriptor: int, position: int) -> None:
     """Have what is around a physical offset read, once."""
     number = (position - log[MIN_OFFSET]) // READ_AHEAD
-    word = FIRST_DESCRIPTOR + log[FILES] + number // WORD
+    word = FIRST_DESCRIPTOR + 2 * log[FILES] + number // WORD
     bit = np.int64(1) << (number % WORD)
     if log[word] & bit == 0:
         log[word] |= bit
@@ -196,6 +197,8 @@ def _add_matching(
                 log[RULES],
             )
             if size == UNSEEN:
+                return UNSEEN
+            if size > NONE and position >= log[FIRST_DESCRIPTOR + log[FILES] + file]:
                 return UNSEEN
             if size > NONE:
                 records[POSITION, found] = position

@@ -38,7 +38,7 @@ from formats.commitlog import (
 )
 from stores.findings import Kind
 from stores.left_over import earlier_record, has_number, is_cut_through
-from stores.log_files import LogChangedError, LogFiles
+from stores.log_files import LogChangedError, LogFiles, Stamp
 from stores.passed_over import passed_over
 from stores.records import read_at
 
@@ -67,6 +67,7 @@ _STORED_AT, _STORED_AT_V6 = BORN_HOST + HOST_V4, BORN_HOST + HOST_V6
 _HEAD = struct.Struct(f">ii{PHYSICAL_OFFSET_AT - 8}xqi{_STORED_AT - SYS_FLAG_AT - 4}xq")
 _HEAD_SIZE = _STORED_AT_V6 + 8
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_BLANK_MAGIC = _INT.pack(MAGIC_BLANK)
 # From the store host's end to the body's length: reconsume times, prepared transaction.
 _BEFORE_BODY = 12
 
@@ -140,6 +141,8 @@ class EndedLog(LogFiles):
         # When the end is looked for again though nothing shows that it is another one.
         self._whole_look_at = 0.0
         self._before, self._behind = 0, b""
+        # By file: how it looked, and where its records end before its BLANK.
+        self._stops: dict[int, tuple[Stamp, int]] = {}
         super().__init__(directories, settings, store)
 
     @property
@@ -161,8 +164,50 @@ class EndedLog(LogFiles):
         if not self.min_offset <= offset < self.end_of_files:
             return False
         if self._end is not None:
-            return offset < self._end or offset < self._grown()
-        return offset < self.active_base() or offset < self.end()
+            is_before = offset < self._end or offset < self._grown()
+        else:
+            is_before = offset < self.active_base() or offset < self.end()
+        if not is_before:
+            return False
+        base = self.base_of(offset)
+        return offset < self.sure_of(base) or offset <= self._blank_of(base)
+
+    def sure_of(self, base: int) -> int:
+        """Return the physical offset before which no BLANK of a file can stand; see `LogFiles`."""
+        known = self._stops.get(base)
+        if known is not None and known[0] == self.stamps.get(base):
+            return known[1]
+        file_end = base + self.file_size
+        if file_end > self.known_end:
+            return file_end
+        # A BLANK takes less than the record that did not fit.
+        return max(file_end - self.settings.max_record_size - BLANK_SIZE, base)
+
+    def _blank_of(self, base: int) -> int:
+        """Return the physical offset of a file's BLANK, that of the file's end if there is none.
+
+        It is written as eight bytes. In the space that it stands for may be records that were cut
+        off, whole.
+        """
+        file_end = base + self.file_size
+        stamp = self.stamps.get(base)
+        if stamp is None or file_end > self.known_end:
+            return file_end
+        start = self.sure_of(base)
+        data = self.bytes_at(start, file_end - start)
+        found = []
+        at = data.find(_BLANK_MAGIC)
+        while at >= 0:
+            place = start + at - _INT.size
+            if data[max(at - _INT.size, 0) : at] == _INT.pack(file_end - place):
+                found.append(place)
+            at = data.find(_BLANK_MAGIC, at + 1)
+        if len(found) > 1:
+            # Bytes of a message, or an older BLANK in the space of this one.
+            chain = self.chain(base)
+            found = [chain.position] if chain.is_rolled else []
+        self._stops[base] = stamp, found[0] if found else file_end
+        return self._stops[base][1]
 
     def stop_of(self, base: int) -> int:
         """Return the physical offset where the log's records in a file end at the latest."""
@@ -193,6 +238,7 @@ class EndedLog(LogFiles):
 
     def _forget(self) -> None:
         self._active = self._end = self._last = self._seen = None
+        self._stops.clear()
 
     def _check_again(self) -> None:
         before, end = self._seen, self._end

@@ -336,6 +336,13 @@ class LogFiles:
         """Return the physical offset after the last file; `stores.log_end` knows the log's end."""
         return self.end_of_files
 
+    def sure_of(self, base: int) -> int:
+        """Return the physical offset before which what `holds` says of a file needs no look at it.
+
+        Past that, a record may stand in the space of the file's BLANK; `stores.log_end` looks.
+        """
+        return base + self.file_size
+
     def stop_of(self, base: int) -> int:
         """Return the physical offset where the file that begins at `base` ends."""
         return base + self.file_size

@@ -235,6 +235,46 @@ KEPT = {
         close
         lose what=back seed=379048
     """,
+    "a record that was cut stands in the space of a BLANK, and an output has its entry": """
+        start
+        put count=5 seed=661771 kind=large
+        put count=8 seed=426194 kind=same
+        pause at=parsed number=1 during=poll seconds=0 { poison seed=527629; put count=2 seed=35801 kind=same }
+        truncate back=13
+        put count=7 seed=822746 kind=large
+    """,
+    "a record that was cut stands in the space of a BLANK, and an output has its keys": """
+        settings version=4.9.8 log=4096 queue=4 items=40 ext=0 fan=0 batch=0
+        start
+        put count=11 seed=671873 kind=mixed
+        open
+        stream
+        put count=8 seed=294117 kind=mixed
+        flush
+        stop
+        tear back=4 byte=0 rest=ones
+        start
+        put count=1 seed=569624 kind=same
+        put count=3 seed=728245 kind=large
+    """,
+    "a record that was cut stands in the space of a BLANK, and nothing of the next file counts": """
+        settings version=5.3.3 log=4096 queue=50 items=12 ext=0 fan=0 batch=0 quiet=1
+        start
+        put count=6 seed=5775 kind=mixed
+        put count=7 seed=467788 kind=mixed
+        pause at=disk.write_file number=1 during=close seconds=0 { put count=2 seed=922734 kind=same; poison seed=280708 }
+        pause at=disk.remove_directory number=1 during=poll seconds=9 { poison seed=785020; stop; start; put count=2 seed=784182 kind=large }
+        stop
+        tear back=2 byte=0 rest=zero
+    """,
+    "all records have expired, and those without keys had made the index file": """
+        start
+        put count=2 seed=39867 kind=zero
+        open
+        close
+        put count=8 seed=262318 kind=large
+        expire count=1
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """

@@ -243,7 +243,8 @@ class TestLogFiles:
 
         before = opened()
         assert len(fast.by_keys("t", [f"k{i}" for i in range(self.FILES)])) == self.FILES
-        assert MOST - 1 <= opened() - before <= MOST + 1
+        # The twin has looked for the BLANK of each file, and keeps some of its own.
+        assert MOST - 1 <= opened() - before <= MOST + log_files._OPEN_FILES + 1
         fast.close()
         assert opened() <= before
 

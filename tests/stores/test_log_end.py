@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from formats import broker, names
-from formats.encode import Message
+from formats.commitlog import BLANK_HEAD, MAGIC_BLANK
+from formats.encode import Message, encode
 from formats.errors import FormatError
 from stores import log_end
 from stores.commitlog import CommitLog, commitlog_directories
@@ -19,9 +20,19 @@ from stores.log_end import EndedLog
 from stores.log_end_compiled import CompiledLog
 from stores.message_store import MessageStore
 from stores.pull import PullStatus
+from stores.records import NoRecordError
 from stores.tail import find_tail
+from streaming.dispatcher import rebuild
 from tests import golden_stores
-from tests.streaming.stores_for_tests import LOG_FILE, QUEUE_FILE, SMALL, Log, Messages, fill
+from tests.streaming.stores_for_tests import (
+    BODY_AT,
+    LOG_FILE,
+    QUEUE_FILE,
+    SMALL,
+    Log,
+    Messages,
+    fill,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -372,6 +383,58 @@ class TestFollowing:
         ended.refresh()
         assert ended.holds(place.position)
         assert ended.end() == log.end
+
+
+class TestSpaceOfABlank:
+    """A BLANK is eight bytes; in the space it stands for may be a record that was cut, whole."""
+
+    @pytest.fixture(params=["alone", "forged", "older"])
+    def made(self, request, tmp_path):
+        """Return a store whose log was cut and written on, an output from before, and the cut."""
+        log = Log()
+        for i in range(4):
+            # In a body, which nobody has to believe.
+            at = LOG_FILE - log.end - BODY_AT
+            body = BLANK_HEAD.pack(at, MAGIC_BLANK) if request.param == "forged" else b""
+            properties = {"KEYS": f"k{i}"}
+            log.append(Message("t", body, properties, queue_offset=i, store_timestamp=NOW + i))
+        blank = log.places[-1].position
+        gone = log.append(Message("t", b"", {"KEYS": "gone"}, queue_offset=4, store_timestamp=NOW))
+        store = log.write(tmp_path / "store", ahead=1)
+        rebuild(store, tmp_path / "out", broker_version="5.5", broker_conf=SMALL)
+        put(store, blank, BLANK_HEAD.pack(LOG_FILE - blank, MAGIC_BLANK))
+        following = Message("t", queue_offset=3, store_timestamp=NOW + 9)
+        put(store, LOG_FILE, encode(following, LOG_FILE))
+        if request.param == "older":
+            put(store, gone.end, BLANK_HEAD.pack(LOG_FILE - gone.end, MAGIC_BLANK))
+        return store, tmp_path / "out", log, gone
+
+    @pytest.mark.parametrize("kind", [EndedLog, CompiledLog])
+    def test_holds_nothing_of_the_log(self, made, kind):
+        store, _, log, gone = made
+        settings = settings_of()
+        ended = kind(commitlog_directories(store, settings), settings, Report(), store)
+
+        assert all(ended.holds(place.position) for place in log.places[:3])
+        assert ended.holds(LOG_FILE)
+        assert not ended.holds(gone.position)
+        ended.close()
+
+    @pytest.mark.parametrize("is_compiled", [False, True])
+    def test_gives_nobody_a_message(self, made, is_compiled):
+        """
+        Not by its key, its place in the queue or its id, though the output has had it.
+        """
+        store, output, _, gone = made
+        with MessageStore.open(store, output, settings_of(), is_compiled=is_compiled) as messages:
+            for _ in range(2):
+                assert messages.by_key("t", "gone").messages == []
+                kept = messages.by_keys("t", ["k1", "gone"])
+                assert [len(answer.messages) for answer in kept] == [1, 0]
+                with pytest.raises(NoRecordError):
+                    messages.at(gone.position)
+                assert [number for number, _ in messages.pull("t", 0, 3, 9).messages] == []
+                messages.refresh()
 
 
 def test_a_log_with_a_missing_file_is_read_to_its_end(tmp_path):
