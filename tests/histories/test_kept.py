@@ -346,6 +346,18 @@ REAL = {
         truncate back=3
         put count=8 seed=525683 kind=longer
     """,
+    "a broker's start passes over a record that is written over a longer one that was cut": """
+        settings version=4.9.8 log=16384 queue=8 items=40 ext=0 fan=1 batch=0
+        start
+        put count=9 seed=110259 kind=mixed
+        open
+        truncate back=2
+        put count=2 seed=265688 kind=same
+        crash
+        tear back=1 byte=0 rest=ones
+        start
+        put count=5 seed=160301 kind=same
+    """,
 }
 
 

@@ -49,6 +49,7 @@ _START = 1_700_000_000_000
 # Looks until all is at rest: at least, and at most.
 _LOOKS = 3
 _STREAM_LOOKS = 4
+_STREAM_LIVES = 3
 _POLLS = 8
 # Of the rests of a modelled history, one in so many has verify and queries.
 _SELDOM = 3
@@ -616,8 +617,13 @@ class World:
         if self.follower is not None:
             self._poll()
         if self.stream is not None:
-            for _ in range(_STREAM_LOOKS):
-                self._poll_stream()
+            for _ in range(_STREAM_LIVES):
+                began = self.stream
+                for _ in range(_STREAM_LOOKS):
+                    self._poll_stream()
+                if self.stream is began:
+                    break
+                # One that began again looks as often as any other.
             self._check_stream()
         if self.follower is not None:
             self._check_output()
