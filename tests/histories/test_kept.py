@@ -377,12 +377,14 @@ def test_what_failed_once_holds(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_what_failed_once_holds_beside_a_real_broker(name: str, tmp_path: Path) -> None:
     """
-    The same, with the store classes of 5.5.0: their answers are ours.
+    The same, with the store classes of a version, 5.5.0 by default: their answers are ours.
     """
-    jvm = Jvm("5.5.0")
+    history = parse_history(REAL[name])
+    versions = [each.text("version") for each in history if each.name == "settings"]
+    jvm = Jvm(*versions or ["5.5.0"])
     try:
         with POINTS.installed():
-            outcome, failure, _ = carry_out(parse_history(REAL[name]), tmp_path / "w", jvm)
+            outcome, failure, _ = carry_out(history, tmp_path / "w", jvm)
     finally:
         jvm.close()
 
