@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from checkpoints import marks, progress
+from checkpoints import marks, progress, tails
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from formats import consumequeue, names
 from formats.batchconsumequeue import inner_batch
@@ -286,12 +286,40 @@ class _Verification:
         if self.progress is not None:
             path = output / progress.STATE_DIRECTORY / progress.FILE_NAME
             verify_progress(path, self.progress, self.facts, report)
+            self._check_expired_queues(self.progress)
         fields = self.settings.version.checkpoint_fields
         CheckpointCheck(output, fields, scope, report).check(self.facts, self.progress)
         self._check_next_record()
         self._report_lacks()
         verify_abort(output, report)
         report.bytes = scope.end - scope.floor
+
+    def _check_expired_queues(self, found: Progress) -> None:
+        """Compare the last bytes of queues whose records have all expired with what was recorded.
+
+        Nothing in the log says what they should be.
+        """
+        if not found.clean:
+            return
+        output, floor = self.config.output, self.log.min_offset
+        queues = {
+            name: end
+            for name, end in found.queues.items()
+            if end > 0 and found.lasts.get(name, floor + 1) <= floor
+        }
+        seen = tails.read(output, queues, self.settings)
+        for name, end in queues.items():
+            base = (end - 1) // self.settings.consumequeue_file_size
+            base *= self.settings.consumequeue_file_size
+            path = output / name / names.offset_file(base)
+            if name not in seen:
+                detail = "the file of the queue's last entry, whose record has expired, is not here"
+                self.report.add(Kind.MISSING, path, 0, detail)
+            elif seen[name] != found.tails.get(name, seen[name]):
+                detail = "the last entries, whose records have expired, are not those dispatched"
+                self.report.add(
+                    Kind.WRONG_BYTES, path, max(end - base - tails.TAIL_SIZE, 0), detail
+                )
 
     def _check_next_record(self) -> None:
         """Report a record that stopped the output and that its broker cannot read either."""

@@ -275,6 +275,24 @@ KEPT = {
         put count=8 seed=262318 kind=large
         expire count=1
     """,
+    "a queue whose records have all expired loses its last file": """
+        settings version=5.5.0 log=8192 queue=4 items=40 ext=0 fan=0 batch=0 quiet=1
+        start
+        put count=11 seed=563563 kind=longer
+        truncate back=3
+        put count=6 seed=543342 kind=large
+        open
+        close
+        expire count=1
+        lose what=file seed=412759
+    """,
+    "a record without the number in its further queue": """
+        settings version=4.9.8 log=8192 queue=50 items=12 ext=0 fan=1 batch=0
+        start
+        put count=8 seed=797020 kind=mixed
+        stop
+        tear back=1 byte=4989 rest=zero
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
