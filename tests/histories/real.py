@@ -93,6 +93,7 @@ class Real:
         self.traits = traits
         self.files = Files(store, traits.log_file)
         self.begin = self.end = 0
+        self.keeps_expired = False
         self.is_running = False
         self._jvm = jvm
         self._conf = ",".join(f"{key}={value}" for key, value in conf.items())
@@ -162,6 +163,12 @@ class Real:
     def _take_ends(self, ends: Sequence[int]) -> None:
         # Without a file a broker says -1 and 0.
         self.begin, self.end = max(ends[0], 0), ends[1]
+        # A file that expired while it was held is removed later; until then it is out of reach
+        # (`MappedFileQueue#getMinOffset` asks whether a file is available).
+        bases = self.files.bases
+        self.keeps_expired = bool(bases) and bases[0] < self.files.base_of(self.begin)
+        if self.keeps_expired:
+            self.begin = bases[0]
 
     def fan_offset(self, queue_id: int) -> int:
         """Return the next offset of the queue that messages fan out to."""
