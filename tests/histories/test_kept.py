@@ -376,6 +376,25 @@ REAL = {
         start
         put count=5 seed=160301 kind=same
     """,
+    "verify of a queue that a cut has shifted before what is left of its log": """
+        settings version=5.3.3 log=16384 queue=4 items=300 ext=1 fan=0 batch=0
+        start
+        put count=9 seed=52693 kind=longer
+        open
+        stream
+        put count=5 seed=132683 kind=same
+        open
+        kill at=parsed number=7 moment=before during=poll
+        truncate back=1
+        put count=3 seed=19657 kind=mixed
+        put count=7 seed=37156 kind=large
+        open
+        put count=8 seed=515121 kind=large
+        crash
+        start
+        put count=4 seed=23494 kind=zero
+        expire count=1
+    """,
 }
 
 
