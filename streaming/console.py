@@ -28,6 +28,7 @@ from formats import names
 from formats.errors import UsageError
 from stores.printable import printable
 from streaming.events import kind_of_event
+from streaming.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +43,18 @@ if TYPE_CHECKING:
 
 # Into a pipe or a file, lines may be long: a table that is cut off is of no use there.
 _PIPE_WIDTH = 200
+
+
+class _Remarks(Console):
+    """Standard error: nothing depends on it."""
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more."""
+        self.quiet = True
+
+
 OUT = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-ERR = Console(stderr=True, highlight=False)
+ERR = _Remarks(stderr=True, highlight=False)
 _LOG = logging.getLogger("reput")
 _SECRET = re.compile("secret|passw|token|credential|private|access_?key", re.IGNORECASE)
 _SHOWN = 40
@@ -207,9 +218,19 @@ def quiet() -> Iterator[None]:
     yield
 
 
-def print_summary(summary: Summary, *, as_json: bool) -> None:
-    """Print what a job did."""
-    values = summary.as_dict()
+def print_summary(summary: Summary, *, as_json: bool, left: Sequence[str] = ()) -> None:
+    """Print what a job did.
+
+    Args:
+        summary: of the job.
+        as_json: as one document.
+        left: what it was to do as well, and what to run next; only in the document.
+    """
+    values = {
+        **summary.as_dict(),
+        "complete": not left,
+        **({"error": "; ".join(left)} if left else {}),
+    }
     if as_json:
         print(json.dumps(values))
         return
@@ -251,11 +272,10 @@ def print_report(report: Report, *, as_json: bool) -> None:
             OUT.print(table)
     shown = min(len(report.findings), _SHOWN)
     more = f" ({shown} of them shown)" if report.found > shown else ""
-    verdict = "clean" if report.is_complete else "incomplete"
-    if not report.ok:
-        verdict = f"{report.found} findings{more}"
+    verdict = verdict_of(report)
+    said = f"{verdict}, {report.found} findings{more}" if verdict == Verdict.DAMAGED else verdict
     OUT.print(
-        f"{verdict}: {report.messages:,} messages, {report.entries:,} queue entries, "
+        f"{said}: {report.messages:,} messages, {report.entries:,} queue entries, "
         f"{report.units:,} extension units, {report.items:,} index items in {report.files:,} files "
         f"in {report.seconds:.2f} s"
         + (
@@ -270,6 +290,7 @@ def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> N
     """Print whether a broker may be started, and what to do."""
     if as_json:
         values = {
+            "verdict": result.verdict,
             "safe": result.is_safe,
             "problems": result.problems,
             "places": result.places,
@@ -282,7 +303,7 @@ def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> N
     for problem in result.problems:
         OUT.print(f"- {problem}", markup=False, soft_wrap=True)
     if not result.is_safe:
-        OUT.print("not safe yet")
+        OUT.print(f"not safe yet: {result.verdict}")
         return
     messages = result.report.messages if result.report else 0
     OUT.print(f"safe: {messages:,} messages up to physical offset {result.end:,}")
@@ -342,6 +363,7 @@ def _repair_as_dict(config: StoreConfig, result: Repair) -> dict[str, object]:
     return {
         "name": config.name,
         "output": str(config.output),
+        "verdict": result.verdict,
         "ok": result.ok,
         "changes": [
             {"what": change.what, "file": str(change.path), "detail": change.detail}
@@ -369,12 +391,14 @@ def report_as_dict(report: Report) -> dict[str, object]:
         ]
 
     return {
+        "verdict": verdict_of(report),
         "ok": report.ok,
         "complete": report.is_complete,
         "lacks": rows(report.lacks),
         "found": report.found,
         "findings": rows(report.findings),
         "notes": rows(report.notes),
+        "writer": report.writer or None,
         "messages": report.messages,
         "entries": report.entries,
         "units": report.units,

@@ -15,10 +15,11 @@ from formats import broker
 from formats.errors import UsageError
 from streaming import export_target, option_values
 from streaming.config import read_broker_conf
+from streaming.endings import elsewhere
+from streaming.exit_codes import INCOMPLETE, NOTHING, OK
+from streaming.failures import FAILURES
 from streaming.option_values import CorruptMode
 from streaming.query_options import Begin, Conf, End, Json, OptionalTopic, Output, QueueId, Store
-
-OK, NOTHING = 0, 1
 
 
 class FileFormat(StrEnum):
@@ -84,7 +85,7 @@ def export(
         typer.Option(
             "--on-corrupt",
             help="At what is corrupt or missing in the log: stop with exit code 3, or skip: export "
-            "what is there, name each place that was passed over, and end with exit code 1.",
+            "what is there, name each place that was passed over, and end with exit code 4.",
         ),
     ] = CorruptMode.STOP,
     overwrite: Annotated[
@@ -99,8 +100,8 @@ def export(
     """Copy messages to Parquet or JSON lines, through Spark.
 
     `--topic`, `--queue`, `--begin` and `--end` are handed to the source, which reads no more of the
-    log than they need where consume queues can say so. Exit codes: 0 written, 1 no message passed
-    or a place of the log was passed over, 2 wrong usage, 3 failed.
+    log than they need where consume queues can say so. Exit codes: 0 written, 1 no message passed,
+    2 wrong usage, 3 failed, 4 a place of the log was passed over, or interrupted.
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
@@ -117,7 +118,7 @@ def export(
         Selection,
         write,
     )
-    from streaming.session import build_session, memory_for_tasks  # noqa: PLC0415
+    from streaming.session import QUIET, build_session, memory_for_tasks  # noqa: PLC0415
     from streaming.source import NAME, RocketMQDataSource, register  # noqa: PLC0415
 
     expression = tag if tag is not None else sql
@@ -150,7 +151,8 @@ def export(
     # Sorting by day holds the rows a second time.
     heap = HEAP_A_TASK * (2 if by_day else 1)
     with export_target.held(to, overwrite=overwrite):
-        spark = build_session("reput export", **memory_for_tasks(heap), **MOST_AT_A_TIME)
+        settings = {**memory_for_tasks(heap), **MOST_AT_A_TIME, **QUIET}
+        spark = elsewhere(lambda: build_session("reput export", **settings))
         try:
             register(spark)
             messages = spark.read.format(NAME).options(**options).load()
@@ -166,6 +168,7 @@ def export(
         properties = read_broker_conf(broker_conf) if broker_conf else {}
         gaps = list(gaps_of(store, broker.settings_of(broker_version, properties)))
     seconds = time.monotonic() - began
+    code = FAILURES.answered(INCOMPLETE if gaps else OK if count else NOTHING)
     if as_json:
         document = {"messages": count, "to": str(to), "seconds": round(seconds, 3)}
         names = ("path", "byte", "start", "end")
@@ -178,4 +181,4 @@ def export(
                 f"incomplete: physical offsets {first} to {after}, {path} from byte {byte} on, "
                 "hold no records and were passed over"
             )
-    raise typer.Exit(OK if count and not gaps else NOTHING)
+    raise typer.Exit(code)

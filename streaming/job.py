@@ -17,8 +17,10 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 
+from checkpoints import progress
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import FormatError, ReputError, UnreadableError
@@ -27,6 +29,7 @@ from streaming import damage
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
+from streaming.failures import FAILURES
 from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
 from streaming.placement import ExecutorWriters
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("reput")
 
 _POLL_SECONDS = 0.2
+# Characters of what Spark says.
+_SAID = 300
 
 # What our source raises, as Spark names it.
 _FORMAT_ERROR = "formats.errors.FormatError"
@@ -234,11 +239,12 @@ class Job:
         try:
             if self.options.placement == Placement.EXECUTORS:
                 self._open_writers(spark)
-            query = self._start(spark)
-            try:
-                self._wait(query)
-            finally:
-                query.stop()
+            with self._ending_without_spark():
+                query = self._start(spark)
+                try:
+                    self._wait(query)
+                finally:
+                    query.stop()
             if self.options.available_now:
                 self._drain_kafka()
             else:
@@ -252,6 +258,23 @@ class Job:
             raise said
         self._finish()
         return self.summary
+
+    @contextlib.contextmanager
+    def _ending_without_spark(self) -> Iterator[None]:
+        """Take it for the end that was asked for where Spark ends before us.
+
+        A signal for all processes of a group, or of a service, reaches Spark's as well.
+        """
+        try:
+            yield
+        except (Py4JError, PySparkException, ConnectionError) as error:
+            if not self._stopping.is_set():
+                raise
+            LOG.info("Spark has ended already: %s", type(error).__name__)
+
+    def _is_of_spark_s_end(self, error: BaseException) -> bool:
+        is_spark_s = isinstance(error, (Py4JError, PySparkException, ConnectionError))
+        return is_spark_s and self._stopping.is_set()
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return an error at a place of a log with what it means, and what can be done."""
@@ -271,6 +294,28 @@ class Job:
     def stop(self) -> None:
         """Ask it to end behind its block, on executors behind its batch; returns at once."""
         self._stopping.set()
+
+    def abandon(self) -> Summary:
+        """Close all outputs without a batch; return what is in them.
+
+        Raises:
+            ReputError, OSError: an output cannot be closed.
+        """
+        # What still reads the logs has to end before they are closed.
+        self._has_looked.wait()
+        self._close()
+        for config, store in zip(self.configs, self.summary.stores, strict=True):
+            # Of an output that its writer has not opened, its record tells where it stands.
+            known = progress.load(config.output)
+            store.end = max(known.end, 0) if known is not None else 0
+        self._finish()
+        return self.summary
+
+    @property
+    def known_ends(self) -> dict[str, int]:
+        """Return the physical offsets where logs ended when `prepare` looked, as far as it did."""
+        self._has_looked.wait()
+        return {name: known.end for name, known in self._ends.items()}
 
     def _open_writers(self, spark: SparkSession) -> None:
         stores = [(config, self._flush_policy(config)) for config in self.configs]
@@ -360,7 +405,8 @@ class Job:
                 for store, _, end in planned:
                     self._dispatch(store, end, batch_id)
             except BaseException as error:
-                self.error = error
+                if not self._is_of_spark_s_end(error):
+                    self.error = error
                 raise
 
     @contextlib.contextmanager
@@ -514,7 +560,10 @@ class Job:
                 return
         failure = query.exception()
         if failure is not None and self.error is None:
-            self.error = source_error(str(failure))
+            error = source_error(str(failure))
+            # What the log is like counts in any case; Spark's own end does not, once it is asked.
+            if isinstance(error, FormatError) or not self._stopping.is_set():
+                self.error = error
 
     def _drain_kafka(self) -> None:
         """Wait until Kafka has what was dispatched; writers on executors do so as they close."""
@@ -584,13 +633,17 @@ def source_error(text: str, failed: str = "the streaming query failed") -> Reput
 
     Args:
         text: Spark's.
-        failed: what to say where the source said nothing.
+        failed: what to say where the source said nothing: then the first cause goes with it, and
+            all that Spark says into a file.
     """
     for line in reversed(text.splitlines()):
         name, found, message = line.partition(": ")
         if found and name.strip().startswith("formats.errors."):
             return _rebuilt(name.strip().removeprefix("formats.errors."), message.strip())
-    return ReputError(f"{failed}: {text.strip()[:2000]}")
+    lines = text.strip().splitlines() or ["Spark does not say why"]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    cause = (causes or lines[:1])[-1].strip()
+    return ReputError(f"{failed}: {cause[:_SAID]}; {FAILURES.keep(text)}")
 
 
 def _rebuilt(kind: str, message: str) -> ReputError:

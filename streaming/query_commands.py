@@ -14,12 +14,11 @@ from stores.printable import printable
 from stores.queue_time import Boundary
 from streaming import query_output as out
 from streaming import waiting_commands
+from streaming.exit_codes import NOTHING, OK
 from streaming.option_values import milliseconds
 from streaming.query_options import (
     BODY_BYTES,
     NO_INDEX,
-    NOTHING,
-    OK,
     Begin,
     Bodies,
     BodyBytes,
@@ -60,7 +59,8 @@ app = typer.Typer(
     help="""
 Ask a store, from its files alone: ours, a broker's own, or a backup; live or not.
 
-Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 failed, 4 no index to look in.
+Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 failed, 4 no answer: there is no index to
+look in, or it was interrupted.
 """,
     no_args_is_help=True,
     add_completion=False,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from formats import broker
-from formats.errors import UsageError
+from formats.errors import StoreError, UsageError
 from stores.message_store import MessageStore
 from streaming import query_output as out
 from streaming.config import read_broker_conf
+from streaming.exit_codes import INCOMPLETE, NOTHING, OK
+from streaming.failures import FAILURES
 from streaming.query_output import BodyMode
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
     from stores.message_filter import MessageFilter
 
-OK, NOTHING, NO_INDEX = 0, 1, 4
+# Without an index the question cannot be answered.
+NO_INDEX = INCOMPLETE
 ROWS = 20
 BODY_BYTES = 1024
 
@@ -61,7 +64,7 @@ def open_store(store: Path, output: Path | None, version: str, conf: Path | None
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")
     if output is not None and not output.is_dir():
-        raise UsageError(f"--output {output}: no such directory")
+        raise StoreError(output, "no such directory", "Point --output at what reput wrote")
     settings = broker.settings_of(version, read_broker_conf(conf) if conf else {})
     return MessageStore.open(store, output, settings)
 
@@ -90,6 +93,7 @@ def finish(store: MessageStore, document: dict[str, Any], code: int, *, as_json:
     Raises:
         typer.Exit: with the code.
     """
+    FAILURES.answered(code)
     if as_json:
         out.print_json({**document, "notes": out.notes(store.report)})
     else:

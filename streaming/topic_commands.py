@@ -13,9 +13,8 @@ from formats.errors import FormatError
 from stores.printable import printable
 from stores.queue_tail import QueueTail
 from streaming import query_output as out
+from streaming.exit_codes import NOTHING, OK
 from streaming.query_options import (
-    NOTHING,
-    OK,
     Bodies,
     BodyBytes,
     Conf,

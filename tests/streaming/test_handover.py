@@ -121,5 +121,9 @@ def test_the_command(made, tmp_path, is_complete):
     command += ["--store", str(config.path), "--output", str(config.output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert json.loads(done.stdout)["safe"] is is_complete
-    assert done.returncode == (0 if is_complete else 1)
+    said = json.loads(done.stdout)
+    assert said["safe"] is is_complete
+    assert said["verdict"] == ("sound" if is_complete else "incomplete")
+    # What verify says of the rest is the same problem.
+    assert len(said["problems"]) == (0 if is_complete else 1)
+    assert done.returncode == (0 if is_complete else 4)
