@@ -35,6 +35,7 @@ from streaming.live_settings import LiveSettings
 from streaming.log_records import LogRecords
 from streaming.pipeline import Pipeline
 from streaming.readable import Readable, find_ends, place_of
+from streaming.version_seen import refuse_other_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,10 +62,13 @@ def verify(config: StoreConfig) -> Report:
         What was found; `ok` if nothing.
 
     Raises:
+        UsageError: a broker's own index is one of another version.
         ReputError: the commitlog cannot be read, or the output was made with other settings.
         OSError: no permission, the device failed.
     """
     began = time.monotonic()
+    if not (config.output / progress.STATE_DIRECTORY / progress.FILE_NAME).exists():
+        refuse_other_version(config)
     verification = _Verification(config)
     try:
         verification.run()
