@@ -95,6 +95,13 @@ class Failures:
 FAILURES = Failures()
 
 
+def cause_of(text: str) -> str:
+    """Return the first cause that Spark gives in a text of many lines."""
+    lines = text.strip().splitlines() or ["Spark does not say why"]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines[:1])[-1].strip()[:_SAID]
+
+
 def _details(account: str) -> str:
     import platform  # noqa: PLC0415 - slow to import
 

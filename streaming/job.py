@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from checkpoints import progress
+from checkpoints import locks, progress
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import FormatError, ReputError, UnreadableError
@@ -29,10 +29,10 @@ from streaming import damage
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
-from streaming.failures import FAILURES
+from streaming.failures import FAILURES, cause_of
 from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
-from streaming.placement import ExecutorWriters
+from streaming.placement import ExecutorWriters, UnreachableError
 from streaming.placement_mode import Placement
 from streaming.warm import load_kernels
 
@@ -55,9 +55,11 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("reput")
 
 _POLL_SECONDS = 0.2
-# Characters of what Spark says.
-_SAID = 300
+# For writers on executors that were asked to end by a signal of their own.
+_CLOSING_SECONDS = 20.0
 
+# What comes of Spark's end, and not of a store or an output.
+_OF_SPARK = (Py4JError, PySparkException, ConnectionError, UnreachableError)
 # What our source raises, as Spark names it.
 _FORMAT_ERROR = "formats.errors.FormatError"
 
@@ -267,14 +269,23 @@ class Job:
         """
         try:
             yield
-        except (Py4JError, PySparkException, ConnectionError) as error:
+        except _OF_SPARK as error:
             if not self._stopping.is_set():
                 raise
             LOG.info("Spark has ended already: %s", type(error).__name__)
 
     def _is_of_spark_s_end(self, error: BaseException) -> bool:
-        is_spark_s = isinstance(error, (Py4JError, PySparkException, ConnectionError))
-        return is_spark_s and self._stopping.is_set()
+        return isinstance(error, _OF_SPARK) and self._stopping.is_set()
+
+    def _are_closed(self) -> bool:
+        """Tell whether all writers have ended in order by themselves; they get some time."""
+        until = time.monotonic() + _CLOSING_SECONDS
+        while time.monotonic() < until:
+            if not any(locks.holder_of(each.output / STATE_DIRECTORY) for each in self.configs):
+                records = [progress.load(each.output) for each in self.configs]
+                return all(record is not None and record.clean for record in records)
+            time.sleep(_POLL_SECONDS)
+        return False
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return an error at a place of a log with what it means, and what can be done."""
@@ -536,7 +547,8 @@ class Job:
             if self.metrics is not None:
                 self.metrics.alive()
         except BaseException as error:
-            self.error = error
+            if not self._is_of_spark_s_end(error):
+                self.error = error
             raise
 
     def _wait(self, query: StreamingQuery) -> None:
@@ -622,6 +634,9 @@ class Job:
         failure = self.error
         try:
             self._take(writers.close(has_failed=failure is not None), None)
+        except UnreachableError:
+            if failure is None and not (self._stopping.is_set() and self._are_closed()):
+                raise
         except (ReputError, OSError):
             if failure is None:
                 raise
@@ -640,10 +655,7 @@ def source_error(text: str, failed: str = "the streaming query failed") -> Reput
         name, found, message = line.partition(": ")
         if found and name.strip().startswith("formats.errors."):
             return _rebuilt(name.strip().removeprefix("formats.errors."), message.strip())
-    lines = text.strip().splitlines() or ["Spark does not say why"]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    cause = (causes or lines[:1])[-1].strip()
-    return ReputError(f"{failed}: {cause[:_SAID]}; {FAILURES.keep(text)}")
+    return ReputError(f"{failed}: {cause_of(text)}; {FAILURES.keep(text)}")
 
 
 def _rebuilt(kind: str, message: str) -> ReputError:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ReputError
+from streaming.failures import cause_of
 from streaming.writer_protocol import (
     CLOSE,
     DISPATCH,
@@ -44,6 +45,10 @@ TEND_SECONDS = SILENCE_SECONDS / 6
 _OPEN_PATIENCE = 10.0
 # A writer on a host that Spark has given up ends by silence.
 _MOVE_PATIENCE = SILENCE_SECONDS + 15.0
+
+
+class UnreachableError(ReputError):
+    """Spark has ended, or could not run the tasks that carry orders to writers."""
 
 
 class Outcome(NamedTuple):
@@ -196,7 +201,7 @@ def _run(context: SparkContext, errands: Sequence[Errand]) -> list[Carried]:
     """Run a task an errand, on the host that it names if that has room.
 
     Raises:
-        ReputError: Spark could not.
+        UnreachableError: Spark could not.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark import RDD  # noqa: PLC0415
@@ -220,6 +225,6 @@ def _run(context: SparkContext, errands: Sequence[Errand]) -> list[Carried]:
         carried: list[Carried] = tasks.map(carry).collect()
     except (Py4JError, OSError) as error:
         # A JVM that is gone is an OSError of its connection, and no matter of files.
-        text = str(error).strip()[:2000]
-        raise ReputError(f"Spark could not reach the stores' writers: {text}") from error
+        text = cause_of(str(error))
+        raise UnreachableError(f"Spark could not reach the stores' writers: {text}") from error
     return carried

@@ -6,6 +6,7 @@ that nothing was found.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -94,6 +95,14 @@ class Command:
     @property
     def printed(self):
         return self.output.read_text("utf-8", "replace")
+
+
+def below(process):
+    """Return the processes that descend from one."""
+    children = []
+    for task in Path("/proc", str(process), "task").iterdir():
+        children += map(int, (task / "children").read_text().split())
+    return [each for child in children for each in (child, *below(child))]
 
 
 def options(log, output):
@@ -258,6 +267,28 @@ class TestJobs:
         assert job.ended() == 0
         assert f"{number.name}: ending in order" in job.said
         assert "Traceback" not in job.said
+        assert not (out / "abort").exists()
+        assert progress.load(out).clean
+
+    @pytest.mark.parametrize("placement", ["driver", "executors"])
+    def test_every_process_of_a_service_gets_the_signal(self, log, tmp_path, placement):
+        """
+        The JVM, Spark's workers and the writers beside them, whatever group they are in.
+        """
+        out = tmp_path / "out"
+        job = Command(
+            tmp_path, "run", *options(log, out),
+            "--max-batch-bytes", BATCH, "--placement", placement,
+        )  # fmt: skip
+        job.until_said("batch 1 of")
+        everyone = [job.process.pid, *below(job.process.pid)]
+        for process in everyone:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+
+        assert len(everyone) > 2
+        assert job.ended() == 0
+        assert len(job.said.splitlines()) < 30
         assert not (out / "abort").exists()
         assert progress.load(out).clean
 
