@@ -15,7 +15,7 @@ import urllib.request
 from typing import Any
 
 from helm.monitoring import dashboard, generate
-from helm.monitoring.alerts import ALERTS, THRESHOLDS, fill
+from helm.monitoring.alerts import ALERTS, SCOPE, THRESHOLDS, fill
 
 _RATE_INTERVAL = "1m"
 
@@ -57,7 +57,9 @@ def main(server: str) -> int:
         (title, fill_variables(text), "_kafka_" not in text)
         for title, text in dashboard.expressions(board)
     ]
-    rules = [(alert.name, fill(alert.expression, THRESHOLDS), False) for alert in ALERTS]
+    rules = [
+        (alert.name, fill(alert.expression, {**THRESHOLDS, **SCOPE}), False) for alert in ALERTS
+    ]
     for title, expression, needs_data in [*panels, *rules]:
         total += 1
         try:

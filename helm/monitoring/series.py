@@ -46,6 +46,13 @@ BUILD = "rocketmq_reput_build_info"
 CPU = "process_cpu_seconds_total"
 RESIDENT = "process_resident_memory_bytes"
 OPEN_FILES = "process_open_fds"
+# Of Prometheus itself, of the rules, and of kube-state-metrics.
+UP = "up"
+START = "reput:dispatcher:start_timestamp_seconds"
+TARGET = "reput:dispatcher:up"
+EXPECTED = "reput:dispatchers:expected"
+KUBE_RESTARTS = "kube_pod_container_status_restarts_total"
+KUBE_WAITING = "kube_pod_container_status_waiting_reason"
 
 # The broker's own labels of its two series, which the others have not.
 BROKER_LABELS = ("node_id", "storage_type", "storage_medium")
@@ -55,6 +62,8 @@ NODE = 'node_type="dispatcher"'
 
 PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES}
 HISTOGRAMS = {BATCH_SECONDS, LATENCY, KAFKA_SECONDS}
+# What rules and dashboard ask for besides, and no dispatcher exports.
+OTHERS = {UP, "ALERTS", START, TARGET, EXPECTED, KUBE_RESTARTS, KUBE_WAITING}
 # Only of stores that are sent to Kafka.
 KAFKA = {
     KAFKA_LAG_BYTES, KAFKA_LAG_SECONDS, KAFKA_OFFSET, KAFKA_IN_FLIGHT, KAFKA_CONNECTED,

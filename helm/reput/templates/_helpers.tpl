@@ -78,6 +78,24 @@ annotations:
 {{ include "reput.fullname" .root }}{{ with .job.id }}-{{ . }}{{ end }}
 {{- end }}
 
+{{/* How many dispatchers should answer, and a regular expression of their `job` label. */}}
+{{- define "reput.dispatchers" -}}
+{{- if kindIs "invalid" .Values.prometheusRule.dispatchers -}}
+{{- len (include "reput.jobs" . | fromYaml).jobs -}}
+{{- else -}}
+{{- int64 .Values.prometheusRule.dispatchers -}}
+{{- end -}}
+{{- end }}
+
+{{- define "reput.scrapeJob" -}}
+{{- if .Values.prometheusRule.job -}}
+{{- .Values.prometheusRule.job -}}
+{{- else -}}
+{{- $name := include "reput.fullname" . -}}
+{{ $name }}|{{ .Release.Namespace }}/{{ $name }}
+{{- end -}}
+{{- end }}
+
 {{/* What the values' schema cannot say. */}}
 {{- define "reput.check" -}}
 {{- if not .Values.stores }}
