@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ReputError
+from streaming.counted import Counted
 from streaming.failures import cause_of
 from streaming.writer_protocol import (
     CLOSE,
@@ -67,6 +68,7 @@ class _Known:
     host: str = ""
     wanted: int = -1
     answer: Answer | None = None
+    counted: Counted = field(default_factory=Counted)
     heard_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -155,6 +157,7 @@ class ExecutorWriters:
                 starts=starts,
                 patience=patience,
                 seen=known.seen,
+                counted=(known.counted.end, known.counted.messages),
                 executor=0,
             )
             errands.append(Errand(known.spec, order, known.host))
@@ -174,8 +177,11 @@ class ExecutorWriters:
         if before is not None and before["incarnation"] != answer["incarnation"]:
             self._cpu_seconds_before += before["cpu_seconds"]
         known.answer = answer
-        failure = answer["failure"]
-        return Outcome(name, answer["batches"], error_of(failure) if failure else None)
+        failure, batches = answer["failure"], answer["batches"]
+        if answer["state"] is not None:
+            progress = answer["state"]["progress"]
+            batches = known.counted.take(batches, progress.messages, progress.truncations)
+        return Outcome(name, batches, error_of(failure) if failure else None)
 
 
 def _spec(job: str, config: StoreConfig, flush: FlushPolicy, options: JobOptions) -> Spec:

@@ -89,6 +89,8 @@ class Order(TypedDict):
         starts: start a writer if there is none.
         patience: wait so long for another writer's lock, seconds.
         seen: what the job has already: a writer's `incarnation` and how many of its batches.
+        counted: physical offset up to which the job has counted, -1 for nothing, and the messages
+            that the output's record had there; see `streaming.counted`.
         executor: the process that the task runs for.
     """
 
@@ -97,6 +99,7 @@ class Order(TypedDict):
     starts: bool
     patience: float
     seen: tuple[str, int]
+    counted: tuple[int, int]
     executor: int
 
 
