@@ -26,11 +26,11 @@ import typer
 from formats import broker
 from formats.errors import ReputError, UsageError
 from stores.lazy import lazy_module
-from stores.log_files import commitlog_directories
 from streaming import export_commands, inspect_commands, query_commands, topic_commands
 from streaming.config import StoreConfig, read_config, store_config
 from streaming.exit_codes import FAILED, FINDINGS, INCOMPLETE, OK, USAGE
 from streaming.failures import FAILURES, drop_output
+from streaming.first_message import is_awaited
 from streaming.job_options import JobOptions
 from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
@@ -199,7 +199,12 @@ ReadyBehind = Annotated[
     typer.Option("--ready-behind", help="/readyz says no when a store is further behind."),
 ]
 Cluster = Annotated[
-    str, typer.Option("--cluster", help="The broker's cluster, a label of all metrics.")
+    str,
+    typer.Option(
+        "--cluster",
+        help="The brokers' cluster, a label of all metrics. [default: each store's "
+        "brokerClusterName in its broker.conf, or DefaultCluster]",
+    ),
 ]
 ByQueue = Annotated[
     bool,
@@ -345,7 +350,7 @@ def run(
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
     ready_behind: ReadyBehind = "1g",
-    cluster: Cluster = "DefaultCluster",
+    cluster: Cluster = "",
     metrics_by_queue: ByQueue = False,
     final_scrape_seconds: FinalScrape = 30.0,
     spark_metrics_port: SparkMetricsPort = None,
@@ -387,7 +392,7 @@ def run(
     banner = {
         "version": version("reput"),
         "spark": version("pyspark"),
-        "cluster": cluster,
+        "cluster": cluster or "by broker.conf",
         "ready_behind": ready_bytes,
         "metrics": f"{metrics_host}:{metrics_port}" if metrics_port is not None else "off",
     }
@@ -432,7 +437,8 @@ def serving(
     """Answer to Prometheus and to health checks while the job runs."""
     from importlib.metadata import version  # noqa: PLC0415 - slow to import
 
-    from streaming.metrics import Metrics, serve  # noqa: PLC0415 - numba is slow to import
+    from streaming.metrics import Metrics  # noqa: PLC0415 - numba is slow to import
+    from streaming.metrics_server import serve  # noqa: PLC0415
 
     metrics = Metrics(
         {config.name: config for config in configs},
@@ -479,14 +485,13 @@ def wait_for_log(config: StoreConfig, metrics: Metrics | None) -> None:
     Raises:
         StoreError: it is no store.
     """
-    directories = commitlog_directories(config.path, config.settings)
     says_so = True
-    while not any(path.stat().st_size for d in directories if d.is_dir() for path in d.iterdir()):
+    while is_awaited(config):
         if says_so:
             LOG.info("%s: waiting for the first message", config.name)
             says_so = False
         if metrics is not None:
-            metrics.alive(is_active=False)
+            metrics.awaits_logs()
         time.sleep(_LOOK_SECONDS)
 
 

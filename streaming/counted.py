@@ -53,7 +53,7 @@ class Counted:
     def _once(self, batch: Batch) -> Batch:
         if batch.end > self.end or batch.start >= self.end:
             return batch
-        from streaming.dispatcher import LATENCIES  # noqa: PLC0415 - numpy is slow to import
+        from streaming.latencies import BOUNDS  # noqa: PLC0415 - numpy is slow to import
 
         return replace(
             batch,
@@ -64,6 +64,6 @@ class Counted:
             misplaced=0,
             items=0,
             index_files=0,
-            latencies=[0] * (len(LATENCIES) + 1),
+            latencies=[0] * (len(BOUNDS) + 1),
             latency_seconds=0.0,
         )

@@ -30,10 +30,12 @@ from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
 from streaming.failures import FAILURES, cause_of
+from streaming.jvm import Jvm
 from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
 from streaming.placement import ExecutorWriters, UnreachableError
 from streaming.placement_mode import Placement
+from streaming.space import space_of
 from streaming.warm import load_kernels
 
 if TYPE_CHECKING:
@@ -238,6 +240,8 @@ class Job:
         Raises:
             ReputError: what stopped it; what was dispatched before stays.
         """
+        if self.metrics is not None:
+            self.metrics.jvm = Jvm(spark.sparkContext._jvm)  # noqa: SLF001
         try:
             if self.options.placement == Placement.EXECUTORS:
                 self._open_writers(spark)
@@ -527,6 +531,7 @@ class Job:
             waits=dispatcher.holds,
             flaw=str(dispatcher.flaw or ""),
             kafka=dispatcher.kafka.state if dispatcher.kafka is not None else None,
+            space=space_of(dispatcher.config.output),
         )
 
     def _tend(self) -> None:
@@ -561,6 +566,8 @@ class Job:
             elif self._writers is not None and self.metrics is not None:
                 # A batch on executors says nothing until it ends; Spark watches its tasks.
                 self.metrics.alive()
+            if self.metrics is not None:
+                self.metrics.sample_jvm()
             # What it ended with is asked for below.
             with contextlib.suppress(StreamingQueryException):
                 query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type] # in fact any number

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import StoreError
+from streaming.space import space_of
 from streaming.writer_protocol import (
     CLOSE,
     DISPATCH,
@@ -349,6 +350,7 @@ def _state_of(dispatcher: StoreDispatcher) -> dict[str, Any]:
         "waits": dispatcher.holds,
         "flaw": str(dispatcher.flaw or ""),
         "kafka": dispatcher.kafka.state if dispatcher.kafka is not None else None,
+        "space": space_of(dispatcher.config.output),
     }
 
 

@@ -30,6 +30,9 @@ THRESHOLDS: dict[str, int | float | str] = {
     "behindSecondsCritical": 600,
     "retentionRatio": 0.5,
     "kafkaBehindBytes": 1 << 30,
+    "freeRatio": 0.15,
+    "freeRatioCritical": 0.05,
+    "heapRatio": 0.9,
     "stalledFor": "5m",
     "restarts": 3,
 }
@@ -123,12 +126,16 @@ def _recorded(metric: str) -> str:
     return f"max by (namespace, job, pod) ({_pods(metric)})"
 
 
+_INSTANCE = "job, namespace, pod, instance"
 _OURS = 'namespace=~"${namespace}",job=~"${job}"'
 _START, _UP = f"{s.START}{{{_OURS}}}", f"{s.TARGET}{{{_OURS}}}"
 _PRESENT = f"(count({_START}) or vector(0))"
 _CONTAINER = 'namespace=~"${namespace}",container="reput"'
 _RETAINED = f"({offset('log_end')} - {offset('log_begin')})"
 _UNRECORDED = f"({offset('dispatched')} - {offset('recorded')})"
+_FREE_SHARE = (
+    f"last_over_time({s.FREE}{_DISPATCHER}[10m]) / last_over_time({s.SIZE}{_DISPATCHER}[10m])"
+)
 _BEHIND = f"{s.BEHIND_BYTES}{_DISPATCHER}"
 _KUBE_WAITS = f"max by (namespace, pod) ({s.KUBE_WAITING}{{{_CONTAINER}}} == 1)"
 _RESTARTS = f"{s.KUBE_RESTARTS}{{{_CONTAINER}}}"
@@ -149,7 +156,9 @@ ALERTS = (
         "QueryInactive",
         CRITICAL,
         "5m",
-        f"{s.ACTIVE} == 0",
+        # A broker that has no first message yet leaves nothing to run for.
+        f"{s.ACTIVE} == 0\n"
+        f"unless on ({_INSTANCE}) (min by ({_INSTANCE}) ({s.AWAITED}{_DISPATCHER}) == 1)",
         "The streaming query of {{ $labels.instance }} does not run",
         "The process answers, but its query has not been active for 5 minutes.",
     ),
@@ -210,7 +219,7 @@ ALERTS = (
         "BehindSeconds",
         WARNING,
         "2m",
-        behind(s.BEHIND_SECONDS, "${behindSeconds}", "30m", "10m"),
+        behind(s.AGE, "${behindSeconds}", "30m", "10m"),
         f"Consumers of {_STORE} see messages late",
         "On average {{ $value | humanizeDuration }} over 30 minutes, and over the last 10 as well.",
     ),
@@ -218,7 +227,7 @@ ALERTS = (
         "BehindSecondsCritical",
         CRITICAL,
         "2m",
-        behind(s.BEHIND_SECONDS, "${behindSecondsCritical}", "15m", "10m"),
+        behind(s.AGE, "${behindSecondsCritical}", "15m", "10m"),
         f"Consumers of {_STORE} see messages very late",
         "On average {{ $value | humanizeDuration }} over 15 minutes, and over the last 10 as well.",
     ),
@@ -232,6 +241,33 @@ ALERTS = (
         f"Retention may outrun the dispatch of {_STORE}",
         "{{ $value | humanize1024 }}B are not dispatched, a large part of all that the broker"
         " keeps, and they do not get fewer: the broker deletes by age, dispatched or not.",
+    ),
+    Alert(
+        "OutputFilling",
+        WARNING,
+        "10m",
+        f"{_FREE_SHARE} < ${{freeRatio}}\n"
+        f"or predict_linear({s.FREE}{_DISPATCHER}[6h], 86400) < 0 and {_FREE_SHARE} < 0.5",
+        f"The disk of the output of {_STORE} fills",
+        "Less than ${freeRatio} of its file system is free, or what is free will be used within a"
+        " day.",
+    ),
+    Alert(
+        "OutputFull",
+        CRITICAL,
+        "5m",
+        f"{_FREE_SHARE} < ${{freeRatioCritical}}",
+        f"The disk of the output of {_STORE} is nearly full",
+        "{{ $value | humanizePercentage }} of its file system is free; the job ends at the first"
+        " file that it cannot write.",
+    ),
+    Alert(
+        "HeapFull",
+        WARNING,
+        "10m",
+        f"min_over_time({s.HEAP_USED}[15m]) / {s.HEAP_MAX} > ${{heapRatio}}",
+        "The heap of the JVM of {{ $labels.instance }} is nearly full",
+        "{{ $value | humanizePercentage }} was in use at its lowest in 15 minutes.",
     ),
     Alert(
         "OutrunByRetention",

@@ -59,6 +59,7 @@ _SMALL_LOG_FILE = 1 << 18
 _PATIENCE = 240.0
 _END_SECONDS = 120.0
 _RATE = 1000
+_HANGS_SECONDS = 45.0
 # Jobs that run at once beside the live one: Spark takes its time to start.
 _SIDE_BY_SIDE = 2
 _REPUT = (sys.executable, "-m", "streaming")
@@ -260,10 +261,33 @@ def no_space(place: Place) -> None:
     place.start(largest_file=32 << 20, maxHashSlotNum=5_000_000, maxIndexNum=20_000_000)
 
 
-def no_log(place: Place) -> None:
-    """A broker that has not got its first message yet."""
-    (place.store / names.COMMITLOG).mkdir(parents=True)
+def hung_start(place: Place) -> None:
+    """Spark's JVM hangs while it starts."""
+    place.write(2000)
     place.start()
+    job = place.job
+    if job is None:
+        raise CheckError("it was started")
+    _until(lambda: _children(job.pid), "a JVM")
+    held = _children(job.pid)
+    for process in held:
+        os.kill(process, signal.SIGSTOP)
+
+    def let_go() -> None:
+        for process in held:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+    # Its end in order needs the JVM.
+    later = threading.Timer(_HANGS_SECONDS, let_go)
+    later.daemon = True
+    later.start()
+
+
+def _children(process: int) -> list[int]:
+    """Return the processes that a process has started, on whichever thread."""
+    lists = Path("/proc", str(process), "task").glob("*/children")
+    return [int(each) for path in lists for each in path.read_text().split()]
 
 
 def killed(place: Place) -> None:
@@ -295,7 +319,7 @@ CAUSES: tuple[tuple[Callable[[Place], None], tuple[str, ...]], ...] = (
     (gap, ("ConsumeQueueGap",)),
     (out_of_turn, ("RecordWaiting",)),
     (no_space, ("WriteFailure",)),
-    (no_log, ("QueryInactive",)),
+    (hung_start, ("QueryInactive",)),
     (killed, ("Missing",)),
 )
 
@@ -305,6 +329,10 @@ CAUSES: tuple[tuple[Callable[[Place], None], tuple[str, ...]], ...] = (
 ELSEWHERE = {
     # Of the whole installation, so it has no pod; other jobs here are not started yet.
     "TooFew",
+    # Of the machine's own disk, and of a JVM that needs half an hour to fill.
+    "OutputFilling",
+    "OutputFull",
+    "HeapFull",
 }
 
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 BEHIND_BYTES = "rocketmq_storage_dispatch_behind_bytes"
 BEHIND_SECONDS = "rocketmq_storage_dispatch_behind_seconds"
+AGE = "rocketmq_reput_oldest_undispatched_age_seconds"
 OFFSET = "rocketmq_reput_offset_bytes"
+FREE = "rocketmq_reput_output_free_bytes"
+SIZE = "rocketmq_reput_output_size_bytes"
+HEAP_USED = "rocketmq_reput_jvm_heap_used_bytes"
+HEAP_MAX = "rocketmq_reput_jvm_heap_max_bytes"
+JVM_RESIDENT = "rocketmq_reput_jvm_resident_memory_bytes"
 MESSAGES = "rocketmq_reput_messages_total"
 LOG_BYTES = "rocketmq_reput_log_bytes_total"
 BATCHES = "rocketmq_reput_batches_total"
@@ -39,6 +45,7 @@ KAFKA_DEAD = "rocketmq_reput_kafka_dead_letters_total"
 KAFKA_RETRIES = "rocketmq_reput_kafka_retries_total"
 KAFKA_TRUNCATIONS = "rocketmq_reput_kafka_truncations_total"
 KAFKA_SECONDS = "rocketmq_reput_kafka_transaction_duration_seconds"
+AWAITED = "rocketmq_reput_first_message_awaited"
 LAST_BATCH = "rocketmq_reput_last_batch_timestamp_seconds"
 ACTIVE = "rocketmq_reput_query_active"
 STARTED = "rocketmq_reput_start_timestamp_seconds"
@@ -60,7 +67,8 @@ WITHOUT_BROKER = f"ignoring ({', '.join(BROKER_LABELS)})"
 STORE_LABELS = ("cluster", "store", "node_type")
 NODE = 'node_type="dispatcher"'
 
-PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES}
+JVM = {HEAP_USED, HEAP_MAX, JVM_RESIDENT}
+PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES, *JVM}
 HISTOGRAMS = {BATCH_SECONDS, LATENCY, KAFKA_SECONDS}
 # What rules and dashboard ask for besides, and no dispatcher exports.
 OTHERS = {UP, "ALERTS", START, TARGET, EXPECTED, KUBE_RESTARTS, KUBE_WAITING}
@@ -72,7 +80,10 @@ KAFKA = {
 ALL: dict[str, tuple[str, ...]] = {
     BEHIND_BYTES: BROKER_LABELS,
     BEHIND_SECONDS: BROKER_LABELS,
+    AGE: (),
     OFFSET: ("which",),
+    FREE: (),
+    SIZE: (),
     MESSAGES: (),
     LOG_BYTES: (),
     BATCHES: (),
@@ -93,6 +104,7 @@ ALL: dict[str, tuple[str, ...]] = {
     ERRORS: ("kind",),
     **dict.fromkeys(KAFKA, ()),
     KAFKA_MESSAGES: ("product",),
+    AWAITED: (),
     LAST_BATCH: (),
     ACTIVE: (),
     STARTED: (),
@@ -100,4 +112,5 @@ ALL: dict[str, tuple[str, ...]] = {
     CPU: (),
     RESIDENT: (),
     OPEN_FILES: (),
+    **dict.fromkeys(JVM, ()),
 }

@@ -13,7 +13,11 @@ RULES = ROOT / "helm" / "monitoring" / "reput.rules.yaml"
 STORE = 'cluster="c",store="a",node_type="dispatcher"'
 BROKER = 'node_id="a",storage_type="local",storage_medium="disk"'
 BEHIND = f"rocketmq_storage_dispatch_behind_bytes{{{STORE},{BROKER}}}"
-LATE = f"rocketmq_storage_dispatch_behind_seconds{{{STORE},{BROKER}}}"
+LATE = f"rocketmq_reput_oldest_undispatched_age_seconds{{{STORE}}}"
+FREE = f"rocketmq_reput_output_free_bytes{{{STORE}}}"
+SIZE = f"rocketmq_reput_output_size_bytes{{{STORE}}}"
+HEAP_USED = 'rocketmq_reput_jvm_heap_used_bytes{job="reput",instance="10.0.0.1:9464"}'
+HEAP_MAX = 'rocketmq_reput_jvm_heap_max_bytes{job="reput",instance="10.0.0.1:9464"}'
 BYTES = f"rocketmq_reput_log_bytes_total{{{STORE}}}"
 MISPLACED = f'rocketmq_consumequeue_entries_total{{{STORE},outcome="misplaced"}}'
 CORRUPT = f"rocketmq_reput_corrupt_skipped_total{{{STORE}}}"
@@ -25,6 +29,8 @@ KAFKA_DEAD = f"rocketmq_reput_kafka_dead_letters_total{{{STORE}}}"
 KAFKA_CUT = f"rocketmq_reput_kafka_truncations_total{{{STORE}}}"
 UP = 'up{job="reput",namespace="rocketmq",pod="reput-a-0",instance="10.0.0.1:9464"}'
 PROCESS = 'job="reput",namespace="rocketmq",pod="reput-a-0"'
+AWAITED = f'rocketmq_reput_first_message_awaited{{{STORE},{PROCESS},instance="10.0.0.1:9464"}}'
+OTHER_AWAITED = AWAITED.replace('store="a"', 'store="b"')
 STARTED = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.1:9464"}}'
 STARTED_ELSEWHERE = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.2:9464"}}'
 ACTIVE = f'rocketmq_reput_query_active{{{PROCESS},instance="10.0.0.1:9464"}}'
@@ -55,6 +61,11 @@ HEALTHY = {
     UP: "1x120",
     STARTED: "1000x120",
     ACTIVE: "1x120",
+    AWAITED: "0x120",
+    FREE: "600000000000x120",
+    SIZE: "1000000000000x120",
+    HEAP_USED: "100 200 300 400 500 100 200 300 400 500 100" + " 300x110",
+    HEAP_MAX: "536x120",
     **{errors(kind): "0x120" for kind in ERROR_KINDS},
     KAFKA_LAG: "100000x120",
     KAFKA_CONNECTED: "1x120",
@@ -76,6 +87,24 @@ CASES = [
     ("a pause of three minutes", {BYTES: "0+6x40 240x3 246+6x80"}, 46, ""),
     ("nothing moves, nothing waits", {BYTES: "9x120", BEHIND: "0x120"}, 60, ""),
     ("the query has ended", {ACTIVE: later(0, 1)}, 46, "QueryInactive"),
+    ("no first message yet", {ACTIVE: "0x120", AWAITED: "1x120"}, 60, ""),
+    (
+        "no first message yet, of one of two stores",
+        {ACTIVE: "0x120", AWAITED: "1x120", OTHER_AWAITED: "0x120"},
+        60,
+        "QueryInactive",
+    ),
+    ("a tenth of the disk is free", {FREE: later(10**11, 6 * 10**11)}, 60, "OutputFilling"),
+    (
+        "four per cent of the disk are free",
+        {FREE: later(4 * 10**10, 6 * 10**11)},
+        60,
+        "OutputFilling OutputFull",
+    ),
+    ("full within a day", {FREE: f"{49 * 10**10}-400000000x120"}, 60, "OutputFilling"),
+    ("full in a month", {FREE: f"{49 * 10**10}-10000000x120"}, 60, ""),
+    ("the heap is full", {HEAP_USED: later(530, 100)}, 80, "HeapFull"),
+    ("the heap is full, and is swept", {HEAP_USED: "0x39" + " 530 520 510 90" * 20}, 80, ""),
     ("gone", {STARTED: "1000x40 stale", ACTIVE: "1x40 stale"}, 50, "Missing"),
     (
         "moved to another address",

@@ -63,7 +63,7 @@ def test_panels_explain_themselves():
     """
     Each says what it tells; sizes fill rows, so nothing overlaps.
     """
-    panels = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+    panels = dashboard.all_panels(BOARD)
     places = [
         (x, y)
         for grid in (panel["gridPos"] for panel in panels)
@@ -86,9 +86,43 @@ def test_the_dashboard_chooses_source_cluster_and_store():
     assert list(variables) == ["datasource", "cluster", "store"]
     assert variables["store"]["multi"]
     assert variables["store"]["includeAll"]
-    for panel in BOARD["panels"]:
-        for target in panel.get("targets", ()):
+    for panel in dashboard.all_panels(BOARD):
+        for target in panel["targets"]:
             assert target["datasource"]["uid"] == "${datasource}"
+            # The tile of dispatchers says in its description that it is of all.
+            if panel["title"] != "Dispatchers up / expected":
+                assert 'cluster=~"$cluster",store=~"$store"' in target["expr"], panel["title"]
+
+
+def test_what_few_look_at_is_folded():
+    """
+    Most have no Kafka, and its row is empty for them; internals are for whoever looks for a cause.
+    """
+    folded = {row["title"] for row in BOARD["panels"] if row.get("collapsed")}
+
+    assert folded == {"Internals", "Kafka"}
+
+
+def test_limits_are_drawn():
+    """
+    Where the alerts of lag begin is a line in its panel.
+    """
+    limits = {
+        panel["title"]: [
+            step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        ]
+        for panel in dashboard.all_panels(BOARD)
+        if panel["type"] == "timeseries"
+        and panel["fieldConfig"]["defaults"]["custom"].get("thresholdsStyle", {}).get("mode")
+        == "dashed"
+    }
+
+    assert limits == {
+        "Behind, bytes": [None, alerts.THRESHOLDS["behindBytes"], alerts.THRESHOLDS["behindBytesCritical"]],
+        "Oldest undispatched record": [
+            None, alerts.THRESHOLDS["behindSeconds"], alerts.THRESHOLDS["behindSecondsCritical"],
+        ],
+    }  # fmt: skip
 
 
 def test_placeholders_are_all_filled():
