@@ -32,6 +32,7 @@ from streaming.exit_codes import FAILED, FINDINGS, INCOMPLETE, OK, USAGE
 from streaming.failures import FAILURES, drop_output
 from streaming.first_message import is_awaited
 from streaming.job_options import JobOptions
+from streaming.metrics_access import Access
 from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
 
@@ -194,6 +195,33 @@ MetricsPort = Annotated[
 MetricsHost = Annotated[
     str, typer.Option("--metrics-host", help="The address that the port is opened on.")
 ]
+MetricsFile = Path | None
+TlsCert = Annotated[
+    MetricsFile,
+    typer.Option("--metrics-tls-cert", help="PEM file: the port speaks TLS with this certificate."),
+]
+TlsKey = Annotated[
+    MetricsFile, typer.Option("--metrics-tls-key", help="PEM file of the certificate's key.")
+]
+TlsClients = Annotated[
+    MetricsFile,
+    typer.Option(
+        "--metrics-tls-client-ca",
+        help="PEM file: /metrics is for clients whose certificate one of these has signed.",
+    ),
+]
+TokenFile = Annotated[
+    MetricsFile,
+    typer.Option("--metrics-token-file", help="/metrics is for who sends this bearer token."),
+]
+BasicAuthFile = Annotated[
+    MetricsFile,
+    typer.Option(
+        "--metrics-basic-auth-file",
+        help="/metrics is for who sends the user and password of this file's line user:password. "
+        "With a token file too, either will do.",
+    ),
+]
 ReadyBehind = Annotated[
     str,
     typer.Option("--ready-behind", help="/readyz says no when a store is further behind."),
@@ -349,6 +377,11 @@ def run(
     kafka: KafkaSet = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
+    metrics_tls_cert: TlsCert = None,
+    metrics_tls_key: TlsKey = None,
+    metrics_tls_client_ca: TlsClients = None,
+    metrics_token_file: TokenFile = None,
+    metrics_basic_auth_file: BasicAuthFile = None,
     ready_behind: ReadyBehind = "1g",
     cluster: Cluster = "",
     metrics_by_queue: ByQueue = False,
@@ -389,12 +422,21 @@ def run(
     )
     console.log_to_stderr(as_json=log_format == LogMode.JSON)
     ready_bytes = console.parse_bytes(ready_behind)
+    access = Access(
+        metrics_tls_cert,
+        metrics_tls_key,
+        metrics_tls_client_ca,
+        metrics_token_file,
+        metrics_basic_auth_file,
+    )
+    access.check()
     banner = {
         "version": version("reput"),
         "spark": version("pyspark"),
         "cluster": cluster or "by broker.conf",
         "ready_behind": ready_bytes,
         "metrics": f"{metrics_host}:{metrics_port}" if metrics_port is not None else "off",
+        "metrics_protection": access.summary,
     }
     console.report_settings(configs, options, banner)
     conf = {}
@@ -412,6 +454,7 @@ def run(
                     metrics_host,
                     metrics_port,
                     ready_bytes,
+                    access,
                     skips_corrupt=options.skips_corrupt,
                 )
             )
@@ -431,6 +474,7 @@ def serving(
     host: str,
     port: int,
     ready_bytes: int,
+    access: Access,
     *,
     skips_corrupt: bool,
 ) -> Iterator[Metrics]:
@@ -446,8 +490,9 @@ def serving(
         version("reput"),
         skips_corrupt=skips_corrupt,
     )
-    server = serve(metrics, host, port, ready_bytes)
-    LOG.info("metrics on http://%s:%d/metrics", host, server.server_port)
+    server = serve(metrics, host, port, ready_bytes, access)
+    scheme = "https" if access.certificate is not None else "http"
+    LOG.info("metrics on %s://%s:%d/metrics", scheme, host, server.server_port)
     try:
         yield metrics
     finally:

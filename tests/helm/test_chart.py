@@ -25,13 +25,36 @@ RENDERS = {
     "everything": (("test",), ()),
     "one job": (("test",), ("singleJob=true",)),
     "pod monitor": (("minimal",), ("metrics.podMonitor.enabled=true",)),
+    "metrics by TLS": (
+        ("minimal",),
+        (
+            "metrics.tls.certFile=/a", "metrics.tls.keyFile=/b", "metrics.auth.tokenFile=/c",
+            "metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.honorLabels=true",
+            "metrics.serviceMonitor.sampleLimit=9", "metrics.serviceMonitor.jobLabel=a",
+            "metrics.serviceMonitor.tlsConfig.serverName=a",
+            "metrics.serviceMonitor.tlsConfig.ca.secret.name=a",
+            "metrics.serviceMonitor.tlsConfig.ca.secret.key=a",
+            "metrics.serviceMonitor.authorization.credentials.name=a",
+            "metrics.serviceMonitor.authorization.credentials.key=a",
+        ),
+    ),
+    "metrics of pods by TLS": (
+        ("minimal",),
+        (
+            "metrics.podMonitor.enabled=true", "metrics.podMonitor.honorLabels=true",
+            "metrics.podMonitor.sampleLimit=9", "metrics.podMonitor.jobLabel=a",
+            "metrics.podMonitor.tlsConfig.serverName=a", "metrics.podMonitor.scheme=https",
+            "metrics.podMonitor.basicAuth.username.name=a",
+            "metrics.podMonitor.basicAuth.username.key=a",
+        ),
+    ),
     "existing claims": (
         ("test",),
         ("output.existingClaim=a", "sparkCheckpoint.existingClaim=b"),
     ),
     "sidecar": (("test",), ("mode=sidecar",)),
     "spark": (("test",), SPARK),
-}
+}  # fmt: skip
 renders = pytest.mark.parametrize(("values", "settings"), RENDERS.values(), ids=RENDERS)
 
 
@@ -291,7 +314,11 @@ def test_the_job_understands_its_arguments(render):
     """
     Every option that the chart gives is one of `reput run`.
     """
-    settings = ("run.deleteExpired=true", "run.flushSeconds=5")
+    settings = (
+        "run.deleteExpired=true", "run.flushSeconds=5", "metrics.tls.certFile=/a",
+        "metrics.tls.keyFile=/b", "metrics.tls.clientCaFile=/c", "metrics.auth.tokenFile=/d",
+        "metrics.auth.basicAuthFile=/e",
+    )  # fmt: skip
     (spec,) = [
         each for each in pods(render(*settings)) if each["containers"][0]["args"][0] == "run"
     ]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import http.client
+import re
 import resource
 import socket
 import ssl
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,8 @@ import pytest
 from formats.errors import UsageError
 from streaming import metrics_server
 from streaming.metrics import Metrics
-from streaming.metrics_server import Access, serve
+from streaming.metrics_access import Access
+from streaming.metrics_server import serve
 from tests.streaming.stores_for_tests import config_of
 
 
@@ -215,6 +219,39 @@ def test_metrics_for_those_who_know_a_secret(start, tmp_path):
     assert get(port, "/metrics", Authorization="Bearer open-sesame")[0] == 401
     token.unlink()
     assert get(port, "/metrics", Authorization="Bearer ")[0] == 401
+
+
+def test_the_command_beside_a_broker_without_messages(tmp_path, certificates):
+    """
+    The whole command: ready though nothing was dispatched yet, so that an installation that waits
+    for it is done; by TLS and with a token, as its options say.
+    """
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    conf, token = tmp_path / "broker.conf", tmp_path / "token"
+    conf.write_text("brokerClusterName=prod\n")
+    token.write_text("sesame")
+    command = [
+        sys.executable, "-m", "streaming", "run", "--store", str(tmp_path / "store"),
+        "--output", str(tmp_path / "out"), "--broker-conf", str(conf), "--metrics-port", "0",
+        "--metrics-tls-cert", str(certificates / "server.crt"),
+        "--metrics-tls-key", str(certificates / "server.key"),
+        "--metrics-token-file", str(token),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            line = next(line for line in process.stderr if "metrics on https://" in line)
+            port = int(re.search(r":(\d+)/metrics", line)[1])
+            context = client(certificates)
+            while get(port, "/readyz", context)[0] != 200:
+                assert process.poll() is None
+                time.sleep(0.1)
+            assert get(port, "/metrics", context)[0] == 401
+            _, text = get(port, "/metrics", context, Authorization="Bearer sesame")
+        finally:
+            process.terminate()
+
+    name = "rocketmq_reput_first_message_awaited"
+    assert f'{name}{{cluster="prod",node_type="dispatcher",store="store"}} 1.0' in text
 
 
 @pytest.mark.parametrize(
