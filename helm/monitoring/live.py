@@ -469,6 +469,7 @@ class Live:
         messages: in the log.
         panels: what `panels` printed.
         promtool: what `promtool check metrics` printed.
+        ended_at: Unix time at which the job still ran, for the last time.
     """
 
     lag_before: float = 0.0
@@ -479,6 +480,7 @@ class Live:
     messages: int = 0
     panels: str = ""
     promtool: str = ""
+    ended_at: float = 0.0
 
 
 def live(place: Place, server: Server, seconds: float) -> Live:
@@ -517,6 +519,7 @@ def live(place: Place, server: Server, seconds: float) -> Live:
     _until(lambda: _lag(place) == 0, "the end of the log")
     shown.lag_after = _lag(place)
     time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+    shown.ended_at = time.time()
     place.stop()
     _compare(place, shown.messages)
     return shown
@@ -666,7 +669,8 @@ def main() -> int:
                 if given.picture:
                     from helm.monitoring import picture  # noqa: PLC0415 - needs matplotlib
 
-                    picture.draw(server.url, given.picture, server.seconds)
+                    since = server.seconds - (time.time() - shown.ended_at)
+                    picture.draw(server.url, given.picture, since, at=shown.ended_at)
             except Exception as error:  # noqa: BLE001 - said below
                 failures.append(f"{LIVE}: {error}")
                 print(failures[-1], flush=True)

@@ -20,13 +20,19 @@ from helm.monitoring.alerts import ALERTS, SCOPE, THRESHOLDS, fill
 _RATE_INTERVAL = "1m"
 
 
-def query(server: str, expression: str) -> list[Any]:
+def query(server: str, expression: str, at: float | None = None) -> list[Any]:
     """Return the results of an instant query.
+
+    Args:
+        server: URL of Prometheus.
+        expression: PromQL.
+        at: Unix time; now by default.
 
     Raises:
         ValueError: Prometheus says why not.
     """
-    text = urllib.parse.urlencode({"query": expression})
+    when = {"time": str(at)} if at is not None else {}
+    text = urllib.parse.urlencode({"query": expression, **when})
     try:
         with urllib.request.urlopen(f"{server}/api/v1/query?{text}", timeout=30) as answer:  # noqa: S310
             found: list[Any] = json.load(answer)["data"]["result"]

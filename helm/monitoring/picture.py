@@ -37,6 +37,8 @@ _COLUMNS = 3
 _POINTS = 240
 _KILO, _KIBI = 1000, 1024
 _MINUTES = 120
+_LINES = 6
+_BINARY = {"bytes": "B", "binBps": "B/s"}
 
 
 def _range(server: str, expression: str, seconds: float, end: float) -> list[Any]:
@@ -52,20 +54,24 @@ def _range(server: str, expression: str, seconds: float, end: float) -> list[Any
         return found
 
 
-def draw(server: str, path: Path, seconds: float, store: str = "live") -> None:
+def draw(
+    server: str, path: Path, seconds: float, store: str = "live", at: float | None = None
+) -> None:
     """Write a PNG.
 
     Args:
         server: URL of Prometheus.
         path: of the file.
-        seconds: back from now.
+        seconds: how far back.
         store: which one is shown.
+        at: Unix time that the picture ends with; now by default.
     """
     import matplotlib as mpl  # noqa: PLC0415 - wanted here only
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
+    end = time.time() if at is None else at
     board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
     shown = {panel["title"]: panel for panel in dashboard.all_panels(board)}
     tiles = [panel for panel in shown.values() if panel["type"] == "stat"]
@@ -74,14 +80,13 @@ def draw(server: str, path: Path, seconds: float, store: str = "live") -> None:
     parts: Any = figure.subfigures(2, 1, height_ratios=(1.1, 2.9 * rows))
     top, below = parts.flat
     for axis, panel in zip(top.subplots(1, len(tiles)), tiles, strict=True):
-        text, color = _tile(server, panel)
+        text, color = _tile(server, panel, end)
         axis.set_facecolor(color)
         axis.set_xticks([])
         axis.set_yticks([])
         axis.set_title(panel["title"], fontsize=9, loc="left")
         axis.text(0.5, 0.5, text, ha="center", va="center", fontsize=12)
     axes = below.subplots(rows, _COLUMNS)
-    end = time.time()
     for axis, title in zip(axes.flat, MAIN, strict=False):
         unit = shown[title]["fieldConfig"]["defaults"]["unit"]
         axis.set_title(title, fontsize=10, loc="left")
@@ -100,8 +105,10 @@ def draw(server: str, path: Path, seconds: float, store: str = "live") -> None:
                 axis.axhline(step["value"], color=step["color"], linestyle="--", linewidth=1)
         axis.yaxis.set_major_formatter(lambda value, _, unit=unit: readable(value, unit))
         axis.xaxis.set_major_formatter(lambda value, _: f"{int(value // 60)}:{int(value % 60):02d}")
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.1 * highest or 1)
         axis.set_xlim(0, seconds)
+        axis.set_yticks(_ticks(1.1 * highest or 1, _KIBI if unit in _BINARY else 10, _LINES))
+        axis.set_xticks(range(0, int(seconds) + 1, 60))
         axis.grid(alpha=0.3)
         axis.tick_params(labelsize=7)
         axis.legend(fontsize=6, loc="upper left")
@@ -111,11 +118,10 @@ def draw(server: str, path: Path, seconds: float, store: str = "live") -> None:
 
 def readable(value: float, unit: str) -> str:
     """Return a value in a unit of Grafana's as its axes have it: two digits and a prefix."""
-    bytes_per = {"bytes": "B", "binBps": "B/s"}
-    if unit in bytes_per:
+    if unit in _BINARY:
         for prefix in ("", "Ki", "Mi", "Gi", "Ti"):
             if abs(value) < _KIBI or prefix == "Ti":
-                return f"{value:.3g} {prefix}{bytes_per[unit]}"
+                return f"{value:.3g} {prefix}{_BINARY[unit]}"
             value /= _KIBI
     if unit == "s":
         if 0 < abs(value) < 1:
@@ -130,14 +136,22 @@ def readable(value: float, unit: str) -> str:
     return f"{value:g}"
 
 
-def _tile(server: str, panel: dict[str, Any]) -> tuple[str, str]:
+def _ticks(highest: float, base: int, most: int) -> list[float]:
+    """Return round values from 0 up: 1, 2 or 5 times a power of ten, or powers of two."""
+    power = float(base) ** math.floor(math.log(highest, base))
+    factors = [2**n for n in range(-4, 11)] if base == _KIBI else [0.1, 0.2, 0.5, 1, 2, 5, 10]
+    step = next(power * each for each in factors if highest / (power * each) <= most)
+    return [step * number for number in range(int(highest / step) + 1)]
+
+
+def _tile(server: str, panel: dict[str, Any], at: float) -> tuple[str, str]:
     """Return a tile's text and colour, as Grafana makes them of thresholds and mappings."""
     defaults = panel["fieldConfig"]["defaults"]
     steps = defaults["thresholds"]["steps"]
     words = {k: v for each in defaults.get("mappings") or () for k, v in each["options"].items()}
     texts, color = [], "#eeeeee"
     for target in panel["targets"]:
-        found = panels.query(server, panels.fill_variables(target["expr"]))
+        found = panels.query(server, panels.fill_variables(target["expr"]), at)
         if not found:
             return "no data", color
         value = float(found[0]["value"][1])
