@@ -9,7 +9,8 @@ import numpy as np
 from formats.commitlog import ACCEPT_V2, BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK, MIN_SIZE, Verdict
 from formats.errors import FormatError
 from stores.lazy import lazy_module
-from stores.log_files import LogChangedError, LogFiles, commitlog_directories
+from stores.log_files import LogChangedError, LogFiles
+from stores.log_places import commitlog_directories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

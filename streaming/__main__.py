@@ -113,6 +113,13 @@ Conf = Annotated[
         help="The broker's own properties file; sizes, delay levels and switches count from it.",
     ),
 ]
+LogPlaces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--commitlog",
+        help="Where the commitlog stands, whatever store and settings say; again for each place.",
+    ),
+]
 InPlace = Annotated[
     bool,
     typer.Option(
@@ -315,6 +322,7 @@ def configs_of(
     config: Path | None,
     *,
     in_place: bool,
+    commitlog: list[Path] | None = None,
     kafka_bootstrap: str = "",
     kafka: list[str] | None = None,
 ) -> list[StoreConfig]:
@@ -324,13 +332,20 @@ def configs_of(
         UsageError: neither, both, or something wrong with them.
     """
     if config is not None:
-        if store is not None or output is not None or conf is not None:
+        if any(each is not None for each in (store, output, conf, commitlog)):
             raise UsageError("--config names the stores: leave --store, --output and the rest out")
         return with_kafka(read_config(config), kafka_bootstrap, kafka)
     if store is None:
         raise UsageError("say what to read with --store DIR, or name several with --config FILE")
     configs = [
-        store_config(store, output, broker_version=version, broker_conf=conf, in_place=in_place)
+        store_config(
+            store,
+            output,
+            broker_version=version,
+            broker_conf=conf,
+            in_place=in_place,
+            commitlog=commitlog or (),
+        )
     ]
     return with_kafka(configs, kafka_bootstrap, kafka)
 
@@ -358,6 +373,7 @@ def run(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     config: Config = None,
     in_place: InPlace = False,
     trigger_seconds: Annotated[
@@ -401,6 +417,7 @@ def run(
         broker_conf,
         config,
         in_place=in_place,
+        commitlog=commitlog,
         kafka_bootstrap=kafka_bootstrap,
         kafka=kafka,
     )
@@ -546,6 +563,7 @@ def rebuild(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     config: Config = None,
     in_place: InPlace = False,
     max_batch_bytes: BatchBytes = None,
@@ -577,6 +595,7 @@ def rebuild(
         broker_conf,
         config,
         in_place=in_place,
+        commitlog=commitlog,
         kafka_bootstrap=kafka_bootstrap,
         kafka=kafka,
     )
@@ -652,6 +671,7 @@ def verify(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Compare consume queues, extensions, index and checkpoint with the commitlog.
@@ -663,7 +683,15 @@ def verify(
     from streaming.verdict import code_of, verdict_of  # noqa: PLC0415
     from streaming.verify import verify as verify_store  # noqa: PLC0415 - numba is slow to import
 
-    configs = configs_of(store, output, broker_version, broker_conf, None, in_place=output is None)
+    configs = configs_of(
+        store,
+        output,
+        broker_version,
+        broker_conf,
+        None,
+        in_place=output is None,
+        commitlog=commitlog,
+    )
     with console.busy("verifying"):
         report = verify_store(configs[0])
     code = FAILURES.answered(code_of(verdict_of(report)))
@@ -677,6 +705,7 @@ def handover(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Say whether a broker may be started with an output's files in place of its own.
@@ -688,7 +717,15 @@ def handover(
     from streaming.handover import examine  # noqa: PLC0415 - numba is slow to import
     from streaming.verdict import code_of  # noqa: PLC0415
 
-    configs = configs_of(store, output, broker_version, broker_conf, None, in_place=output is None)
+    configs = configs_of(
+        store,
+        output,
+        broker_version,
+        broker_conf,
+        None,
+        in_place=output is None,
+        commitlog=commitlog,
+    )
     with console.busy("verifying"):
         result = examine(configs[0])
     code = FAILURES.answered(code_of(result.verdict))

@@ -19,7 +19,17 @@ from streaming.endings import elsewhere
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
 from streaming.failures import FAILURES
 from streaming.option_values import CorruptMode
-from streaming.query_options import Begin, Conf, End, Json, OptionalTopic, Output, QueueId, Store
+from streaming.query_options import (
+    Begin,
+    Conf,
+    End,
+    Json,
+    LogPlaces,
+    OptionalTopic,
+    Output,
+    QueueId,
+    Store,
+)
 
 
 class FileFormat(StrEnum):
@@ -95,6 +105,7 @@ def export(
         str, typer.Option("--broker-version", help="The broker whose rules count.")
     ] = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Copy messages to Parquet or JSON lines, through Spark.
@@ -139,8 +150,12 @@ def export(
     )
     if selection.filter_text is not None:
         selection.filter_text.compile()
-    given = {"path": store, "output": output, "brokerConf": broker_conf}
-    options = {name: str(value) for name, value in given.items() if value is not None} | {
+    properties = read_broker_conf(broker_conf) if broker_conf else {}
+    told = [str(each) for each in commitlog or ()]
+    # As JSON: a path may hold a comma.
+    table = {"path": str(store), "output": str(output or ""), "commitlog": told}
+    options = {
+        "stores": json.dumps({store.resolve().name: {**table, "broker": properties}}),
         "brokerVersion": broker_version,
         "ascendingStoreTime": str(ascending_store_time).lower(),
         "onCorrupt": on_corrupt.value,
@@ -165,8 +180,7 @@ def export(
     if on_corrupt == CorruptMode.SKIP:
         from streaming.damage import gaps_of  # noqa: PLC0415 - brings the compiler
 
-        properties = read_broker_conf(broker_conf) if broker_conf else {}
-        gaps = list(gaps_of(store, broker.settings_of(broker_version, properties)))
+        gaps = list(gaps_of(store, broker.settings_of(broker_version, properties, told)))
     seconds = time.monotonic() - began
     code = FAILURES.answered(INCOMPLETE if gaps else OK if count else NOTHING)
     if as_json:

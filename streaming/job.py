@@ -383,6 +383,7 @@ class Job:
                 "path": str(config.path.resolve()),
                 "brokerVersion": config.settings.version.family,
                 "broker": dict(config.properties),
+                "commitlog": list(config.settings.commitlog_told),
             }
             for config in self.configs
         }

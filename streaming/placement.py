@@ -193,6 +193,7 @@ def _spec(job: str, config: StoreConfig, flush: FlushPolicy, options: JobOptions
         version=config.settings.version.family,
         properties=dict(config.properties),
         in_place=config.in_place,
+        commitlog=list(config.settings.commitlog_told),
         threads=options.threads,
         fail_on_data_loss=options.fail_on_data_loss,
         skips_corrupt=options.skips_corrupt,

@@ -26,6 +26,7 @@ from streaming.query_options import (
     End,
     Json,
     Limit,
+    LogPlaces,
     OptionalTopic,
     Output,
     QueueId,
@@ -107,6 +108,7 @@ def key(
     body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Find messages by key, through the index, as a broker finds them.
@@ -118,7 +120,7 @@ def key(
     if unique and tag:
         raise UsageError("--unique and --tag are two kinds of key: give one of them")
     kind = KeyKind.UNIQUE if unique else KeyKind.TAG if tag else KeyKind.ANY
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         window = _window(begin, end)
         answers = asked.by_keys(topic, key, kind=kind, window=window, limit=limit, is_raw=raw)
         statuses = {answer.status for answer in answers}
@@ -181,13 +183,14 @@ def by_id(
     body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Find the message with an id: by the offset in it, else as a UNIQ_KEY in the index.
 
     Example: `reput query id 0A00000100002A9F00000000000003E8 --store /data/rocketmq/store`
     """
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         answer = asked.by_id(message_id, topic)
         parts: dict[str, Any] = {}
         if answer.as_offset is not None:
@@ -235,13 +238,14 @@ def offset(
     body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Show messages of a queue from an offset on, with a broker's status and next offset.
 
     Example: `reput query offset 12 --store /data/rocketmq/store --topic TopicTest --queue 0`
     """
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         if physical:
             fields = out.message_fields(asked.at(offset), body, body_bytes)
             if not as_json:
@@ -295,6 +299,7 @@ def by_time(
     body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Find what was stored at a time: in the queues of a topic, or in the whole commitlog.
@@ -305,7 +310,7 @@ def by_time(
     Example: `reput query time 2026-11-21T09:30:00 --store /data/rocketmq/store --topic TopicTest`
     """
     timestamp = milliseconds("TIME", at)
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         if topic is None:
             if queue is not None or boundary is not None:
                 raise UsageError("--queue and --boundary are for the queues of a --topic")

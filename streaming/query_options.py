@@ -39,6 +39,13 @@ Version = Annotated[str, typer.Option("--broker-version", help="The broker whose
 Conf = Annotated[
     Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
 ]
+LogPlaces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--commitlog",
+        help="Where the commitlog stands, whatever store and settings say; again for each place.",
+    ),
+]
 Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
 OptionalTopic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
 QueueId = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Id of a queue.")]
@@ -59,13 +66,20 @@ Sql = Annotated[
 ]
 
 
-def open_store(store: Path, output: Path | None, version: str, conf: Path | None) -> MessageStore:
+def open_store(
+    store: Path,
+    output: Path | None,
+    version: str,
+    conf: Path | None,
+    commitlog: list[Path] | None,
+) -> MessageStore:
     """Return a reader of the store that the options name."""
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")
     if output is not None and not output.is_dir():
         raise StoreError(output, "no such directory", "Point --output at what reput wrote")
-    settings = broker.settings_of(version, read_broker_conf(conf) if conf else {})
+    properties = read_broker_conf(conf) if conf else {}
+    settings = broker.settings_of(version, properties, [str(each) for each in commitlog or ()])
     return MessageStore.open(store, output, settings)
 
 

@@ -19,6 +19,7 @@ from streaming.query_options import (
     BodyBytes,
     Conf,
     Json,
+    LogPlaces,
     OptionalTopic,
     Output,
     Sql,
@@ -44,13 +45,14 @@ def topics(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """List the topics that have queues, with how much is in them; with --topic each queue.
 
     Example: `reput topics --store /data/rocketmq/store`
     """
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         rows = []
         for name in asked.topics() if topic is None else [topic]:
             queues = [
@@ -99,6 +101,7 @@ def tail(
     body_bytes: BodyBytes = 200,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON document for each message, one a line.")
     ] = False,
@@ -108,7 +111,7 @@ def tail(
     Example: `reput tail --topic TopicTest --tag "TagA || TagB" --store /data/rocketmq/store`
     """
     wanted = filter_of(tag, sql, broker_version)
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         following = QueueTail(
             asked,
             topic,

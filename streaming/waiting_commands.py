@@ -18,6 +18,7 @@ from streaming.query_options import (
     Conf,
     Json,
     Limit,
+    LogPlaces,
     OptionalTopic,
     Output,
     Store,
@@ -45,6 +46,7 @@ def transactions(
     limit: Limit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Show transactions by their half messages: which wait, how long, how often checked.
@@ -56,7 +58,7 @@ def transactions(
         raise UsageError(f"--state {state!r} is none of {', '.join(states)}")
     now = now_ms()
     rows = []
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         for each in all_transactions(asked, is_all=everything):
             if state not in {None, str(each.state)}:
                 continue
@@ -89,6 +91,7 @@ def delayed(
     limit: Limit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Show the messages that wait by delay level, against the broker's delayOffset.json.
@@ -96,7 +99,7 @@ def delayed(
     Example: `reput query delayed --level 3 --store /data/rocketmq/store`
     """
     now = now_ms()
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         if level is None:
             rows = [
                 {
@@ -139,6 +142,7 @@ def timer(
     limit: Limit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Show the messages on the timer wheel that wait for their time.
@@ -147,7 +151,7 @@ def timer(
     """
     now = now_ms()
     waits = {waiting.TimerState.NEW, waiting.TimerState.WAITING}
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         shown = (each for each in waiting.timers(asked, now) if everything or each.state in waits)
         rows = [_waiting_row(each, now) for each in first(limit, shown)]
         finish_rows(asked, "timer messages", rows, as_json=as_json)
@@ -160,6 +164,7 @@ def consumers(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     as_json: Json = False,
 ) -> None:
     """Show how far consumer groups are behind, by the broker's consumerOffset.json.
@@ -167,7 +172,7 @@ def consumers(
     Example: `reput query consumers --group billing --store /data/rocketmq/store`
     """
     now = now_ms()
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         rows = [
             {
                 "group": each.group,

@@ -249,6 +249,7 @@ class Writer:
             broker_version=spec["version"],
             broker_conf=spec["properties"],
             in_place=spec["in_place"],
+            commitlog=[Path(place) for place in spec["commitlog"]],
         )
         if spec["kafka"] is not None:
             from streaming.kafka_config import from_fields  # noqa: PLC0415 - a client few need
