@@ -71,7 +71,8 @@ def refuse_led_away(store: Path, settings: BrokerSettings) -> None:
     if own.resolve() not in {path.resolve() for path in paths}:
         raise UsageError(
             f"{_SETTING}={_named(settings)} in the broker's settings leads away from {own}, "
-            f"which is there. Which one is meant? Take {_SETTING} out of the settings to read {own}, or say "
+            f"which is there. Which one is meant? Take {_SETTING} out of the settings "
+            f"to read {own}, or say "
             f"{' '.join(f'--commitlog {path}' for path in paths)} to read the other"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import logging
 import re
@@ -73,6 +74,25 @@ def parse_bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def _local_time(record: logging.LogRecord) -> str:
+    when = dt.datetime.fromtimestamp(record.created).astimezone()
+    return when.isoformat(sep=" ", timespec="milliseconds")
+
+
+class _Zoned(logging.Formatter):
+    """Log lines whose times name their zone."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _local_time(record)
+
+
+class _ZonedJson(JsonFormatter):
+    """Log lines as JSON whose times name their zone."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _local_time(record)
+
+
 def log_to_stderr(*, as_json: bool = False) -> None:
     """Send our log lines to standard error, one a batch.
 
@@ -82,13 +102,13 @@ def log_to_stderr(*, as_json: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if as_json:
         handler.setFormatter(
-            JsonFormatter(
+            _ZonedJson(
                 "%(asctime)s %(levelname)s %(message)s",
                 rename_fields={"asctime": "time", "levelname": "level"},
             )
         )
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(_Zoned("%(asctime)s %(levelname)s %(message)s"))
     _LOG.addHandler(handler)
     _LOG.setLevel(logging.INFO)
 

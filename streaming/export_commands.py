@@ -136,8 +136,8 @@ def export(
     selection = Selection(
         topic,
         queue,
-        option_values.milliseconds("begin", begin) if begin is not None else None,
-        option_values.milliseconds("end", end) if end is not None else None,
+        option_values.milliseconds("--begin", begin, is_local=True) if begin is not None else None,
+        option_values.milliseconds("--end", end, is_local=True) if end is not None else None,
         None
         if expression is None
         else FilterText(

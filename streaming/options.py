@@ -309,7 +309,7 @@ def _bounds(
     name = f"{which}Offsets"
     if timestamp is not None:
         return dict.fromkeys(
-            stores, Bound("timestamp", option_values.milliseconds(which, timestamp))
+            stores, Bound("timestamp", option_values.milliseconds(f"{which}Timestamp", timestamp))
         )
     if offsets is None:
         return dict.fromkeys(stores, default)
@@ -331,7 +331,7 @@ def _bound(name: str, which: str, text: str) -> Bound:
     text = text.strip()
     kind, _, moment = text.partition(":")
     if moment and kind.lower() == "timestamp":
-        return Bound("timestamp", option_values.milliseconds(which, moment))
+        return Bound("timestamp", option_values.milliseconds(name, moment))
     if re.fullmatch(r"\d+", text):
         return Bound("offset", int(text))
     # As in Spark's Kafka source: a range cannot end at the beginning.

@@ -72,8 +72,8 @@ look in, or it was interrupted.
 
 def _window(begin: str | None, end: str | None) -> Window:
     return Window(
-        ALWAYS.begin if begin is None else milliseconds("--begin", begin),
-        ALWAYS.end if end is None else milliseconds("--end", end),
+        ALWAYS.begin if begin is None else milliseconds("--begin", begin, is_local=True),
+        ALWAYS.end if end is None else milliseconds("--end", end, is_local=True),
     )
 
 
@@ -273,7 +273,12 @@ def offset(
 
 @app.command(name="time")
 def by_time(
-    at: Annotated[str, typer.Argument(metavar="TIME", help="Store time: ms or ISO 8601.")],
+    at: Annotated[
+        str,
+        typer.Argument(
+            metavar="TIME", help="Store time: ms, or ISO 8601 (local if it names no zone)."
+        ),
+    ],
     store: Store,
     topic: OptionalTopic = None,
     queue: QueueId = None,
@@ -309,7 +314,7 @@ def by_time(
 
     Example: `reput query time 2026-11-21T09:30:00 --store /data/rocketmq/store --topic TopicTest`
     """
-    timestamp = milliseconds("TIME", at)
+    timestamp = milliseconds("TIME", at, is_local=True)
     with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         if topic is None:
             if queue is not None or boundary is not None:

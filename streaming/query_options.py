@@ -49,8 +49,18 @@ LogPlaces = Annotated[
 Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
 OptionalTopic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
 QueueId = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Id of a queue.")]
-Begin = Annotated[str | None, typer.Option("--begin", help="Stored then or later: ms or ISO 8601.")]
-End = Annotated[str | None, typer.Option("--end", help="Stored then or earlier: ms or ISO 8601.")]
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        "--begin", help="Stored then or later: ms, or ISO 8601 (local if it names no zone)."
+    ),
+]
+End = Annotated[
+    str | None,
+    typer.Option(
+        "--end", help="Stored then or earlier: ms, or ISO 8601 (local if it names no zone)."
+    ),
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to show.")]
 Bodies = Annotated[
     BodyMode,

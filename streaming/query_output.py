@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stores.findings import Report
 
 _WIDTH = 28
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NOTES = 20
 
 
@@ -35,13 +36,20 @@ class BodyMode(StrEnum):
     NONE = "none"
 
 
+def local_time(milliseconds: int, separator: str = "T") -> str | None:
+    """Return a time in ms as ISO 8601 in local time, its zone named; None where no year has it."""
+    try:
+        # Not by seconds as a float, which loses ms in far years.
+        when = _EPOCH + dt.timedelta(milliseconds=milliseconds)
+        return when.astimezone().isoformat(sep=separator, timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def moment(milliseconds: int) -> str:
     """Return a time in ms with the local time beside it."""
-    try:
-        when = dt.datetime.fromtimestamp(milliseconds / 1000).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
-    return f"{milliseconds} ({when.isoformat(sep=' ', timespec='milliseconds')})"
+    when = local_time(milliseconds, " ")
+    return f"{milliseconds} ({when})" if when is not None else str(milliseconds)
 
 
 def body_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]:

@@ -13,8 +13,9 @@ stores                           JSON {"name": "path"}, or {"name": {"path": …
                                  "commitlog": [path]}}
 startingOffsets       earliest   earliest, latest, a physical offset, timestamp:MS, or JSON with
                                  one of these for each store; a stream with a checkpoint goes on
-startingTimestamp                ms or ISO 8601; the first record stored then or later: the log is
-                                 looked at up to there, unless ascendingStoreTime is true
+startingTimestamp                ms, or ISO 8601 with its zone; the first record stored then or
+                                 later: the log is looked at up to there, unless
+                                 ascendingStoreTime is true
 endingOffsets         latest     batch only; the same without earliest; exclusive
 endingTimestamp                  batch only; exclusive: up to the first record stored then or later
 maxBytesPerTrigger               stream only; about so much log a batch (64m, 1g), one record at

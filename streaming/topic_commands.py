@@ -170,7 +170,7 @@ def _print_arrival(queue_id: int, fields: dict[str, Any], *, as_json: bool) -> N
         for name in ("TAGS", "KEYS")
         if name in properties
     )
-    stored = out.moment(fields["store_timestamp"]).partition("(")[2].rstrip(")")
+    stored = out.local_time(fields["store_timestamp"], " ") or fields["store_timestamp"]
     notes = []
     if "body_shown" in fields:
         notes.append(f"{fields['body_shown']} of {fields['body_size']} bytes shown")
