@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from formats import broker
 from formats.errors import UsageError
+from stores.message_store import MessageStore
 from streaming import export_target, option_values
 from streaming.config import read_broker_conf
 from streaming.endings import elsewhere
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
 from streaming.failures import FAILURES
+from streaming.no_such import no_such_topic
 from streaming.option_values import CorruptMode
 from streaming.query_options import (
     Begin,
@@ -30,6 +33,9 @@ from streaming.query_options import (
     QueueId,
     Store,
 )
+
+if TYPE_CHECKING:
+    from formats.broker import BrokerSettings
 
 
 class FileFormat(StrEnum):
@@ -181,13 +187,23 @@ def export(
         from streaming.damage import gaps_of  # noqa: PLC0415 - brings the compiler
 
         gaps = list(gaps_of(store, broker.settings_of(broker_version, properties, told)))
+    missing = None
+    if not count:
+        settings = broker.settings_of(broker_version, properties, told)
+        missing = _missing(store, output, settings, topic, queue)
     seconds = time.monotonic() - began
     code = FAILURES.answered(INCOMPLETE if gaps else OK if count else NOTHING)
+    if missing is not None:
+        print(f"reput: {missing}", file=sys.stderr)
     if as_json:
         document = {"messages": count, "to": str(to), "seconds": round(seconds, 3)}
         names = ("path", "byte", "start", "end")
         passed = [dict(zip(names, gap, strict=True)) for gap in gaps]
-        print(json.dumps({**document, "complete": not gaps, "passed_over": passed}))
+        print(
+            json.dumps(
+                {**document, "complete": not gaps, "passed_over": passed, "missing": missing}
+            )
+        )
     else:
         print(f"{count:,} messages to {to} in {seconds:.1f} s")
         for path, byte, first, after in gaps:
@@ -196,3 +212,18 @@ def export(
                 "hold no records and were passed over"
             )
     raise typer.Exit(code)
+
+
+def _missing(
+    store: Path,
+    output: Path | None,
+    settings: BrokerSettings,
+    topic: str | None,
+    queue: int | None,
+) -> str | None:
+    """Return that a topic, or a queue of it, is not there, for an export of no message."""
+    with MessageStore.open(store, output, settings) as asked:
+        if not asked.topics():
+            # A log alone is exported as well.
+            return None
+        return no_such_topic(asked, topic, [] if queue is None else [queue])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stores.log_files import commitlog_directories
+from stores.log_places import commitlog_directories
 
 if TYPE_CHECKING:
     from streaming.config import StoreConfig

@@ -15,6 +15,7 @@ from stores.queue_time import Boundary
 from streaming import query_output as out
 from streaming import waiting_commands
 from streaming.exit_codes import NOTHING, OK
+from streaming.no_such import no_such_topic
 from streaming.option_values import milliseconds
 from streaming.query_options import (
     BODY_BYTES,
@@ -137,7 +138,9 @@ def key(
         if len(key) > 1:
             named = zip(key, documents, strict=True)
             document = {"keys": [{"key": each, **answer} for each, answer in named]}
-        finish(asked, document, _KEY_CODES[worst], as_json=as_json)
+        was_found = KeyStatus.FOUND in statuses or worst == KeyStatus.NO_INDEX
+        missing = None if was_found else no_such_topic(asked, topic)
+        finish(asked, document, _KEY_CODES[worst], as_json=as_json, missing=missing)
 
 
 def _key_document(answer: KeyAnswer, body: BodyMode, body_bytes: int) -> dict[str, Any]:
@@ -218,7 +221,8 @@ def by_id(
             "problem": answer.problem,
             "message": fields,
         }
-        finish(asked, document, code, as_json=as_json)
+        missing = no_such_topic(asked, topic) if code == NOTHING else None
+        finish(asked, document, code, as_json=as_json, missing=missing)
 
 
 @app.command()
@@ -268,7 +272,10 @@ def offset(
         if not as_json:
             print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
             out.print_messages(messages)
-        finish(asked, {**facts, "messages": messages}, OK if messages else NOTHING, as_json=as_json)
+        document = {**facts, "messages": messages}
+        missing = None if messages else no_such_topic(asked, topic, [queue])
+        code = OK if messages else NOTHING
+        finish(asked, document, code, as_json=as_json, missing=missing)
 
 
 @app.command(name="time")
@@ -344,8 +351,10 @@ def by_time(
         if not as_json:
             out.print_table(rows)
             if not rows:
-                print("no such queue")
-        finish(asked, {"queues": rows}, OK if rows else NOTHING, as_json=as_json)
+                print("no queues")
+        missing = None if rows else no_such_topic(asked, topic, [] if queue is None else [queue])
+        code = OK if rows else NOTHING
+        finish(asked, {"queues": rows}, code, as_json=as_json, missing=missing)
 
 
 def _time_in_log(

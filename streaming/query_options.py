@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,13 +112,30 @@ def filter_of(tag: str | None, sql: str | None, version: str) -> MessageFilter |
     return compile_filter(sql, "SQL92", string_operators=operators)
 
 
-def finish(store: MessageStore, document: dict[str, Any], code: int, *, as_json: bool) -> None:
+def finish(
+    store: MessageStore,
+    document: dict[str, Any],
+    code: int,
+    *,
+    as_json: bool,
+    missing: str | None = None,
+) -> None:
     """Print what is left to print, and exit.
+
+    Args:
+        store: that was asked.
+        document: the answer.
+        code: what to exit with.
+        as_json: the answer is printed here.
+        missing: what was asked for and is not there, see `streaming.no_such`.
 
     Raises:
         typer.Exit: with the code.
     """
     FAILURES.answered(code)
+    if missing is not None:
+        print(f"reput: {missing}", file=sys.stderr)
+        document = {**document, "missing": missing}
     if as_json:
         out.print_json({**document, "notes": out.notes(store.report)})
     else:
@@ -126,7 +144,12 @@ def finish(store: MessageStore, document: dict[str, Any], code: int, *, as_json:
 
 
 def finish_rows(
-    asked: MessageStore, name: str, rows: list[dict[str, Any]], *, as_json: bool
+    asked: MessageStore,
+    name: str,
+    rows: list[dict[str, Any]],
+    *,
+    as_json: bool,
+    missing: str | None = None,
 ) -> None:
     """Print rows as a table, or as a document with that name, and exit.
 
@@ -137,7 +160,8 @@ def finish_rows(
         out.print_table(rows)
         if not rows:
             print(f"no {name}")
-    finish(asked, {name: rows}, OK if rows else NOTHING, as_json=as_json)
+    code = OK if rows else NOTHING
+    finish(asked, {name: rows}, code, as_json=as_json, missing=None if rows else missing)
 
 
 def first(count: int, values: Iterable[Any]) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from stores.printable import printable
 from stores.queue_tail import QueueTail
 from streaming import query_output as out
 from streaming.exit_codes import NOTHING, OK
+from streaming.no_such import no_such_topic
 from streaming.query_options import (
     Bodies,
     BodyBytes,
@@ -76,7 +77,9 @@ def topics(
                         "last_stored": out.moment(stored) if stored is not None else None,
                     }
                 )
-        finish_rows(asked, "topics" if topic is None else "queues", rows, as_json=as_json)
+        missing = no_such_topic(asked, topic)
+        name = "topics" if topic is None else "queues"
+        finish_rows(asked, name, rows, as_json=as_json, missing=missing)
 
 
 def tail(
@@ -120,6 +123,9 @@ def tail(
             from_start=from_start,
             left_out=lambda: _left_out(asked.output),
         )
+        missing = no_such_topic(asked, topic, queue or ())
+        if missing is not None:
+            print(f"reput: {missing}. Waiting for it to appear", file=sys.stderr, flush=True)
         ends_at = None if seconds is None else time.monotonic() + seconds
         shown = 0
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from stores import waiting
 from stores.transactions import TransactionState
 from stores.transactions import transactions as all_transactions
 from streaming import query_output as out
+from streaming.no_such import no_such
 from streaming.query_options import (
     ROWS,
     Conf,
@@ -28,6 +29,9 @@ from streaming.query_options import (
     now_ms,
     open_store,
 )
+
+if TYPE_CHECKING:
+    from stores.message_store import MessageStore
 
 
 def transactions(
@@ -188,4 +192,17 @@ def consumers(
             }
             for each in consumer_lags.lags(asked, group=group, topic=topic)
         ]
-        finish_rows(asked, "consumers", rows, as_json=as_json)
+        missing = None if rows else _no_such_consumer(asked, group, topic)
+        finish_rows(asked, "consumers", rows, as_json=as_json, missing=missing)
+
+
+def _no_such_consumer(asked: MessageStore, group: str | None, topic: str | None) -> str | None:
+    """Return which of group and topic has no offsets, and which have."""
+    pairs = list(asked.consumer_offsets())
+    none = "config/consumerOffset.json has none"
+    groups, topics = {each for each, _ in pairs}, {each for _, each in pairs}
+    if group is not None and group not in groups:
+        return no_such("group", group, groups, none)
+    if topic is not None and topic not in topics:
+        return no_such("topic", topic, topics, none)
+    return None
