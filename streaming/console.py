@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import json
 import logging
 import re
@@ -29,6 +28,7 @@ from formats import names
 from formats.errors import UsageError
 from stores.printable import printable
 from streaming.events import kind_of_event
+from streaming.moments import Moment, for_json, local_time
 from streaming.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _local_time(record: logging.LogRecord) -> str:
-    when = dt.datetime.fromtimestamp(record.created).astimezone()
-    return when.isoformat(sep=" ", timespec="milliseconds")
+    return local_time(int(record.created * 1000), " ") or str(record.created)
 
 
 class _Zoned(logging.Formatter):
@@ -281,6 +280,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
         ("Out of reach", report.lacks),
         ("Notes", report.notes),
     )
+    counts = {"Out of reach": report.lacking, "Notes": report.noted}
     for title, findings in tables:
         if findings:
             table = Table(title=title, title_justify="left")
@@ -290,6 +290,8 @@ def print_report(report: Report, *, as_json: bool) -> None:
                 cells = (finding.kind, finding.path, str(finding.position), finding.detail)
                 table.add_row(*(escape(printable(cell)) for cell in cells))
             OUT.print(table)
+            if len(findings) > _SHOWN and title in counts:
+                OUT.print(f"{_SHOWN} of {counts[title]} shown; --json has more")
     shown = min(len(report.findings), _SHOWN)
     more = f" ({shown} of them shown)" if report.found > shown else ""
     verdict = verdict_of(report)
@@ -419,6 +421,11 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "findings": rows(report.findings),
         "notes": rows(report.notes),
         "writer": report.writer or None,
+        "lacking": report.lacking,
+        "noted": report.noted,
+        "truncated": report.found > len(report.findings)
+        or report.lacking > len(report.lacks)
+        or report.noted > len(report.notes),
         "messages": report.messages,
         "entries": report.entries,
         "units": report.units,
@@ -430,25 +437,58 @@ def report_as_dict(report: Report) -> dict[str, object]:
     }
 
 
-def print_inspection(shown: Inspection, *, as_json: bool, as_blocks: bool = False) -> None:
+# Fields of files whose names are others in what is shown: those that rows of queries have.
+_SHOWN_AS = {"queue_id": "queue", "timestamp": "stored", "store_timestamp": "stored"}
+_TIMESTAMP = "_timestamp"
+
+
+def _shown_row(row: Mapping[str, object]) -> dict[str, object]:
+    """Return facts or a row of a file as they are shown: names as in queries, times as such."""
+    shown: dict[str, object] = {}
+    for name, value in row.items():
+        title = _SHOWN_AS.get(name, name.removesuffix(_TIMESTAMP))
+        is_time = isinstance(value, int) and name.endswith(("timestamp", _TIMESTAMP))
+        shown[title] = Moment(value) if is_time and isinstance(value, int) else value
+    if "field" in row and "value" in row:
+        # Of a checkpoint: longs of two kinds in one column.
+        value = row["value"]
+        is_time = str(row["field"]).endswith(_TIMESTAMP) and isinstance(value, int)
+        shown["time"] = local_time(value) if is_time and isinstance(value, int) else None
+    return shown
+
+
+def print_inspection(
+    shown: Inspection, limit: int, *, as_json: bool, as_blocks: bool = False
+) -> None:
     """Print what stands in a file.
 
     Args:
-        shown: facts and rows.
+        shown: facts and rows, one more than `limit` if there are.
+        limit: rows to show; 0 for all.
         as_json: as one document.
         as_blocks: rows have too many fields for a table.
     """
+    rows = [_shown_row(row) for row in shown.rows]
+    facts = _shown_row(shown.facts)
+    is_more = bool(limit) and len(rows) > limit
+    rows = rows[:limit] if is_more else rows
     if as_json:
-        print(json.dumps({"file": shown.facts, "rows": list(shown.rows)}, default=_json_value))
+        document = {"file": facts, "rows": rows, "truncated": is_more}
+        print(json.dumps(for_json(document), default=_json_value))
         return
-    OUT.print(", ".join(f"{k} {text_of(v)}" for k, v in shown.facts.items()), markup=False)
+    OUT.print(", ".join(f"{k} {text_of(v)}" for k, v in facts.items()), markup=False)
+    _print_rows(rows, as_blocks=as_blocks)
+    if is_more:
+        OUT.print(f"{limit} rows shown, there are more; --limit 0 shows all")
+
+
+def _print_rows(rows: Sequence[Mapping[str, object]], *, as_blocks: bool) -> None:
     if as_blocks:
-        for row in shown.rows:
+        for row in rows:
             OUT.print()
             for name, value in row.items():
                 OUT.print(f"{name:>28}  {text_of(value)}", markup=False, soft_wrap=True)
         return
-    rows = list(shown.rows)
     if not rows:
         OUT.print("no rows")
         return
@@ -464,6 +504,8 @@ def text_of(value: object) -> str:
     """Return a value as text that is safe to print, whatever a message's sender put into it."""
     if isinstance(value, bytes):
         return printable(value.decode("utf-8", "backslashreplace"))
+    if value is None:
+        return "-"
     if isinstance(value, dict):
         return ", ".join(f"{text_of(k)}={text_of(v)}" for k, v in value.items())
     return printable(str(value))

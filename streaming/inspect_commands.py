@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(help="The file; for queues a directory shows all its files.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Rows to show.")]
+Limit = Annotated[int, typer.Option("--limit", min=0, help="Rows to show; 0: all.")]
 Version = Annotated[str, typer.Option("--broker-version", help="The broker that wrote it.")]
 Conf = Annotated[
     Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
@@ -33,6 +33,11 @@ _ROWS = 20
 
 def _settings(version: str, conf: Path | None) -> broker.BrokerSettings:
     return broker.settings_of(version, read_broker_conf(conf) if conf else {})
+
+
+def _one_more(limit: int) -> int | None:
+    """Return how many rows to ask for, so that it shows whether there are more; None: all."""
+    return limit + 1 if limit else None
 
 
 @app.command()
@@ -50,8 +55,8 @@ def commitlog(
     from stores.inspect import inspect_commitlog  # noqa: PLC0415 - numba is slow to import
 
     settings = _settings(broker_version, broker_conf)
-    shown = inspect_commitlog(file, settings, first, limit)
-    console.print_inspection(shown, as_json=as_json, as_blocks=True)
+    shown = inspect_commitlog(file, settings, first, _one_more(limit))
+    console.print_inspection(shown, limit, as_json=as_json, as_blocks=True)
 
 
 @app.command()
@@ -64,7 +69,9 @@ def consumequeue(
     """Show entries of a consume queue."""
     from stores.inspect import inspect_consumequeue  # noqa: PLC0415
 
-    console.print_inspection(inspect_consumequeue(file, first, limit), as_json=as_json)
+    console.print_inspection(
+        inspect_consumequeue(file, first, _one_more(limit)), limit, as_json=as_json
+    )
 
 
 @app.command()
@@ -77,7 +84,7 @@ def ext(
     """Show units of a consume queue extension."""
     from stores.inspect import inspect_ext  # noqa: PLC0415
 
-    console.print_inspection(inspect_ext(file, first, limit), as_json=as_json)
+    console.print_inspection(inspect_ext(file, first, _one_more(limit)), limit, as_json=as_json)
 
 
 @app.command()
@@ -90,7 +97,7 @@ def batch(
     """Show units of a batch consume queue."""
     from stores.inspect import inspect_batch  # noqa: PLC0415
 
-    console.print_inspection(inspect_batch(file, first, limit), as_json=as_json)
+    console.print_inspection(inspect_batch(file, first, _one_more(limit)), limit, as_json=as_json)
 
 
 @app.command()
@@ -107,8 +114,8 @@ def index(
     from stores.inspect import inspect_index  # noqa: PLC0415
 
     settings = _settings(broker_version, broker_conf)
-    shown = inspect_index(file, settings, first, limit, shows_slots=slots)
-    console.print_inspection(shown, as_json=as_json)
+    shown = inspect_index(file, settings, first, _one_more(limit), shows_slots=slots)
+    console.print_inspection(shown, limit, as_json=as_json)
 
 
 @app.command()
@@ -116,4 +123,4 @@ def checkpoint(file: File, as_json: Json = False) -> None:
     """Show the longs of a broker's checkpoint file."""
     from stores.inspect import inspect_checkpoint  # noqa: PLC0415
 
-    console.print_inspection(inspect_checkpoint(file), as_json=as_json)
+    console.print_inspection(inspect_checkpoint(file), 0, as_json=as_json)

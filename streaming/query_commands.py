@@ -8,13 +8,14 @@ import typer
 
 from formats import broker
 from formats.errors import UsageError
-from stores.by_key import KeyKind, KeyStatus
+from stores.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind, KeyStatus
 from stores.index_search import ALWAYS, Window
 from stores.printable import printable
 from stores.queue_time import Boundary
 from streaming import query_output as out
 from streaming import waiting_commands
 from streaming.exit_codes import NOTHING, OK
+from streaming.moments import Moment
 from streaming.no_such import no_such_topic
 from streaming.option_values import milliseconds
 from streaming.query_options import (
@@ -127,6 +128,13 @@ def key(
         statuses = {answer.status for answer in answers}
         worst = next(status for status in _KEY_CODES if status in statuses)
         documents = [_key_document(answer, body, body_bytes) for answer in answers]
+        most = limit or (MAX_UNIQUE_HITS if kind == KeyKind.UNIQUE else MAX_HITS)
+        for each, document in zip(key, documents, strict=True):
+            # One hit more tells whether these are all.
+            document["truncated"] = len(document["index_offsets"]) == most and (
+                len(asked.by_key(topic, each, kind=kind, window=window, limit=most + 1).offsets)
+                > most
+            )
         if not as_json:
             if worst == KeyStatus.NO_INDEX:
                 print(f"no index file is in {asked.index.directory}: nothing to look in")
@@ -134,6 +142,8 @@ def key(
                 _print_keys(key, documents)
             else:
                 _print_key(documents[0])
+            if any(each["truncated"] for each in documents):
+                print(f"the index has more than {most} hits; --limit takes more of them")
         document = documents[0]
         if len(key) > 1:
             named = zip(key, documents, strict=True)
@@ -149,7 +159,7 @@ def _key_document(answer: KeyAnswer, body: BodyMode, body_bytes: int) -> dict[st
         "status": answer.status,
         "messages": [out.message_fields(m, body, body_bytes) for m in answer.messages],
         "index_offsets": list(answer.offsets),
-        "index_last_timestamp": answer.last_timestamp,
+        "index_last_stored": Moment(answer.last_timestamp or None),
         "index_last_offset": answer.last_offset,
     }
 
@@ -272,7 +282,8 @@ def offset(
         if not as_json:
             print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
             out.print_messages(messages)
-        document = {**facts, "messages": messages}
+        is_more = bool(messages) and pulled.next_offset < pulled.max_offset
+        document = {**facts, "truncated": is_more, "messages": messages}
         missing = None if messages else no_such_topic(asked, topic, [queue])
         code = OK if messages else NOTHING
         finish(asked, document, code, as_json=as_json, missing=missing)
@@ -343,7 +354,7 @@ def by_time(
                 {
                     "queue": queue_id,
                     "queue_offset": found,
-                    "stored": out.moment(stored) if stored is not None else None,
+                    "stored": Moment(stored),
                     "min_offset": files.min_offset,
                     "max_offset": files.max_offset,
                 }
@@ -354,7 +365,8 @@ def by_time(
                 print("no queues")
         missing = None if rows else no_such_topic(asked, topic, [] if queue is None else [queue])
         code = OK if rows else NOTHING
-        finish(asked, {"queues": rows}, code, as_json=as_json, missing=missing)
+        document = {"queues": rows, "total": len(rows), "truncated": False}
+        finish(asked, document, code, as_json=as_json, missing=missing)
 
 
 def _time_in_log(
@@ -362,14 +374,19 @@ def _time_in_log(
 ) -> None:
     """Show records of the log from a physical offset on."""
     records: Iterable[Record] = asked.records_from(start) if start is not None else ()
-    messages = [out.message_fields(r, body, size) for r in first(limit, records)]
+    taken = list(first(limit + 1, records))
+    messages = [out.message_fields(r, body, size) for r in taken[:limit]]
     if not as_json:
         if start is None:
             print("nothing was stored at that time or later")
         else:
             print(f"physical offset {start}")
         out.print_messages(messages)
-    document = {"physical_offset": start, "messages": messages}
+    document = {
+        "physical_offset": start,
+        "truncated": len(taken) > limit,
+        "messages": messages,
+    }
     finish(asked, document, NOTHING if start is None else OK, as_json=as_json)
 
 

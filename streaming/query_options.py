@@ -63,6 +63,7 @@ End = Annotated[
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to show.")]
+RowLimit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows to show; 0: all.")]
 Bodies = Annotated[
     BodyMode,
     typer.Option("--body", help="How to show bodies; auto: text, or hex if it is none."),
@@ -137,7 +138,8 @@ def finish(
         print(f"reput: {missing}", file=sys.stderr)
         document = {**document, "missing": missing}
     if as_json:
-        out.print_json({**document, "notes": out.notes(store.report)})
+        notes = out.notes(store.report)
+        out.print_json({**document, "notes": notes, "notes_total": store.report.found})
     else:
         out.print_notes(store.report)
     raise typer.Exit(code)
@@ -149,9 +151,18 @@ def finish_rows(
     rows: list[dict[str, Any]],
     *,
     as_json: bool,
+    total: int | None = None,
     missing: str | None = None,
 ) -> None:
     """Print rows as a table, or as a document with that name, and exit.
+
+    Args:
+        asked: the store.
+        name: of the rows, a plural.
+        rows: that are shown.
+        as_json: as a document.
+        total: how many rows there are, if these are not all.
+        missing: what was asked for and is not there.
 
     Raises:
         typer.Exit: 0, or 1 without rows.
@@ -160,8 +171,12 @@ def finish_rows(
         out.print_table(rows)
         if not rows:
             print(f"no {name}")
+        elif total is not None and total > len(rows):
+            print(f"{len(rows)} of {total} {name} shown; --limit 0 shows all")
     code = OK if rows else NOTHING
-    finish(asked, {name: rows}, code, as_json=as_json, missing=None if rows else missing)
+    count = len(rows) if total is None else total
+    document = {name: rows, "total": count, "truncated": count > len(rows)}
+    finish(asked, document, code, as_json=as_json, missing=None if rows else missing)
 
 
 def first(count: int, values: Iterable[Any]) -> Iterator[Any]:

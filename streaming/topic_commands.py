@@ -14,6 +14,7 @@ from stores.printable import printable
 from stores.queue_tail import QueueTail
 from streaming import query_output as out
 from streaming.exit_codes import NOTHING, OK
+from streaming.moments import Moment, local_time
 from streaming.no_such import no_such_topic
 from streaming.query_options import (
     Bodies,
@@ -74,7 +75,7 @@ def topics(
                         "queue": queue_id,
                         "min_offset": queue.min_offset,
                         "max_offset": queue.max_offset,
-                        "last_stored": out.moment(stored) if stored is not None else None,
+                        "last_stored": Moment(stored),
                     }
                 )
         missing = no_such_topic(asked, topic)
@@ -176,7 +177,8 @@ def _print_arrival(queue_id: int, fields: dict[str, Any], *, as_json: bool) -> N
         for name in ("TAGS", "KEYS")
         if name in properties
     )
-    stored = out.local_time(fields["store_timestamp"], " ") or fields["store_timestamp"]
+    at = fields["stored"].milliseconds
+    stored = local_time(at, " ") or at
     notes = []
     if "body_shown" in fields:
         notes.append(f"{fields['body_shown']} of {fields['body_size']} bytes shown")

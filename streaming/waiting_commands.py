@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,19 +14,19 @@ from stores import waiting
 from stores.transactions import TransactionState
 from stores.transactions import transactions as all_transactions
 from streaming import query_output as out
+from streaming.moments import Moment
 from streaming.no_such import no_such
 from streaming.query_options import (
     ROWS,
     Conf,
     Json,
-    Limit,
     LogPlaces,
     OptionalTopic,
     Output,
+    RowLimit,
     Store,
     Version,
     finish_rows,
-    first,
     now_ms,
     open_store,
 )
@@ -47,7 +48,7 @@ def transactions(
         bool,
         typer.Option("--all", help="From the oldest one; else from where the broker checks."),
     ] = False,
-    limit: Limit = ROWS,
+    limit: RowLimit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
@@ -61,29 +62,30 @@ def transactions(
     if state is not None and state not in states:
         raise UsageError(f"--state {state!r} is none of {', '.join(states)}")
     now = now_ms()
-    rows = []
     with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
-        for each in all_transactions(asked, is_all=everything):
-            if state not in {None, str(each.state)}:
-                continue
-            rows.append(
-                {
-                    "state": str(each.state),
-                    "age_s": (now - each.half.born_timestamp) // 1000,
-                    "checks": each.checks,
-                    "id": each.id,
-                    "topic": each.topic,
-                    "queue": each.queue_id,
-                    "group": each.half.properties.get("PGROUP", ""),
-                    "half_offset": each.half_offset,
-                    "half_at": each.half.physical_offset,
-                    "op_at": each.op_offset,
-                    "final_at": each.final_offset,
-                }
-            )
-            if len(rows) == limit:
-                break
-        finish_rows(asked, "transactions", rows, as_json=as_json)
+        found = (
+            each
+            for each in all_transactions(asked, is_all=everything)
+            if state in {None, str(each.state)}
+        )
+        taken, total = out.take(limit, found)
+        rows = [
+            {
+                "state": str(each.state),
+                "age_s": (now - each.half.born_timestamp) // 1000,
+                "checks": each.checks,
+                "id": each.id,
+                "topic": each.topic,
+                "queue": each.queue_id,
+                "group": each.half.properties.get("PGROUP", ""),
+                "half_offset": each.half_offset,
+                "half_at": each.half.physical_offset,
+                "op_at": each.op_offset,
+                "final_at": each.final_offset,
+            }
+            for each in taken
+        ]
+        finish_rows(asked, "transactions", rows, as_json=as_json, total=total)
 
 
 def delayed(
@@ -92,7 +94,7 @@ def delayed(
         int | None, typer.Option("--level", min=1, help="Show the messages of this level.")
     ] = None,
     output: Output = None,
-    limit: Limit = ROWS,
+    limit: RowLimit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
@@ -104,6 +106,7 @@ def delayed(
     """
     now = now_ms()
     with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+        total = None
         if level is None:
             rows = [
                 {
@@ -112,7 +115,7 @@ def delayed(
                     "waiting": each.waiting,
                     "next_offset": each.next_offset,
                     "max_offset": each.max_offset,
-                    "next_due": out.moment(each.next_due) if each.next_due is not None else None,
+                    "next_due": Moment(each.next_due),
                     "overdue_s": max((now - each.next_due) // 1000, 0)
                     if each.next_due is not None
                     else None,
@@ -120,21 +123,28 @@ def delayed(
                 for each in waiting.delay_levels(asked)
             ]
         else:
-            rows = [_waiting_row(each, now) for each in first(limit, waiting.delayed(asked, level))]
-        finish_rows(asked, "delayed messages", rows, as_json=as_json)
+            waits, total = out.take(limit, waiting.delayed(asked, level))
+            rows = [_waiting_row(each, now) for each in waits]
+        name = "levels" if level is None else "messages"
+        finish_rows(asked, name, rows, as_json=as_json, total=total)
 
 
 def _waiting_row(each: waiting.Waiting, now: int) -> dict[str, Any]:
     row = {
         "queue_offset": each.queue_offset,
-        "due": out.moment(each.due),
+        "due": Moment(each.due),
         "overdue_s": max((now - each.due) // 1000, 0),
         "topic": each.topic,
-        "queue": each.queue_id,
+        "queue": _number(each.queue_id),
         "id": each.record.properties.get("UNIQ_KEY", ""),
-        "at": each.record.physical_offset,
+        "physical_offset": each.record.physical_offset,
     }
     return row if each.state is None else {"state": str(each.state), **row}
+
+
+def _number(text: str) -> int | None:
+    """Return a number that a property holds, None for another text."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else None
 
 
 def timer(
@@ -143,7 +153,7 @@ def timer(
         bool, typer.Option("--all", help="Delivered, rolled and cancelled ones too.")
     ] = False,
     output: Output = None,
-    limit: Limit = ROWS,
+    limit: RowLimit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
@@ -157,8 +167,9 @@ def timer(
     waits = {waiting.TimerState.NEW, waiting.TimerState.WAITING}
     with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
         shown = (each for each in waiting.timers(asked, now) if everything or each.state in waits)
-        rows = [_waiting_row(each, now) for each in first(limit, shown)]
-        finish_rows(asked, "timer messages", rows, as_json=as_json)
+        taken, total = out.take(limit, shown)
+        rows = [_waiting_row(each, now) for each in taken]
+        finish_rows(asked, "timers", rows, as_json=as_json, total=total)
 
 
 def consumers(

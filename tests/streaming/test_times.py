@@ -11,9 +11,9 @@ import pytest
 
 from formats.errors import UsageError
 from streaming import console
+from streaming.moments import moment
 from streaming.option_values import milliseconds
 from streaming.options import parse
-from streaming.query_output import moment
 
 MS = 1_795_232_005_026
 
