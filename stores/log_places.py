@@ -73,7 +73,8 @@ def refuse_led_away(store: Path, settings: BrokerSettings) -> None:
             f"{_SETTING}={_named(settings)} in the broker's settings leads away from {own}, "
             f"which is there. Which one is meant? Take {_SETTING} out of the settings "
             f"to read {own}, or say "
-            f"{' '.join(f'--commitlog {path}' for path in paths)} to read the other"
+            f"{' '.join(f'--commitlog {path}' for path in paths)} to read the "
+            "other (in reput.toml and for a DataFrame: commitlog)"
         )
 
 

@@ -35,6 +35,8 @@ from streaming.job_options import JobOptions
 from streaming.metrics_access import Access
 from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
+from streaming.store_choice import Config as StoreFile
+from streaming.store_choice import StoreName, of_file, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -672,6 +674,8 @@ def verify(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: StoreFile = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Compare consume queues, extensions, index and checkpoint with the commitlog.
@@ -683,17 +687,18 @@ def verify(
     from streaming.verdict import code_of, verdict_of  # noqa: PLC0415
     from streaming.verify import verify as verify_store  # noqa: PLC0415 - numba is slow to import
 
-    configs = configs_of(
-        store,
-        output,
-        broker_version,
-        broker_conf,
-        None,
-        in_place=output is None,
-        commitlog=commitlog,
-    )
+    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
+    if chosen is None:
+        chosen = store_config(
+            required(store),
+            output,
+            broker_version=broker_version,
+            broker_conf=broker_conf,
+            in_place=output is None,
+            commitlog=commitlog or (),
+        )
     with console.busy("verifying"):
-        report = verify_store(configs[0])
+        report = verify_store(chosen)
     code = FAILURES.answered(code_of(verdict_of(report)))
     console.print_report(report, as_json=as_json)
     raise typer.Exit(code)
@@ -706,6 +711,8 @@ def handover(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: StoreFile = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Say whether a broker may be started with an output's files in place of its own.
@@ -717,19 +724,20 @@ def handover(
     from streaming.handover import examine  # noqa: PLC0415 - numba is slow to import
     from streaming.verdict import code_of  # noqa: PLC0415
 
-    configs = configs_of(
-        store,
-        output,
-        broker_version,
-        broker_conf,
-        None,
-        in_place=output is None,
-        commitlog=commitlog,
-    )
+    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
+    if chosen is None:
+        chosen = store_config(
+            required(store),
+            output,
+            broker_version=broker_version,
+            broker_conf=broker_conf,
+            in_place=output is None,
+            commitlog=commitlog or (),
+        )
     with console.busy("verifying"):
-        result = examine(configs[0])
+        result = examine(chosen)
     code = FAILURES.answered(code_of(result.verdict))
-    console.print_handover(configs[0], result, as_json=as_json)
+    console.print_handover(chosen, result, as_json=as_json)
     raise typer.Exit(code)
 
 

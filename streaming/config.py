@@ -12,7 +12,7 @@ from formats import broker
 from formats.broker import BrokerSettings
 from formats.errors import UsageError
 from stores.log_places import refuse_led_away
-from streaming.separate import refuse_overlaps
+from streaming.separate import refuse_files, refuse_overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from sinks.kafka_settings import KafkaSettings
 
 _STORE_KEYS = {"name", "path", "output", "broker_version", "broker_conf", "in_place", "commitlog"}
+_KEYS = {
+    "--in-place": "in_place = true",
+    "--output": "output",
+    "--broker-version": "broker_version",
+    "--broker-conf": "broker_conf",
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -132,6 +138,7 @@ def store_config(
         properties=properties,
     )
     refuse_led_away(path, config.settings)
+    refuse_files(target)
     refuse_overlaps([config])
     return config
 
@@ -152,8 +159,12 @@ def read_broker_conf(path: Path) -> dict[str, str]:
     return properties
 
 
-def read_config(path: Path) -> list[StoreConfig]:
+def read_config(path: Path, *, reads_kafka: bool = True) -> list[StoreConfig]:
     """Return the stores of a `reput.toml`; relative paths in it begin at its directory.
+
+    Args:
+        path: the file.
+        reads_kafka: its [kafka] as well.
 
     Raises:
         UsageError: it cannot be read, an unknown key, two stores of one name or output.
@@ -168,7 +179,7 @@ def read_config(path: Path) -> list[StoreConfig]:
     if unknown or not is_list or not stores:
         what = f"unknown key {min(unknown)!r}" if unknown else "no [[store]] table"
         raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
-    kafka = tables.get("kafka")
+    kafka = tables.get("kafka") if reads_kafka else None
     if kafka is not None:
         from streaming.kafka_config import kafka_settings  # noqa: PLC0415 - a client few need
 
@@ -189,12 +200,24 @@ def read_config(path: Path) -> list[StoreConfig]:
             if value in seen:
                 raise UsageError(f"{path}: two stores have the {attribute} {value}")
             seen.add(value)
-    refuse_overlaps(configs)
+    try:
+        refuse_overlaps(configs)
+    except UsageError as error:
+        raise UsageError(f"{path}: {_in_keys(str(error))}") from error
     return configs
 
 
+def _in_keys(text: str) -> str:
+    """Return what is wrong in the words of a file: its keys in the place of options."""
+    for option, key in _KEYS.items():
+        text = text.replace(option, key)
+    return text
+
+
 def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
-    where = f"{path}, [[store]] number {number}"
+    name = table.get("name")
+    named = f" ({name})" if isinstance(name, str) and _NAME.fullmatch(name) else ""
+    where = f"{path}, [[store]] number {number}{named}"
     unknown = sorted(set(table) - _STORE_KEYS)
     if unknown:
         known = ", ".join(sorted(_STORE_KEYS))
@@ -227,4 +250,4 @@ def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
             commitlog=[base / place for place in places],
         )
     except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
+        raise UsageError(f"{where}: {_in_keys(str(error))}") from error

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import re
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -330,14 +331,27 @@ def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> N
     messages = result.report.messages if result.report else 0
     OUT.print(f"safe: {messages:,} messages up to physical offset {result.end:,}")
     if result.places:
-        own = ", ".join((*names.DISPATCHED, names.CHECKPOINT))
-        OUT.print(
-            f"With the broker stopped, move {own} of {config.path} away, "
-            f"as far as they are there, and put {', '.join(result.places)} of "
-            f"{config.output} in their place.",
-            markup=False,
-            soft_wrap=True,
-        )
+        OUT.print("With the broker stopped:")
+        for line in _moves(config, result.places):
+            OUT.print(f"    {line}", markup=False, soft_wrap=True)
+
+
+def _moves(config: StoreConfig, places: Sequence[str]) -> list[str]:
+    """Return what to type to put an output's files in place of a store's own, which are kept."""
+    store = config.path.resolve()
+    own = [kind for kind in (*names.DISPATCHED, names.CHECKPOINT) if (store / kind).exists()]
+    kept, number = store / "before-reput", 1
+    while kept.exists():
+        number += 1
+        kept = store / f"before-reput-{number}"
+    lines = []
+    if own:
+        lines.append(shlex.join(["mkdir", str(kept)]))
+        lines.append(shlex.join(["mv", "-n", *(str(store / kind) for kind in own), str(kept)]))
+    new = [str(config.output.resolve() / kind) for kind in places]
+    lines.append(shlex.join(["mv", "-n", *new, str(store)]))
+    # One that fails ends all of them.
+    return [f"{line} &&" for line in lines[:-1]] + lines[-1:]
 
 
 def print_repairs(results: Sequence[tuple[StoreConfig, Repair]], *, as_json: bool) -> None:

@@ -33,6 +33,7 @@ from streaming.query_options import (
     QueueId,
     Store,
 )
+from streaming.store_choice import Config, StoreName, of_file, required
 
 if TYPE_CHECKING:
     from formats.broker import BrokerSettings
@@ -53,8 +54,8 @@ class FilterMode(StrEnum):
 
 
 def export(
-    store: Store,
     to: Annotated[Path, typer.Option("--to", help="The directory to make.")],
+    store: Store = None,
     output: Output = None,
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="parquet, or json: a message a line.")
@@ -112,6 +113,8 @@ def export(
     ] = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Copy messages to Parquet or JSON lines, through Spark.
@@ -122,6 +125,20 @@ def export(
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
+    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
+    if chosen is None:
+        store = required(store)
+        name, properties = (
+            store.resolve().name,
+            read_broker_conf(broker_conf) if broker_conf else {},
+        )
+        told = [str(each) for each in commitlog or ()]
+    else:
+        name, properties = chosen.name, dict(chosen.properties)
+        told = list(chosen.settings.commitlog_told)
+        # Without queues the log alone is read.
+        store, output = chosen.path, chosen.output if chosen.output.is_dir() else None
+        broker_version = chosen.settings.version.family
     sources = [store] if output is None else [store, output]
     export_target.check(to, overwrite=overwrite, sources=sources)
     version = broker.version_of(broker_version)
@@ -156,12 +173,10 @@ def export(
     )
     if selection.filter_text is not None:
         selection.filter_text.compile()
-    properties = read_broker_conf(broker_conf) if broker_conf else {}
-    told = [str(each) for each in commitlog or ()]
     # As JSON: a path may hold a comma.
     table = {"path": str(store), "output": str(output or ""), "commitlog": told}
     options = {
-        "stores": json.dumps({store.resolve().name: {**table, "broker": properties}}),
+        "stores": json.dumps({name: {**table, "broker": properties}}),
         "brokerVersion": broker_version,
         "ascendingStoreTime": str(ascending_store_time).lower(),
         "onCorrupt": on_corrupt.value,

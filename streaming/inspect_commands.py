@@ -10,6 +10,7 @@ import typer
 from formats import broker
 from stores.lazy import lazy_module
 from streaming.config import read_broker_conf
+from streaming.store_choice import Config, StoreName, of_file
 
 if TYPE_CHECKING:
     from streaming import console
@@ -31,7 +32,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _ROWS = 20
 
 
-def _settings(version: str, conf: Path | None) -> broker.BrokerSettings:
+def _settings(
+    version: str, conf: Path | None, config: Path | None, store_name: str | None
+) -> broker.BrokerSettings:
+    chosen = of_file(config, store_name, conf)
+    if chosen is not None:
+        return chosen.settings
     return broker.settings_of(version, read_broker_conf(conf) if conf else {})
 
 
@@ -49,12 +55,14 @@ def commitlog(
     limit: Limit = _ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show records with all their fields, and what stands where they end."""
     from stores.inspect import inspect_commitlog  # noqa: PLC0415 - numba is slow to import
 
-    settings = _settings(broker_version, broker_conf)
+    settings = _settings(broker_version, broker_conf, config, store_name)
     shown = inspect_commitlog(file, settings, first, _one_more(limit))
     console.print_inspection(shown, limit, as_json=as_json, as_blocks=True)
 
@@ -108,12 +116,14 @@ def index(
     slots: Annotated[bool, typer.Option("--slots", help="Show used slots, not items.")] = False,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show the header and the items (or slots) of an index file."""
     from stores.inspect import inspect_index  # noqa: PLC0415
 
-    settings = _settings(broker_version, broker_conf)
+    settings = _settings(broker_version, broker_conf, config, store_name)
     shown = inspect_index(file, settings, first, _one_more(limit), shows_slots=slots)
     console.print_inspection(shown, limit, as_json=as_json)
 

@@ -43,6 +43,7 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
+from streaming.store_choice import Config, StoreName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,8 +88,8 @@ def key(
             help="One word of KEYS, a UNIQ_KEY, or with --tag a tag. Several are looked up in turn."
         ),
     ],
-    store: Store,
     topic: Topic,
+    store: Store = None,
     output: Output = None,
     unique: Annotated[bool, typer.Option("--unique", help="Only as a UNIQ_KEY.")] = False,
     tag: Annotated[bool, typer.Option("--tag", help="As a tag (brokers 5.4 and later).")] = False,
@@ -111,6 +112,8 @@ def key(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Find messages by key, through the index, as a broker finds them.
@@ -122,7 +125,9 @@ def key(
     if unique and tag:
         raise UsageError("--unique and --tag are two kinds of key: give one of them")
     kind = KeyKind.UNIQUE if unique else KeyKind.TAG if tag else KeyKind.ANY
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         window = _window(begin, end)
         answers = asked.by_keys(topic, key, kind=kind, window=window, limit=limit, is_raw=raw)
         statuses = {answer.status for answer in answers}
@@ -189,7 +194,7 @@ def _print_keys(keys: Sequence[str], answers: Sequence[dict[str, Any]]) -> None:
 @app.command(name="id")
 def by_id(
     message_id: Annotated[str, typer.Argument(help="An offset id, or a UNIQ_KEY with --topic.")],
-    store: Store,
+    store: Store = None,
     topic: OptionalTopic = None,
     output: Output = None,
     body: Bodies = BodyMode.AUTO,
@@ -197,13 +202,17 @@ def by_id(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Find the message with an id: by the offset in it, else as a UNIQ_KEY in the index.
 
     Example: `reput query id 0A00000100002A9F00000000000003E8 --store /data/rocketmq/store`
     """
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         answer = asked.by_id(message_id, topic)
         parts: dict[str, Any] = {}
         if answer.as_offset is not None:
@@ -238,7 +247,7 @@ def by_id(
 @app.command()
 def offset(
     offset: Annotated[int, typer.Argument(help="Queue offset; with --physical a log's.")],
-    store: Store,
+    store: Store = None,
     topic: OptionalTopic = None,
     queue: QueueId = None,
     physical: Annotated[
@@ -253,13 +262,17 @@ def offset(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show messages of a queue from an offset on, with a broker's status and next offset.
 
     Example: `reput query offset 12 --store /data/rocketmq/store --topic TopicTest --queue 0`
     """
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         if physical:
             fields = out.message_fields(asked.at(offset), body, body_bytes)
             if not as_json:
@@ -267,7 +280,7 @@ def offset(
             finish(asked, {"message": fields}, OK, as_json=as_json)
         if topic is None or queue is None:
             raise UsageError("say which queue with --topic and --queue, or give --physical")
-        wanted = filter_of(tag, sql, broker_version)
+        wanted = filter_of(tag, sql, asked.settings.version)
         pulled = asked.pull(topic, queue, offset, limit, wanted)
         messages = [
             {"in_queue_at": at, **out.message_fields(record, body, body_bytes)}
@@ -297,7 +310,7 @@ def by_time(
             metavar="TIME", help="Store time: ms, or ISO 8601 (local if it names no zone)."
         ),
     ],
-    store: Store,
+    store: Store = None,
     topic: OptionalTopic = None,
     queue: QueueId = None,
     boundary: Annotated[
@@ -323,6 +336,8 @@ def by_time(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Find what was stored at a time: in the queues of a topic, or in the whole commitlog.
@@ -333,7 +348,9 @@ def by_time(
     Example: `reput query time 2026-11-21T09:30:00 --store /data/rocketmq/store --topic TopicTest`
     """
     timestamp = milliseconds("TIME", at, is_local=True)
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         if topic is None:
             if queue is not None or boundary is not None:
                 raise UsageError("--queue and --boundary are for the queues of a --topic")

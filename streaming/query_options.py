@@ -17,6 +17,7 @@ from streaming.config import read_broker_conf
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
 from streaming.failures import FAILURES
 from streaming.query_output import BodyMode
+from streaming.store_choice import of_file, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +30,7 @@ ROWS = 20
 BODY_BYTES = 1024
 
 Store = Annotated[
-    Path,
+    Path | None,
     typer.Option("--store", help="A broker's storePathRootDir: the directory above commitlog/."),
 ]
 Output = Annotated[
@@ -79,13 +80,23 @@ Sql = Annotated[
 
 
 def open_store(
-    store: Path,
+    store: Path | None,
     output: Path | None,
     version: str,
     conf: Path | None,
     commitlog: list[Path] | None,
+    config: Path | None,
+    store_name: str | None,
 ) -> MessageStore:
     """Return a reader of the store that the options name."""
+    chosen = of_file(config, store_name, store, output, conf, commitlog)
+    if chosen is not None:
+        if not chosen.output.is_dir():
+            raise UsageError(
+                f"{config}, store {chosen.name}: output {chosen.output}: no such directory"
+            )
+        return MessageStore.open(chosen.path, chosen.output, chosen.settings)
+    store = required(store)
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")
     if output is not None and not output.is_dir():
@@ -95,7 +106,9 @@ def open_store(
     return MessageStore.open(store, output, settings)
 
 
-def filter_of(tag: str | None, sql: str | None, version: str) -> MessageFilter | None:
+def filter_of(
+    tag: str | None, sql: str | None, version: broker.BrokerVersion
+) -> MessageFilter | None:
     """Return the filter that the options give, None for none.
 
     Raises:
@@ -109,8 +122,7 @@ def filter_of(tag: str | None, sql: str | None, version: str) -> MessageFilter |
 
     if tag is not None:
         return compile_filter(tag)
-    operators = broker.version_of(version).has_string_operators
-    return compile_filter(sql, "SQL92", string_operators=operators)
+    return compile_filter(sql, "SQL92", string_operators=version.has_string_operators)
 
 
 def finish(

@@ -41,6 +41,19 @@ def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
             _require_apart(f"the output {config.output}", config.output, what, other.output)
 
 
+def refuse_files(output: Path) -> None:
+    """Refuse an output that is a file, or below one.
+
+    Raises:
+        UsageError: names the file.
+    """
+    for path in (output, *output.parents):
+        if path.is_dir():
+            return
+        if path.exists():
+            raise UsageError(f"the output {output}: {path} is a file; name a directory")
+
+
 def _read_places(store: Path, settings: BrokerSettings) -> Iterator[tuple[str, Path]]:
     """Yield the directories that a store's records are read from, each with a name for people."""
     yield f"the store {store}", store

@@ -34,6 +34,7 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
+from streaming.store_choice import Config, StoreName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,19 +43,23 @@ _LOOK_SECONDS = 0.1
 
 
 def topics(
-    store: Store,
+    store: Store = None,
     topic: OptionalTopic = None,
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """List the topics that have queues, with how much is in them; with --topic each queue.
 
     Example: `reput topics --store /data/rocketmq/store`
     """
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         rows = []
         for name in asked.topics() if topic is None else [topic]:
             queues = [
@@ -84,8 +89,8 @@ def topics(
 
 
 def tail(
-    store: Store,
     topic: Topic,
+    store: Store = None,
     queue: Annotated[
         list[int] | None, typer.Option("--queue", "-q", help="Only this queue; several times.")
     ] = None,
@@ -106,6 +111,8 @@ def tail(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON document for each message, one a line.")
     ] = False,
@@ -114,8 +121,10 @@ def tail(
 
     Example: `reput tail --topic TopicTest --tag "TagA || TagB" --store /data/rocketmq/store`
     """
-    wanted = filter_of(tag, sql, broker_version)
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
+        wanted = filter_of(tag, sql, asked.settings.version)
         following = QueueTail(
             asked,
             topic,

@@ -30,13 +30,14 @@ from streaming.query_options import (
     now_ms,
     open_store,
 )
+from streaming.store_choice import Config, StoreName
 
 if TYPE_CHECKING:
     from stores.message_store import MessageStore
 
 
 def transactions(
-    store: Store,
+    store: Store = None,
     output: Output = None,
     state: Annotated[
         str | None,
@@ -52,6 +53,8 @@ def transactions(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show transactions by their half messages: which wait, how long, how often checked.
@@ -62,7 +65,9 @@ def transactions(
     if state is not None and state not in states:
         raise UsageError(f"--state {state!r} is none of {', '.join(states)}")
     now = now_ms()
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         found = (
             each
             for each in all_transactions(asked, is_all=everything)
@@ -89,7 +94,7 @@ def transactions(
 
 
 def delayed(
-    store: Store,
+    store: Store = None,
     level: Annotated[
         int | None, typer.Option("--level", min=1, help="Show the messages of this level.")
     ] = None,
@@ -98,6 +103,8 @@ def delayed(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show the messages that wait by delay level, against the broker's delayOffset.json.
@@ -105,7 +112,9 @@ def delayed(
     Example: `reput query delayed --level 3 --store /data/rocketmq/store`
     """
     now = now_ms()
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         total = None
         if level is None:
             rows = [
@@ -148,7 +157,7 @@ def _number(text: str) -> int | None:
 
 
 def timer(
-    store: Store,
+    store: Store = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Delivered, rolled and cancelled ones too.")
     ] = False,
@@ -157,6 +166,8 @@ def timer(
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show the messages on the timer wheel that wait for their time.
@@ -165,7 +176,9 @@ def timer(
     """
     now = now_ms()
     waits = {waiting.TimerState.NEW, waiting.TimerState.WAITING}
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         shown = (each for each in waiting.timers(asked, now) if everything or each.state in waits)
         taken, total = out.take(limit, shown)
         rows = [_waiting_row(each, now) for each in taken]
@@ -173,13 +186,15 @@ def timer(
 
 
 def consumers(
-    store: Store,
+    store: Store = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     topic: OptionalTopic = None,
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show how far consumer groups are behind, by the broker's consumerOffset.json.
@@ -187,7 +202,9 @@ def consumers(
     Example: `reput query consumers --group billing --store /data/rocketmq/store`
     """
     now = now_ms()
-    with open_store(store, output, broker_version, broker_conf, commitlog) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         rows = [
             {
                 "group": each.group,

@@ -211,6 +211,12 @@ class TestOutputs:
             (store / "commitlog").symlink_to(tmp_path / "led")
             assert "commitlog" in self.refused(store, tmp_path / "led" / "x")
 
+    def test_one_that_is_a_file_or_below_one_is_named(self, tmp_path):
+        (tmp_path / "file").touch()
+
+        for output in (tmp_path / "file", tmp_path / "file" / "x" / "y"):
+            assert f"{tmp_path / 'file'} is a file" in self.refused(tmp_path / "store", output)
+
     def test_in_place_the_store_is_the_output(self, tmp_path):
         (tmp_path / "commitlog").mkdir()
 
