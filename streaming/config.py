@@ -144,7 +144,11 @@ def store_config(
 
 
 def read_broker_conf(path: Path) -> dict[str, str]:
-    """Return the properties of a broker.conf.
+    """Return the properties of a broker.conf, as the broker reads them.
+
+    Its bytes are ISO 8859-1, whatever their writer meant (`BrokerStartup`, by `Properties#load`): a
+    comment may be in any encoding, and a value in UTF-8 is another one to the broker, too. Other
+    characters are written as escapes.
 
     Raises:
         UsageError: it cannot be read.
@@ -152,9 +156,9 @@ def read_broker_conf(path: Path) -> dict[str, str]:
     import javaproperties  # noqa: PLC0415 - it brings an HTTP client with it
 
     try:
-        properties: dict[str, str] = javaproperties.loads(path.read_text("utf-8"))
+        properties: dict[str, str] = javaproperties.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        # ValueError: no UTF-8, a \u that is no escape, a NUL in the path.
+        # ValueError: a \u that is no escape, a NUL in the path.
         raise UsageError(f"broker_conf {path} cannot be read: {error}") from error
     return properties
 

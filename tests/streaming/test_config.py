@@ -41,12 +41,33 @@ class TestStoreConfig:
         assert config.settings == settings_of("4.9", {"maxIndexNum": "40", "maxHashSlotNum": "10"})
         assert config.properties["brokerName"] == "café"
 
-    @pytest.mark.parametrize("raw", [None, b"\xff\xfe"])
+    @pytest.mark.parametrize("raw", [None, b"a=\\u12"])
     def test_a_broker_conf_that_cannot_be_read(self, tmp_path, raw):
         if raw is not None:
             (tmp_path / "c").write_bytes(raw)
         with pytest.raises(UsageError, match="cannot be read"):
             read_broker_conf(tmp_path / "c")
+
+    @pytest.mark.parametrize(
+        ("raw", "expected"),
+        [
+            ("# 消息存储\nmaxIndexNum=7\n".encode("gbk"), {"maxIndexNum": "7"}),
+            ("# 消息存储\nmaxIndexNum=7\n".encode(), {"maxIndexNum": "7"}),
+            ("#\u2026\x85maxIndexNum=9\n".encode("utf-8"), {}),
+            (b"brokerName=caf\xe9", {"brokerName": "café"}),
+            ("brokerName=café".encode(), {"brokerName": "cafÃ©"}),
+            (b"brokerName=\\u6d88\\ud83d\\ude00", {"brokerName": "消\U0001f600"}),
+            (b"a=\x1c\x85b", {"a": "\x1c\x85b"}),
+        ],
+    )
+    def test_bytes_are_what_the_broker_takes_them_for(self, tmp_path, raw, expected):
+        """
+        Java's Properties#load(InputStream): ISO 8859-1 and \\uXXXX, so no comment can stop it, and a
+        value in UTF-8 is another one.
+        """
+        (tmp_path / "c").write_bytes(raw)
+
+        assert read_broker_conf(tmp_path / "c") == expected
 
 
 class TestReadConfig:
