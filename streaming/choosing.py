@@ -103,7 +103,7 @@ def choose(
     span = wanted.possible_offsets
     # Not at an offset of the user's choice: what begins there may be no record.
     begin, stop = max(start, span.low), min(end, span.high + 1)
-    if begin >= stop or (wanted.stores is not None and store.name not in wanted.stores):
+    if begin >= stop or (wanted.stores is not None and store.shown_name not in wanted.stores):
         return Choice(LOG, (), first_is_record=True, bytes=0, whole=whole, reason="nothing is left")
     is_record = is_record and begin == start
     best = _Candidate(LOG, [Range(begin, stop)], stop - begin)

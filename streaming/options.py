@@ -60,6 +60,7 @@ BROKER_PREFIX = "broker."
 # All settings that `formats.broker` knows, by their own case: options come without it.
 BROKER_NAMES = (
     "bitMapLengthConsumeQueueExt",
+    "brokerName",
     "enableCalcFilterBitMap",
     "enableConsumeQueueExt",
     "enableDLegerCommitLog",
@@ -101,7 +102,18 @@ class Bound:
 
 @dataclass(frozen=True)
 class Store:
-    """One store of a query; queues and index are in `output`, or in the store itself."""
+    """One store of a query; queues and index are in `output`, or in the store itself.
+
+    Attributes:
+        name: what offsets and streams call it.
+        path: a broker's storePathRootDir.
+        settings: the broker's.
+        starting: where its range begins.
+        ending: where its range ends.
+        output: where queues and index are.
+        known_end: see `KnownEnd`.
+        broker_name: the broker's own, of its settings; empty: the store's name stands for it.
+    """
 
     name: str
     path: Path
@@ -110,6 +122,12 @@ class Store:
     ending: Bound
     output: Path | None = None
     known_end: KnownEnd | None = None
+    broker_name: str = ""
+
+    @property
+    def shown_name(self) -> str:
+        """Return what the column brokerName has."""
+        return self.broker_name or self.name
 
 
 class KnownEnd(NamedTuple):
@@ -161,8 +179,17 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     on_corrupt = option_values.choice(values, "onCorrupt", (STOP, SKIP))
     return SourceOptions(
         stores=tuple(
-            Store(name, path, settings, starting[name], ending[name], output, known.get(name))
-            for name, path, settings, output in stores
+            Store(
+                name,
+                path,
+                settings,
+                starting[name],
+                ending[name],
+                output,
+                known.get(name),
+                its_name,
+            )
+            for name, path, (settings, its_name), output in stores
         ),
         rows=rows,
         max_bytes=option_values.size(values, "maxBytesPerTrigger"),
@@ -204,13 +231,13 @@ class _Stores:
             if key.startswith(BROKER_PREFIX)
         }
 
-    def read(self) -> list[tuple[str, Path, BrokerSettings, Path | None]]:
-        """Return name, path, settings and output of each store.
+    def read(self) -> list[tuple[str, Path, tuple[BrokerSettings, str], Path | None]]:
+        """Return name, path, settings with the broker's name, and output of each store.
 
         Raises:
             UsageError: there is none, or two are called alike.
         """
-        stores: list[tuple[str, Path, BrokerSettings, Path | None]] = []
+        stores: list[tuple[str, Path, tuple[BrokerSettings, str], Path | None]] = []
         own = self._values.get("output", "").strip()
         for text in self._paths():
             path = Path(text)
@@ -268,8 +295,11 @@ class _Stores:
             tables[str(name)] = table
         return tables
 
-    def _settings_of(self, table: Mapping[str, Any]) -> BrokerSettings:
-        """Return the settings of one store: its own before the query's, single ones before all."""
+    def _settings_of(self, table: Mapping[str, Any]) -> tuple[BrokerSettings, str]:
+        """Return the settings of one store, and its broker's name, empty if they do not say it.
+
+        Its own settings come before the query's, single ones before all.
+        """
         conf = table.get("brokerConf", self._conf)
         properties = read_broker_conf(Path(conf)) if conf else {}
         own = {key: str(value) for key, value in (table.get("broker") or {}).items()}
@@ -278,7 +308,7 @@ class _Stores:
         if not isinstance(told, list) or not all(isinstance(path, str) for path in told):
             raise UsageError(f"stores: commitlog={told!r} is not a list of directories")
         version = str(table.get("brokerVersion", self._version))
-        return broker.settings_of(version, properties, told)
+        return broker.settings_of(version, properties, told), properties.get("brokerName", "")
 
 
 def _known_ends(values: Mapping[str, str], stores: list[str]) -> dict[str, KnownEnd]:

@@ -75,7 +75,7 @@ class Wanted:
     """What the filters leave: None for texts, and `ANY` for numbers, is no condition.
 
     Attributes:
-        stores: names.
+        stores: values of brokerName.
         topics: names.
         keys: values of KEYS, whole.
         uniq_keys: values of UNIQ_KEY.

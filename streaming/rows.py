@@ -147,10 +147,10 @@ def read_wanted(
             for data, count in _read_range(log, position, end, columns, skips=skips_corrupt):
                 rows_wanted = wanted.rows(data, columns, count) if wanted is not None else None
                 if rows_wanted is None:
-                    yield to_batch(store.name, data, columns, count)
+                    yield to_batch(store.shown_name, data, columns, count)
                 elif rows_wanted.any():
                     kept = _taken(columns, np.flatnonzero(rows_wanted))
-                    yield to_batch(store.name, data, kept, len(kept.size))
+                    yield to_batch(store.shown_name, data, kept, len(kept.size))
     finally:
         log.close()
 
