@@ -169,7 +169,9 @@ def test_a_broker_s_new_store_is_waited_for(tmp_path):
     job.communicate(timeout=30)
     assert job.returncode == 0
 
-    assert reput("run", "--store", tmp_path, "--output", tmp_path / "out").returncode == 3
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert reput("run", "--store", empty, "--output", tmp_path / "out").returncode == 3
 
 
 @pytest.mark.parametrize("is_scraped", [True, False])

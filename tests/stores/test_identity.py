@@ -25,7 +25,7 @@ OLD = 1_700_000_000
 
 
 def open_log(path) -> CommitLog:
-    settings = config_of(path, path / "out").settings
+    settings = config_of(path, path.with_name("out")).settings
     return CommitLog(commitlog_directories(path, settings), settings, path)
 
 

@@ -21,7 +21,7 @@ class Parsed:
     def __init__(self, log: Log, tmp_path, block_size: int, threads: int, **conf) -> None:
         config = config_of(
             log.write(tmp_path, ahead=1),
-            tmp_path / "none",
+            tmp_path.with_name(f"{tmp_path.name}-none"),
             mappedFileSizeCommitLog=str(log.file_size),
             **conf,
         )
