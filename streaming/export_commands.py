@@ -204,8 +204,8 @@ def export(
         gaps = list(gaps_of(store, broker.settings_of(broker_version, properties, told)))
     missing = None
     if not count:
-        settings = broker.settings_of(broker_version, properties, told)
-        missing = _missing(store, output, settings, topic, queue)
+        of_broker = broker.settings_of(broker_version, properties, told)
+        missing = _missing(store, output, of_broker, topic, queue)
     seconds = time.monotonic() - began
     code = FAILURES.answered(INCOMPLETE if gaps else OK if count else NOTHING)
     if missing is not None:
