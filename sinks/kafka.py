@@ -24,7 +24,7 @@ from sinks.kafka_blocks import RowReader
 from sinks.kafka_client import BATCH_HEADER, Client, RefusedError, describe
 from sinks.kafka_encoder import Encoder
 from sinks.kafka_plain import PlainMessage, dead_letter, plain_records
-from sinks.kafka_progress import Position
+from sinks.kafka_progress import Memory, Position
 from sinks.kafka_refusals import Note, Refusals
 from sinks.kafka_routes import DEAD, Routes
 from sinks.kafka_settings import (
@@ -112,6 +112,7 @@ class KafkaSink:
 
     Attributes:
         position: last committed, as far as is known; None before `open`.
+        access: kafka-python's settings of security, for the next `open`.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class KafkaSink:
             StoreError: the log cannot be read.
         """
         self._settings = settings
-        self._access = access
+        self.access = access
         self._name = name
         self._fail_on_data_loss = fail_on_data_loss
         self._memory = memory
@@ -158,6 +159,8 @@ class KafkaSink:
         self.position: Position | None = None
         # To be told with the next transaction that is committed.
         self._events: list[str] = []
+        self._losses = 0
+        self._cluster = ""
         self._remembered = False
 
     @property
@@ -186,20 +189,23 @@ class KafkaSink:
         """
         settings = self._settings
         is_transactional = settings.mode == TRANSACTIONS
-        client = Client(settings, self._access, self.transactional_id if is_transactional else None)
+        client = Client(settings, self.access, self.transactional_id if is_transactional else None)
         try:
             partitions = self._progress_partitions(client)
             self._progress_partition = TopicPartition(
                 settings.progress_topic,
                 kafka_progress.partition_of(self.transactional_id, partitions),
             )
-            found = kafka_progress.read(settings, self._access, self.transactional_id, partitions)
+            found = kafka_progress.read(settings, self.access, self.transactional_id, partitions)
             self._remembered = self._compare_memory(client.cluster, is_there=found is not None)
         except BaseException:
             client.close()
             raise
         self._client = client
+        self._cluster = client.cluster
         self._routes.forget()
+        # What was noticed and not committed is noticed again.
+        self._events, self._losses = [], 0
         if found is None:
             begin = extent.end if settings.start == LATEST else self.log.min_offset
             found = Position(max(begin, 0), cut=extent.last_cut)
@@ -214,7 +220,7 @@ class KafkaSink:
         if self._memory is None:
             return True
         known = kafka_progress.remembered(self._memory)
-        if known != (cluster, self.transactional_id):
+        if known is None or known[:2] != (cluster, self.transactional_id):
             return False
         if not is_there:
             raise KafkaError(
@@ -225,11 +231,22 @@ class KafkaSink:
             )
         return True
 
-    def _remember(self) -> None:
-        """Remember that Kafka has a position, once it has."""
-        if not self._remembered and self._memory is not None:
-            kafka_progress.remember(self._memory, self._opened.cluster, self.transactional_id)
-        self._remembered = True
+    def remember(self) -> None:
+        """Write down that Kafka has a position, and which, for a process that cannot ask it.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        known = self.position
+        if self._memory is None or known is None or not self._remembered:
+            return
+        memory = Memory(self._cluster, self.transactional_id, known.end, known.store_timestamp)
+        kafka_progress.remember(self._memory, memory)
+
+    def take_losses(self) -> int:
+        """Return how often since the last call the log had lost what Kafka was to have."""
+        losses, self._losses = self._losses, 0
+        return losses
 
     def _progress_partitions(self, client: Client) -> int:
         topic = self._settings.progress_topic
@@ -241,7 +258,7 @@ class KafkaSink:
                     f"topic {topic}, which holds the positions: {describe(error.cause)}. Allow "
                     "us to describe, read and write it"
                 ) from error
-        kafka_progress.make_topic(self._settings, self._access)
+        kafka_progress.make_topic(self._settings, self.access)
         return client.partitions(topic, self._settings.request_seconds)
 
     def _partitions(self, topic: str) -> int:
@@ -314,7 +331,7 @@ class KafkaSink:
             return
         # What has arrived stays, and will come again; a producer that was refused is of no use.
         self.close()
-        self._client = Client(self._settings, self._access, None)
+        self._client = Client(self._settings, self.access, None)
 
     def _follow_log(self, extent: Extent, sent: Sent) -> None:
         """Compare the log with what was sent of it, and take in the cuts that dispatch found.
@@ -338,6 +355,7 @@ class KafkaSink:
             f"sent of physical offsets {common} to {self._known.end} is not in the log any more, "
             "and stays in Kafka"
         )
+        self._losses += 1
         if self._settings.on_truncation != CONTINUE:
             raise KafkaError(
                 f"{what}. To go on with the log's new records, which may have the queue offsets "
@@ -354,6 +372,7 @@ class KafkaSink:
         if begin >= end:
             return
         lost = f"{self._name}: physical offsets {begin} to {end} expired before they were sent"
+        self._losses += 1
         if self._fail_on_data_loss:
             raise KafkaError(
                 f"{lost} to Kafka. Restore the files, or go on behind the gap with "
@@ -408,10 +427,12 @@ class KafkaSink:
             client.flush()
             self._add_position(position)
             client.flush()
-        if not is_idle:
-            self._remember()
-        sent.commit_seconds = time.monotonic() - commit_began
         self.position = position
+        if not is_idle and not self._remembered:
+            # Before anything else is sent: from now on a position that is gone is a loss.
+            self._remembered = True
+            self.remember()
+        sent.commit_seconds = time.monotonic() - commit_began
         return True
 
     def _is_settled(self, extent: Extent) -> bool:
@@ -433,6 +454,7 @@ class KafkaSink:
             messages=known.messages + sent.messages,
             dead_letters=known.dead_letters + sent.dead_letters,
             cut=known.cut,
+            store_timestamp=sent.store_timestamp or known.store_timestamp,
         )
 
     def _add_position(self, position: Position) -> None:

@@ -67,6 +67,10 @@ class AwayError(KafkaError):
     """Kafka cannot be reached, or not in time: worth another try."""
 
 
+class TopicError(KafkaError):
+    """A topic is missing or not for us: worth another try, once somebody has made or allowed it."""
+
+
 # What is wrong with a record or a batch: it will be refused again.
 _RECORD_ERRORS = (
     errors.MessageSizeTooLargeError,

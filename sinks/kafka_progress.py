@@ -12,7 +12,7 @@ import json
 import time
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, errors
 
@@ -52,6 +52,7 @@ class Position:
         dead_letters: of these, to the dead-letter topic.
         cut: number of the last cut of the log that sending has gone back for, see
             `checkpoints.progress.Progress.cuts`.
+        store_timestamp: of the last record before `end`, ms; 0 if not known.
     """
 
     end: int
@@ -59,14 +60,23 @@ class Position:
     messages: int = 0
     dead_letters: int = 0
     cut: int = 0
+    store_timestamp: int = 0
 
     def pack(self) -> bytes:
         """Return the record's value."""
         trail = [
             [p.record.physical_offset, p.record.size, p.record.hash, p.end] for p in self.points
         ]
-        values = {"version": _VERSION, "end": self.end, "trail": trail, "messages": self.messages}
-        return json.dumps(values | {"deadLetters": self.dead_letters, "cut": self.cut}).encode()
+        values = {
+            "version": _VERSION,
+            "end": self.end,
+            "trail": trail,
+            "messages": self.messages,
+            "deadLetters": self.dead_letters,
+            "cut": self.cut,
+            "storeTimestamp": self.store_timestamp,
+        }
+        return json.dumps(values).encode()
 
     @classmethod
     def unpack(cls, raw: bytes, where: str) -> Position:
@@ -90,8 +100,15 @@ class Position:
                 Point(Fingerprint(int(at), int(size), int(crc)), int(end))
                 for at, size, crc, end in values["trail"]
             )
-            counts = int(values["messages"]), int(values["deadLetters"])
-            return cls(int(values["end"]), points, *counts, int(values["cut"]))
+            return cls(
+                end=int(values["end"]),
+                points=points,
+                messages=int(values["messages"]),
+                dead_letters=int(values["deadLetters"]),
+                cut=int(values["cut"]),
+                # Positions of earlier versions do not have what follows.
+                store_timestamp=int(values.get("storeTimestamp", 0)),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise KafkaError(
                 f"{where} is no position of a store: {error!r}. Another program writes to this "
@@ -104,24 +121,47 @@ def partition_of(transactional_id: str, partitions: int) -> int:
     return zlib.crc32(transactional_id.encode()) % partitions
 
 
-def remembered(path: Path) -> tuple[str, str] | None:
-    """Return in which Kafka there is a position, and of which id; None if nothing is known."""
+class Memory(NamedTuple):
+    """What an output remembers of Kafka while Kafka cannot be asked.
+
+    Attributes:
+        cluster: by what name Kafka tells itself from others.
+        transactional_id: whose position it has.
+        end: physical offset that was committed, or an earlier one; -1 if not known.
+        store_timestamp: of the last record before it, ms; 0 if not known.
+    """
+
+    cluster: str
+    transactional_id: str
+    end: int = -1
+    store_timestamp: int = 0
+
+
+def remembered(path: Path) -> Memory | None:
+    """Return what is remembered of a position; None if there is nothing."""
     try:
         values = json.loads(path.read_text("utf-8"))
-        return str(values["cluster"]), str(values["id"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        end, stored = int(values.get("end", -1)), int(values.get("storeTimestamp", 0))
+        return Memory(str(values["cluster"]), str(values["id"]), end, stored)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         # One that was being written when the machine went down has nothing to say.
         return None
 
 
-def remember(path: Path, cluster: str, transactional_id: str) -> None:
+def remember(path: Path, memory: Memory) -> None:
     """Remember that there is a position; `remembered` tells.
 
     Raises:
         OSError: the file cannot be written.
     """
     temporary = path.with_suffix(".new")
-    disk.write_file(temporary, json.dumps({"cluster": cluster, "id": transactional_id}).encode())
+    values = {
+        "cluster": memory.cluster,
+        "id": memory.transactional_id,
+        "end": memory.end,
+        "storeTimestamp": memory.store_timestamp,
+    }
+    disk.write_file(temporary, json.dumps(values).encode())
     disk.rename(temporary, path)
     disk.sync_directory(path.parent)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka import errors
 
 from formats.errors import KafkaError
-from sinks.kafka_client import describe
+from sinks.kafka_client import TopicError, describe
 from sinks.kafka_settings import DEAD_LETTER
 
 if TYPE_CHECKING:
@@ -95,11 +95,11 @@ class Refusals:
         """Remember a topic that is refused.
 
         Raises:
-            KafkaError: the operator does not want its messages to go elsewhere.
+            TopicError: the operator does not want its messages to go elsewhere.
         """
         own = {self._settings.dead_letter_topic, self._settings.progress_topic}
         if self._settings.on_refusal != DEAD_LETTER or topic in own:
-            raise KafkaError(
+            raise TopicError(
                 f"Kafka at {self._settings.bootstrap} refuses topic {topic}: {why}. Make it, or "
                 "allow us to describe and write it (docs/kafka.md has the ACLs); or exclude its "
                 'messages; or have them go elsewhere: on_refusal = "dead-letter"'

@@ -12,6 +12,7 @@ KEYS, UNIQ_KEY = "keys", "uniq_key"
 TRANSACTIONS, IDEMPOTENT = "transactions", "idempotent"
 STOP, DEAD_LETTER, CONTINUE = "stop", "dead-letter", "continue"
 EARLIEST, LATEST = "earliest", "latest"
+HOLD = "hold"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class KafkaSettings:
         on_refusal: `STOP` or `DEAD_LETTER`.
         dead_letter_topic: where refused messages go.
         on_truncation: `STOP` or `CONTINUE` where the log is no longer the one that was sent.
-        retry_seconds: how long Kafka may be away; 0: for ever.
+        on_failure: `HOLD`: what Kafka does not take holds back Kafka only; `STOP`: it ends the job.
+        retry_seconds: how long Kafka may be away where the job ends for it; 0: for ever.
         refusal_seconds: how long a topic that is missing or not allowed is asked for again.
         max_lag: bytes of log that dispatch may be ahead of Kafka; 0: any.
         batch_bytes: of records, for one partition.
@@ -104,6 +106,7 @@ class KafkaSettings:
     on_refusal: str = STOP
     dead_letter_topic: str = "reput-dead-letters"
     on_truncation: str = STOP
+    on_failure: str = HOLD
     retry_seconds: float = 600.0
     refusal_seconds: float = 10.0
     max_lag: int = 0

@@ -820,8 +820,10 @@ class StoreDispatcher:
                 batches.append(self.dispatch_waiting())
             elif self.kafka.is_done:
                 break
-            self.kafka.check()
+            self.kafka.check_end()
             time.sleep(_DRAIN_SECONDS)
+        if self.kafka is not None and (lacking := self.kafka.lacks()) is not None:
+            raise lacking
         return batches
 
     def dispatch_waiting(self) -> Batch:

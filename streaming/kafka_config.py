@@ -25,6 +25,7 @@ _CHOICES = {
     "headers": (known.ALL, known.COORDINATES, known.NONE),
     "mode": (known.TRANSACTIONS, known.IDEMPOTENT),
     "start": (known.EARLIEST, known.LATEST),
+    "on_failure": (known.HOLD, known.STOP),
     "on_refusal": (known.STOP, known.DEAD_LETTER),
     "on_truncation": (known.STOP, known.CONTINUE),
     "compression": ("none", "gzip", "snappy", "lz4", "zstd"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 
 from formats.encode import Message
 from formats.errors import ReputError
@@ -21,9 +22,34 @@ from tests.kafka.broker import Broker, free_port
 from tests.streaming.stores_for_tests import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.kafka
+
+
+def wait_for(is_there: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
+    while not is_there():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def open_transactions(broker: Broker, topic: str) -> list[str]:
+    """Return the partitions of a topic that a reader of what is committed cannot pass."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=None)
+    partitions = [TopicPartition(topic, n) for n in consumer.partitions_for_topic(topic) or ()]
+    consumer.close()
+    admin = broker.admin()
+    try:
+        found = admin.describe_producers(partitions)
+    finally:
+        admin.close()
+    return [
+        f"{partition.topic}-{partition.partition}"
+        for partition, state in found.items()
+        for each in state.active_producers
+        if each.current_transaction_start_offset >= 0
+    ]
 
 
 class TestDown:
@@ -167,6 +193,35 @@ class TestTooLarge:
             stores.send(made)
         assert stores.got(broker, topic) == []
 
+    def test_it_holds_back_kafka_and_nothing_else(
+        self, broker: Broker, tmp_path: Path, found: list[Message]
+    ) -> None:
+        """
+        Queues and index go on; that Kafka waits for somebody is in its state, and nothing of the
+        transaction stays open: a reader comes to the end at once.
+        """
+        broker.make_topic("large-held", 1)
+        messages = [m._replace(topic="large-held") for m in found]
+        log = stores.write(tmp_path / "store", messages)
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name="large-held",
+                             max_message_bytes="20000")  # fmt: skip
+        dispatcher = StoreDispatcher(made)
+        try:
+            dispatcher.dispatch(log.places[10].position)
+            assert dispatcher.kafka is not None
+            wait_for(lambda: dispatcher.kafka.state.stopped)
+            dispatcher.flush_if_due()
+            dispatcher.dispatch(log.end)
+
+            assert dispatcher.progress.end == log.end
+            assert (
+                "Kafka refuses this record for topic large-held" in dispatcher.kafka.state.stopped
+            )
+            assert dispatcher.kafka.state.lag == log.end
+            assert open_transactions(broker, "large-held") == []
+        finally:
+            dispatcher.close()
+
     @pytest.mark.parametrize("by_broker", [False, True], ids=["our-limit", "the-brokers"])
     def test_it_goes_to_the_dead_letters(
         self, broker: Broker, tmp_path: Path, found: list[Message], by_broker: bool
@@ -238,6 +293,31 @@ class TestNoSuchTopic:
         stores.send(made)
 
         assert stores.by_queue(stores.got(broker, "missing")) == stores.in_log(log)
+
+    def test_dispatch_goes_on_and_kafka_follows_when_the_topic_is_there(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        One new topic that nobody has made yet costs neither queues nor a restart.
+        """
+        log = stores.write(tmp_path / "store", stores.messages(300, ("later",), random.Random(7)))
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name="later",
+                             refusal_seconds=0.5)  # fmt: skip
+        dispatcher = StoreDispatcher(made)
+        try:
+            dispatcher.dispatch(log.places[100].position)
+            assert dispatcher.kafka is not None
+            wait_for(lambda: "refuses topic later" in dispatcher.kafka.state.trouble)
+            dispatcher.flush_if_due()
+            dispatcher.dispatch(log.end)
+            assert not dispatcher.kafka.state.stopped
+            broker.make_topic("later")
+            wait_for(lambda: dispatcher.kafka.is_done)
+            assert dispatcher.kafka.state.trouble == ""
+        finally:
+            dispatcher.close()
+
+        assert stores.by_queue(stores.got(broker, "later")) == stores.in_log(log)
 
     def test_its_messages_go_to_the_dead_letters(self, broker: Broker, tmp_path: Path) -> None:
         broker.make_topic("there")
