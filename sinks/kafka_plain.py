@@ -23,6 +23,8 @@ _MOST_BYTES = 1 << 30
 _KEPT_OF_ERROR = 500
 # Bytes of a header besides its value, and of a record besides its headers: upper bounds.
 _HEADER_BYTES = 200
+# Bytes of a record without headers besides key and value: an upper bound.
+RECORD_BYTES = 40
 
 
 class PlainMessage(NamedTuple):

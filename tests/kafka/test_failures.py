@@ -421,6 +421,7 @@ class TestTruncationByLess:
 
         found = stores.got(broker, made.name)
         assert [g.body for g in found].count(b"other") == 5
+        assert len(found) == 305
 
 
 def test_a_position_that_is_gone_is_not_taken_for_a_first_start(
