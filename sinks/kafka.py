@@ -31,6 +31,7 @@ from sinks.kafka_routes import DEAD, Routes
 from sinks.kafka_settings import (
     ARRIVALS,
     CONTINUE,
+    DEAD_LETTERS,
     DECOMPRESSED,
     LATEST,
     MESSAGES,
@@ -660,7 +661,10 @@ class KafkaSink:
                 self._send_dead(block, row, product, why, sent)
                 following += 1
                 continue
-            note = Note(product, *_place(block, row), encoded.records)
+            inside = chosen[following : following + encoded.records]
+            note = Note(
+                product, block.columns.physical_offset[inside], block.columns.queue_offset[inside]
+            )
             self._opened.add(
                 partition,
                 records,
@@ -705,10 +709,17 @@ class KafkaSink:
             product=product,
             store=self._name,
             room=room,
+            content=self._refusals.content_of(*_place(block, row)),
         )
         number = record.queue_id % self._dead_letter_partitions()
         partition = TopicPartition(self._settings.dead_letter_topic, number)
-        self._opened.add(partition, records, 1, timestamp, timestamp)
+        one = slice(row, row + 1)
+        note = Note(
+            DEAD_LETTERS,
+            block.columns.physical_offset[one].copy(),
+            block.columns.queue_offset[one].copy(),
+        )
+        self._opened.add(partition, records, 1, timestamp, timestamp, note)
         sent.dead_letters += 1
         sent.bytes += len(records)
 

@@ -23,7 +23,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from formats.errors import KafkaError, ReputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sinks.kafka_settings import KafkaSettings
 
@@ -32,6 +32,8 @@ _MILLISECONDS = 1000
 # Requests carry batches of several partitions up to this; brokers take 100 MiB by default.
 _REQUEST_BYTES = 8 << 20
 _JOIN_SECONDS = 5.0
+# For taking back what is open when there is no time, or Kafka does not answer.
+_ABORT_SECONDS = 3.0
 _CONNECTIONS = logging.getLogger("kafka.net.manager")
 # Bytes of a batch before its first record.
 BATCH_HEADER = 61
@@ -117,12 +119,37 @@ class Batch(ProducerBatch):  # type: ignore[misc]
     Attributes:
         note: the caller's, to know again what is in it.
         size: bytes of records.
+        refused: records that Kafka has named as what is wrong, by their number, and why.
     """
 
-    def __init__(self, partition: TopicPartition, records: Any, note: object, size: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, records: Any, note: object, size: int, count: int = 1
+    ) -> None:
         super().__init__(partition, records)
         self.note = note
         self.size = size
+        self.refused: dict[int, BaseException] = {}
+        self._count = count
+        self._reason: BaseException | None = None
+
+    def done(
+        self,
+        base_offset: int | None = None,
+        timestamp_ms: int | None = None,
+        top_level_exception: Exception | None = None,
+        record_exceptions_fn: Callable[[int], Exception] | None = None,
+    ) -> bool:
+        """Take what Kafka has said of it; of an innocent record that is nothing of use."""
+        if top_level_exception is not None and record_exceptions_fn is not None:
+            self._reason = top_level_exception
+            for number in range(self._count):
+                said = record_exceptions_fn(number)
+                if said is not top_level_exception and isinstance(said, _RECORD_ERRORS):
+                    # Of several its client says less of each than of one.
+                    self.refused[number] = type(top_level_exception)(*said.args)
+        return bool(
+            super().done(base_offset, timestamp_ms, top_level_exception, record_exceptions_fn)
+        )
 
     @property
     def record_count(self) -> int:
@@ -134,6 +161,8 @@ class Batch(ProducerBatch):  # type: ignore[misc]
         """Return why it did not arrive, None if it did or is on its way."""
         if not self.is_done or self.final_state is FinalState.SUCCEEDED:
             return None
+        if self._reason is not None:
+            return self._reason
         *_, exception_of = self.produce_future.value
         failure: BaseException = exception_of(0)
         return failure
@@ -168,7 +197,7 @@ def batch_of(
     builder._first_timestamp = first_timestamp  # noqa: SLF001
     builder._max_timestamp = max_timestamp  # noqa: SLF001
     memory._next_offset = count  # noqa: SLF001
-    return Batch(partition, memory, note, len(records))
+    return Batch(partition, memory, note, len(records), count)
 
 
 class _Reasons(logging.Handler):
@@ -218,6 +247,7 @@ class Client:
         self._settings = settings
         self._unsettled: list[Batch] = []
         self._began = time.monotonic()
+        self._is_begun = False
         self.in_flight = 0
         milliseconds = int(settings.request_seconds * _MILLISECONDS)
         with _Reasons() as reasons, self._explained(reasons):
@@ -340,6 +370,7 @@ class Client:
         if self._is_transactional:
             with self._explained():
                 self._producer.begin_transaction()
+            self._is_begun = True
 
     def add(
         self,
@@ -441,6 +472,8 @@ class Client:
         self.flush()
         if self._is_transactional:
             with self._explained():
+                # From here on there is nothing to take back.
+                self._is_begun = False
                 result = self._manager.begin_commit()
                 self._producer._sender.wakeup()  # noqa: SLF001
                 if not result.wait(timeout_ms=self._settings.request_seconds * _MILLISECONDS):
@@ -452,16 +485,27 @@ class Client:
         Raises:
             KafkaError: it could not be; who opens anew will have it aborted.
         """
+        self._abort(self._settings.request_seconds)
+
+    def _abort(self, seconds: float) -> None:
         self.in_flight = 0
-        if self._is_transactional:
-            with self._explained():
-                result = self._manager.begin_abort()
-                self._producer._sender.wakeup()  # noqa: SLF001
-                if not result.wait(timeout_ms=self._settings.request_seconds * _MILLISECONDS):
-                    raise errors.KafkaTimeoutError("an abort was not answered in time")
+        if not self._is_transactional:
+            return
+        self._is_begun = False
+        with self._explained():
+            result = self._manager.begin_abort()
+            self._producer._sender.wakeup()  # noqa: SLF001
+            if not result.wait(timeout_ms=seconds * _MILLISECONDS):
+                raise errors.KafkaTimeoutError("an abort was not answered in time")
 
     def close(self) -> None:
-        """Give it back at once; what was not committed is not waited for."""
+        """Give it back at once, a transaction that is open aborted if Kafka answers.
+
+        One that is left open would keep readers waiting until its timeout.
+        """
+        if self._is_begun:
+            with contextlib.suppress(KafkaError):
+                self._abort(min(_ABORT_SECONDS, self._settings.request_seconds))
         sender = self._producer._sender  # noqa: SLF001
         sender.force_close()
         sender.join(_JOIN_SECONDS)

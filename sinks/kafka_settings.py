@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MESSAGES, ARRIVALS = "messages", "arrivals"
+# Not to be chosen: what becomes of messages and notices that are refused.
+DEAD_LETTERS = "dead letters"
 QUEUE, KEY = "queue", "key"
 STORED, DECOMPRESSED = "stored", "decompressed"
 ALL, COORDINATES, NONE = "all", "coordinates", "none"
