@@ -18,9 +18,9 @@ headers                varint       how many; each a key and a value, varint and
 A message becomes: key as chosen; value its body; headers `rmq.…` with where it stood, then its
 properties under their own names; but a name that begins with `rmq.` gets `property.` before it, so
 no producer can say for us where a message stood. An arrival notice becomes: key `topic@queue id`;
-value JSON with what a broker's message-arriving listener gets. The slow twin is kafka-python's own record builder,
-see tests/formats/test_kafkarecords.py. Source: Kafka's "Record Batch" in its protocol guide;
-RocketMQ `DefaultMessageStore#notifyMessageArriveIfNecessary`.
+value JSON with what a broker's message-arriving listener gets. The slow twin is kafka-python's own
+record builder, see tests/formats/test_kafkarecords.py. Source: Kafka's "Record Batch" in its
+protocol guide; RocketMQ `DefaultMessageStore#notifyMessageArriveIfNecessary`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,15 @@ from kafka import TopicPartition, errors
 from formats.errors import FormatError, KafkaError
 from sinks import kafka_progress
 from sinks.kafka_blocks import RowReader
-from sinks.kafka_client import BATCH_HEADER, Client, RefusedError, describe
+from sinks.kafka_client import (
+    BATCH_HEADER,
+    FENCED,
+    Client,
+    FencedError,
+    RefusedError,
+    TimedOutError,
+    describe,
+)
 from sinks.kafka_encoder import Encoder
 from sinks.kafka_plain import RECORD_BYTES, PlainMessage, dead_letter, plain_records
 from sinks.kafka_progress import Memory, Position
@@ -60,6 +68,8 @@ _NEWEST_POINTS = 4
 # A log in which nothing is wanted still moves the position now and then, to be read only once.
 _IDLE_BYTES = 64 << 20
 _SHORT_PATIENCE = 1.0
+# Longer than a job needs from its beginning to its claim.
+_DOUBT_SECONDS = 5.0
 
 
 class Extent(NamedTuple):
@@ -163,6 +173,7 @@ class KafkaSink:
         self._progress_partition: TopicPartition | None = None
         self._path = path.resolve()
         self._writer = uuid.uuid4().hex
+        self._has_claimed = self._is_in_doubt = False
         self._trail = Trail(self.transactional_id, settings.max_message_bytes - BATCH_HEADER)
         # What is known of a log that was cut: the records that were sent, where it parts from them.
         self._sent_before: SentRecords | None = None
@@ -202,6 +213,8 @@ class KafkaSink:
         """
         settings = self._settings
         is_transactional = settings.mode == TRANSACTIONS
+        if self._has_claimed:
+            self._look_for_heir()
         client = Client(settings, self.access, self.transactional_id if is_transactional else None)
         try:
             partitions = self._progress_partitions(client)
@@ -228,6 +241,44 @@ class KafkaSink:
         end = position.end
         self._trail.begin(Chunk(position.chunk + 1, end, end, np.zeros(0, np.uint32)))
         self.position = position
+        if is_transactional:
+            self._claim(position)
+
+    def _claim(self, position: Position) -> None:
+        """Write the position again as ours.
+
+        A process that was stopped for so long that Kafka has ended its transaction sees by it that
+        another one has gone on, and does not take that for the end of its own patience.
+
+        Raises:
+            KafkaError: it could not be written, or another process has begun since.
+        """
+        claimed = replace(position, writer=self._writer, origin=str(self._path))
+        self._opened.begin()
+        self._add_position(claimed, [])
+        self._opened.commit()
+        self.position = claimed
+        self._has_claimed = True
+
+    def _look_for_heir(self) -> None:
+        """Look whether another process has gone on since this one was last connected.
+
+        Raises:
+            FencedError: one has; opening would end its transaction, and it has begun later.
+            KafkaError: the position cannot be read.
+        """
+        if self._is_in_doubt:
+            # One that has just begun may not have written its claim.
+            time.sleep(_DOUBT_SECONDS)
+        partition = self._progress_partition
+        if partition is None:
+            raise RuntimeError("the sink was not open")
+        found = kafka_progress.last_of(
+            self._settings, self.access, self.transactional_id, partition.partition
+        )
+        if found is not None and found[1].writer not in {"", self._writer}:
+            raise FencedError(f"Kafka at {self._settings.bootstrap}: {FENCED}")
+        self._is_in_doubt = False
 
     def _first_record(self) -> tuple[int, int] | None:
         """Return where the log's first record begins and its hash; None if there is none to read.
@@ -385,6 +436,9 @@ class KafkaSink:
             try:
                 is_sent = self._attempt(extent, sent)
                 break
+            except TimedOutError:
+                self._is_in_doubt = True
+                raise
             except RefusedError as error:
                 self._refusals.learn(error)
                 if error.topics:

@@ -69,10 +69,18 @@ class AwayError(KafkaError):
     """Kafka cannot be reached, or not in time: worth another try."""
 
 
+class TimedOutError(AwayError):
+    """A transaction was open for longer than Kafka allows; or another process has ended it."""
+
+
 class TopicError(KafkaError):
     """A topic is missing or not for us: worth another try, once somebody has made or allowed it."""
 
 
+FENCED = (
+    "another process writes with this store's transactional id, and has begun later. Only one job "
+    "may send a store: stop one of them"
+)
 # What is wrong with a record or a batch: it will be refused again.
 _RECORD_ERRORS = (
     errors.MessageSizeTooLargeError,
@@ -305,14 +313,11 @@ class Client:
         if isinstance(cause, _FENCED):
             open_seconds = time.monotonic() - self._began
             if open_seconds >= self._settings.transaction_timeout_seconds:
-                return AwayError(
+                return TimedOutError(
                     f"Kafka at {where} has aborted a transaction that was open for "
                     f"{open_seconds:.0f} s"
                 )
-            return FencedError(
-                f"Kafka at {where}: another process writes with this store's transactional id. "
-                "Only one job may send a store; stop the other one, or give it another id_prefix"
-            )
+            return FencedError(f"Kafka at {where}: {FENCED}")
         if isinstance(cause, _ACCESS):
             return AccessError(
                 f"Kafka at {where} does not let us in: {describe(cause)}. Look at username, "

@@ -251,14 +251,14 @@ def read(
         KafkaError: the topic cannot be read.
     """
     home = partition_of(transactional_id, partitions)
-    found = _last_of(settings, access, transactional_id, home)
+    found = last_of(settings, access, transactional_id, home)
     if found is not None:
         return Found(found[1], home)
     others = [number for number in range(partitions) if number != home]
     there = [
         (*last, number)
         for number in others
-        if (last := _last_of(settings, access, transactional_id, number)) is not None
+        if (last := last_of(settings, access, transactional_id, number)) is not None
     ]
     if not there:
         return None
@@ -290,10 +290,14 @@ def read_chunks(
     return [chunk for chunk in found if chunk is not None]
 
 
-def _last_of(
+def last_of(
     settings: KafkaSettings, access: Mapping[str, Any], transactional_id: str, number: int
 ) -> tuple[int, Position] | None:
-    """Return the last position in a partition and its time, ms; None if there is none."""
+    """Return the last position in a partition and its time, ms; None if there is none.
+
+    Raises:
+        KafkaError: the topic cannot be read.
+    """
     key = transactional_id.encode()
     with _committed(settings, access, number) as committed:
         step, stop = _LOOKED_BACK, committed.end
