@@ -30,9 +30,10 @@ from sinks.kafka_client import (
     RefusedError,
     TimedOutError,
     describe,
+    encode_records,
 )
 from sinks.kafka_encoder import Encoder
-from sinks.kafka_plain import RECORD_BYTES, PlainMessage, dead_letter, plain_records
+from sinks.kafka_plain import RECORD_BYTES, PlainMessage, dead_letter
 from sinks.kafka_progress import Memory, Position
 from sinks.kafka_refusals import Note, Refusals
 from sinks.kafka_routes import DEAD, Routes
@@ -663,13 +664,13 @@ class KafkaSink:
         for key, value in (*chunks, last):
             length = len(key) + len(value) + RECORD_BYTES
             if batch and size + length > most:
-                records, _ = plain_records(batch)
-                self._opened.add(self._progress_partition, records, len(batch), now, now)
+                self._opened.add(
+                    self._progress_partition, encode_records(batch), len(batch), now, now
+                )
                 batch, size = [], 0
             batch.append((now, key, value, []))
             size += length
-        records, _ = plain_records(batch)
-        self._opened.add(self._progress_partition, records, len(batch), now, now)
+        self._opened.add(self._progress_partition, encode_records(batch), len(batch), now, now)
 
     def _send_block(self, block: RowBlock, sent: Sent) -> None:
         rows = self._routes.of_rows(block.data, block.columns)

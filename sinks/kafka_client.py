@@ -3,7 +3,8 @@
 kafka-python's `send` makes each record in Python, which is most of what it costs. Here a batch
 comes as encoded records (`formats.kafkarecords`) and goes into kafka-python's accumulator as it is;
 sequence numbers, checksums, requests, retries and transactions stay kafka-python's own. For that
-some of its inner parts are touched, all of them in this file; pyproject.toml pins its version.
+some of its inner parts are touched, all of them in this file; `sinks.kafka_versions` lets in the
+versions that this was tested with.
 
 kafka-python goes on where a batch of a transaction could not be delivered in time. So before a
 commit each batch is looked at, and nothing is committed that has not arrived.
@@ -18,16 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer, TopicPartition, errors
 from kafka.producer.producer_batch import FinalState, ProducerBatch
+from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from formats.errors import KafkaError, ReputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sinks.kafka_settings import KafkaSettings
 
 _MAGIC = 2
+_MOST_BYTES = 1 << 30
 _MILLISECONDS = 1000
 # Requests carry batches of several partitions up to this; brokers take 100 MiB by default.
 _REQUEST_BYTES = 8 << 20
@@ -206,6 +209,20 @@ def batch_of(
     builder._max_timestamp = max_timestamp  # noqa: SLF001
     memory._next_offset = count  # noqa: SLF001
     return Batch(partition, memory, note, len(records), count)
+
+
+def encode_records(
+    records: Iterable[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+) -> memoryview:
+    """Return encoded records, made one by one by kafka-python: for few.
+
+    Args:
+        records: timestamp in ms, key, value and headers of each.
+    """
+    builder = DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _MOST_BYTES)
+    for number, (timestamp, key, value, headers) in enumerate(records):
+        builder.append(number, timestamp, key, value, headers)
+    return memoryview(builder.build())[BATCH_HEADER:]
 
 
 class _Reasons(logging.Handler):

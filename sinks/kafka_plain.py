@@ -5,23 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka.record.default_records import DefaultRecordBatchBuilder
-
 from formats import kafkarecords
-from sinks.kafka_client import BATCH_HEADER
+from sinks.kafka_client import encode_records
 from sinks.kafka_refusals import BARE, WHOLE
 from sinks.kafka_settings import MESSAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy as np
     from numpy.typing import NDArray
 
     from formats.texts import Slices
     from sinks.kafka_blocks import RowBlock
 
-_MOST_BYTES = 1 << 30
 _KEPT_OF_ERROR = 500
 _NO_KEY = "InvalidRecord"
 # Bytes of a header besides its value, and of a record besides its headers: upper bounds.
@@ -75,18 +70,6 @@ class PlainMessage(NamedTuple):
         )
 
 
-def plain_records(
-    records: Iterable[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
-) -> tuple[memoryview, int]:
-    """Return encoded records, made by kafka-python, and the first one's timestamp."""
-    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, _MOST_BYTES)
-    first = -1
-    for number, (timestamp, key, value, headers) in enumerate(records):
-        first = timestamp if number == 0 else first
-        builder.append(number, timestamp, key, value, headers)
-    return memoryview(builder.build())[BATCH_HEADER:], first
-
-
 def dead_letter(
     message: PlainMessage,
     *,
@@ -128,4 +111,5 @@ def dead_letter(
     if value is not None and (content != WHOLE or len(value) + around > room):
         headers.append(("rmq.error.bodyBytes", str(len(value)).encode()))
         value = None
-    return plain_records([(int(time.time() * 1000), key, value, headers)])
+    now = int(time.time() * 1000)
+    return encode_records([(now, key, value, headers)]), now

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from formats.errors import UsageError
 from sinks import kafka_settings as known
 from sinks.kafka_settings import KafkaSecurity, KafkaSettings
+from sinks.kafka_versions import check_version
 from streaming.option_values import size
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> Kafka
         base: directory that relative paths of files begin at.
 
     Raises:
-        UsageError: an unknown key, a value that cannot be, a secret that stands in the open.
+        UsageError: an unknown key, a value that cannot be, a secret that stands in the open, a
+            kafka-python that is not known.
     """
+    check_version()
     read: dict[str, Any] = {}
     for name, value in values.items():
         if name in _SECRETS:
@@ -72,7 +75,12 @@ def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> Kafka
 
 
 def from_fields(fields: Mapping[str, Any]) -> KafkaSettings:
-    """Return the settings whose `dataclasses.asdict` has been through JSON."""
+    """Return the settings whose `dataclasses.asdict` has been through JSON.
+
+    Raises:
+        UsageError: kafka-python is not the one that is known, on this host.
+    """
+    check_version()
     security = KafkaSecurity(**fields["security"])
     lists = {name: tuple(fields[name]) for name in _LISTS}
     return KafkaSettings(**{**fields, **lists, "security": security})
