@@ -29,6 +29,7 @@ from sinks.kafka_client import (
     FencedError,
     RefusedError,
     TimedOutError,
+    TopicError,
     describe,
     encode_records,
 )
@@ -175,6 +176,8 @@ class KafkaSink:
         self._path = path.resolve()
         self._writer = uuid.uuid4().hex
         self._has_claimed = self._is_in_doubt = False
+        # Topics that are there, or were made.
+        self._made: set[str] = set()
         self._trail = Trail(self.transactional_id, settings.max_message_bytes - BATCH_HEADER)
         # What is known of a log that was cut: the records that were sent, where it parts from them.
         self._sent_before: SentRecords | None = None
@@ -228,6 +231,7 @@ class KafkaSink:
             raise
         self._client = client
         self._cluster = client.cluster
+        self._made.clear()
         self._routes.forget()
         # What was noticed and not committed is noticed again.
         self._events, self._losses = [], 0
@@ -394,11 +398,40 @@ class KafkaSink:
         """
         if self._refusals.has_topic(topic):
             return 0
+        self._make_missing(topic)
         try:
             return self._opened.partitions(topic, self._refusals.patience(topic))
         except RefusedError as error:
             self._refusals.add_topic(topic, describe(error.cause))
             return 0
+
+    def _make_missing(self, topic: str) -> None:
+        """Make a topic that is missing, where that is asked for.
+
+        Raises:
+            KafkaError: it is missing and could not be made.
+        """
+        settings = self._settings
+        if not settings.create_topics or topic in self._made:
+            return
+        try:
+            self._opened.partitions(topic, _SHORT_PATIENCE)
+        except RefusedError as error:
+            if not isinstance(error.cause, errors.UnknownTopicOrPartitionError):
+                # Said by whoever asks next.
+                return
+            wanted = {
+                "num_partitions": settings.new_topic_partitions or -1,
+                "replication_factor": settings.new_topic_replication or -1,
+            }
+            try:
+                kafka_progress.create_topic(settings, self.access, topic, wanted)
+            except errors.KafkaError as refused:
+                raise TopicError(
+                    f"Kafka at {settings.bootstrap}: topic {topic} is missing, and could not be "
+                    f"made (create_topics): {describe(refused)}"
+                ) from refused
+        self._made.add(topic)
 
     @property
     def _opened(self) -> Client:
@@ -780,6 +813,7 @@ class KafkaSink:
 
     def _dead_letter_partitions(self) -> int:
         topic = self._settings.dead_letter_topic
+        self._make_missing(topic)
         try:
             return self._opened.partitions(topic, self._settings.refusal_seconds)
         except RefusedError as error:

@@ -225,6 +225,10 @@ def encode_records(
     return memoryview(builder.build())[BATCH_HEADER:]
 
 
+def _compression(settings: KafkaSettings) -> str | None:
+    return None if settings.compression == "none" else settings.compression
+
+
 class _Reasons(logging.Handler):
     """Keeps what kafka-python logs and does not raise: why it cannot connect."""
 
@@ -276,24 +280,25 @@ class Client:
         self.in_flight = 0
         milliseconds = int(settings.request_seconds * _MILLISECONDS)
         with _Reasons() as reasons, self._explained(reasons):
-            self._producer = KafkaProducer(
-                bootstrap_servers=[host.strip() for host in settings.bootstrap.split(",")],
-                client_id="reput",
-                transactional_id=transactional_id,
-                transaction_timeout_ms=int(settings.transaction_timeout_seconds * _MILLISECONDS),
-                enable_idempotence=True,
-                acks="all",
-                compression_type=None if settings.compression == "none" else settings.compression,
-                max_request_size=max(_REQUEST_BYTES, settings.max_message_bytes),
-                max_block_ms=milliseconds,
-                request_timeout_ms=milliseconds,
-                delivery_timeout_ms=2 * milliseconds,
-                bootstrap_timeout_ms=milliseconds,
-                reconnect_backoff_max_ms=_MILLISECONDS,
-                allow_auto_create_topics=settings.auto_create_topics,
-                metrics_enabled=False,
-                **access,
-            )
+            options: dict[str, Any] = {
+                "bootstrap_servers": [host.strip() for host in settings.bootstrap.split(",")],
+                "client_id": settings.client_id,
+                "transactional_id": transactional_id,
+                "transaction_timeout_ms": int(settings.transaction_timeout_seconds * _MILLISECONDS),
+                "enable_idempotence": True,
+                "acks": "all",
+                "compression_type": _compression(settings),
+                "max_request_size": max(_REQUEST_BYTES, settings.max_message_bytes),
+                "max_block_ms": milliseconds,
+                "request_timeout_ms": milliseconds,
+                "delivery_timeout_ms": 2 * milliseconds,
+                "bootstrap_timeout_ms": milliseconds,
+                "reconnect_backoff_max_ms": _MILLISECONDS,
+                "allow_auto_create_topics": settings.auto_create_topics,
+                "metrics_enabled": False,
+            }
+            # None of these is the operator's to change, but for how it connects.
+            self._producer = KafkaProducer(**{**options, **access})
         self._is_transactional = transactional_id is not None
         self._codec: int = self._producer.config["compression_attrs"]
         try:

@@ -199,6 +199,28 @@ def remember(path: Path, memory: Memory) -> None:
     disk.sync_directory(path.parent)
 
 
+def create_topic(
+    settings: KafkaSettings, access: Mapping[str, Any], topic: str, wanted: Mapping[str, Any]
+) -> None:
+    """Make a topic, if it is not there yet.
+
+    Args:
+        settings: the operator's.
+        access: kafka-python's settings of security.
+        topic: its name.
+        wanted: what kafka-python's `create_topics` takes.
+
+    Raises:
+        kafka.errors.KafkaError: it could not be made.
+    """
+    admin = KafkaAdminClient(**_connection(settings, access))
+    try:
+        with contextlib.suppress(errors.TopicAlreadyExistsError):
+            admin.create_topics({topic: dict(wanted)})
+    finally:
+        admin.close()
+
+
 def make_topic(settings: KafkaSettings, access: Mapping[str, Any]) -> None:
     """Make the progress topic.
 
@@ -206,16 +228,9 @@ def make_topic(settings: KafkaSettings, access: Mapping[str, Any]) -> None:
         AccessError: that is not allowed.
         AwayError: Kafka does not answer.
     """
+    wanted = {"num_partitions": _PARTITIONS, "configs": _TOPIC_CONFIG}
     try:
-        admin = KafkaAdminClient(**_connection(settings, access))
-        try:
-            admin.create_topics(
-                {settings.progress_topic: {"num_partitions": _PARTITIONS, "configs": _TOPIC_CONFIG}}
-            )
-        finally:
-            admin.close()
-    except errors.TopicAlreadyExistsError:
-        return
+        create_topic(settings, access, settings.progress_topic, wanted)
     except (errors.ClusterAuthorizationFailedError, errors.TopicAuthorizationFailedError) as error:
         raise AccessError(
             f"topic {settings.progress_topic}, which holds the positions, is not there and we may "
@@ -364,7 +379,7 @@ def _connection(settings: KafkaSettings, access: Mapping[str, Any]) -> dict[str,
     milliseconds = int(settings.request_seconds * _MILLISECONDS)
     return {
         "bootstrap_servers": [host.strip() for host in settings.bootstrap.split(",")],
-        "client_id": "reput",
+        "client_id": settings.client_id,
         "request_timeout_ms": milliseconds,
         "bootstrap_timeout_ms": milliseconds,
         **access,

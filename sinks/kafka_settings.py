@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 MESSAGES, ARRIVALS = "messages", "arrivals"
 # Not to be chosen: what becomes of messages and notices that are refused.
@@ -23,7 +24,7 @@ class KafkaSecurity:
 
     Attributes:
         protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
-        mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; empty without SASL.
+        mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI or OAUTHBEARER; empty without SASL.
         username: for SASL.
         password_env: environment variable with the password.
         password_file: file with the password.
@@ -33,6 +34,7 @@ class KafkaSecurity:
         key_password_env: environment variable with the key's password.
         key_password_file: file with the key's password.
         checks_hostname: the broker's certificate has to be for the name it is reached by.
+        token_provider: for OAUTHBEARER: `module:name` of what makes tokens.
     """
 
     protocol: str = "PLAINTEXT"
@@ -46,6 +48,7 @@ class KafkaSecurity:
     key_password_env: str = ""
     key_password_file: str = ""
     checks_hostname: bool = True
+    token_provider: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,11 @@ class KafkaSettings:
         buffer_bytes: sent, and not acknowledged yet.
         request_seconds: for one answer.
         compression: none, gzip, snappy, lz4 or zstd.
+        client_id: by what name Kafka's logs, metrics and quotas know the job.
+        create_topics: make topics that are missing.
+        new_topic_partitions: of a topic that is made; 0: the broker's default.
+        new_topic_replication: replicas of its; 0: the broker's default.
+        client: settings of kafka-python that are passed on.
         security: how to get in.
     """
 
@@ -120,4 +128,9 @@ class KafkaSettings:
     buffer_bytes: int = 32 << 20
     request_seconds: float = 30.0
     compression: str = NONE
+    client_id: str = "reput"
+    create_topics: bool = False
+    new_topic_partitions: int = 0
+    new_topic_replication: int = 0
+    client: dict[str, Any] = field(default_factory=dict)
     security: KafkaSecurity = field(default_factory=KafkaSecurity)

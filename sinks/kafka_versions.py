@@ -29,6 +29,6 @@ def check_version() -> None:
         ) from error
     if found not in TESTED:
         raise UsageError(
-            f"{PACKAGE} {found} is installed, and messages to Kafka were tested with {tested} only. "
-            f"Install that: {PACKAGE}=={TESTED[-1]}"
+            f"{PACKAGE} {found} is installed, and messages to Kafka were tested with {tested} "
+            f"only. Install that: {PACKAGE}=={TESTED[-1]}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import subprocess
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from formats.encode import Message
 from formats.errors import ReputError
@@ -649,3 +651,42 @@ def test_the_job_says_it_all_and_ends_with_three(tmp_path: Path) -> None:
 
     assert done.returncode == 3
     assert "nothing is lost, the next start goes on at" in json.loads(done.stdout)["error"]
+
+
+def unsigned(text: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(text).encode()).decode().rstrip("=")
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Makes tokens that are not signed, which a broker without another validator takes."""
+
+    def token(self) -> str:
+        now = int(time.time())
+        claims = {"sub": "reput", "iat": now, "exp": now + 600}
+        return f"{unsigned({'alg': 'none'})}.{unsigned(claims)}."
+
+
+def test_it_gets_in_with_tokens(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    prefix = "listener.name.sasl_plaintext"
+    running = Broker(
+        tmp_path / "kafka",
+        settings={
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{prefix}.oauthbearer.sasl.jaas.config": f'{module} required unsecuredLoginStringClaim_sub="broker";',
+        },
+        listeners=("SASL_PLAINTEXT",),
+    )
+    running.start()
+    try:
+        running.make_topic("tokens")
+        log = stores.write(tmp_path / "store", stores.messages(100, ("tokens",), random.Random(1)))
+        address = running.address_of("SASL_PLAINTEXT")
+        stores.send(
+            stores.config(tmp_path / "store", tmp_path / "out", address, retry_seconds=20,
+                          protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER",
+                          token_provider=f"{__name__}:Tokens")
+        )  # fmt: skip
+        assert stores.by_queue(stores.got(running, "tokens")) == stores.in_log(log)
+    finally:
+        running.stop()

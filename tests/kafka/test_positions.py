@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka import KafkaConsumer
 
 from formats.errors import ReputError
 from tests.kafka import stores
@@ -170,3 +171,34 @@ class TestCuts:
         stores.send(self.config(broker, tmp_path, "out"))
 
         assert offsets(broker, topic) == of_log(log)
+
+
+class TestNewTopics:
+    def test_they_are_made_as_asked_for(self, broker: Broker, tmp_path: Path) -> None:
+        """
+        With so many partitions, before the first message is sent; those that are there stay.
+        """
+        topics = [f"{tmp_path.name}-{n}" for n in ("new", "there")]
+        broker.make_topic(topics[1], 2)
+        log = stores.write(tmp_path / "store", stores.messages(300, topics, random.Random(1)))
+        stores.send(
+            stores.config(tmp_path / "store", tmp_path / "out", broker, name=tmp_path.name,
+                          create_topics=True, new_topic_partitions=7, new_topic_replication=1)
+        )  # fmt: skip
+
+        consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=None)
+        try:
+            made = [len(consumer.partitions_for_topic(topic) or ()) for topic in topics]
+        finally:
+            consumer.close()
+        assert made == [7, 2]
+        assert stores.by_queue(stores.got(broker, *topics)) == stores.in_log(log)
+
+    def test_one_that_cannot_be_made_is_said_why(self, broker: Broker, tmp_path: Path) -> None:
+        stores.write(
+            tmp_path / "store", stores.messages(10, (f"{tmp_path.name}-x",), random.Random(1))
+        )
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name=tmp_path.name,
+                             create_topics=True, new_topic_replication=3)  # fmt: skip
+        with pytest.raises(ReputError, match=r"-x is missing, and could not be made .*Replication"):
+            stores.send(made)
