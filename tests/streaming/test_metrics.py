@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from formats.encode import Message
 from formats.errors import ExpiredError, FormatError, KafkaError, StoreError
 from helm.monitoring import series
+from sinks.kafka_client import TopicError
 from streaming import metrics as metrics_module
 from streaming.config import FlushPolicy
 from streaming.dispatcher import PHASES, StoreDispatcher
@@ -314,6 +315,7 @@ def test_health(made, served, monkeypatch):
         ("io", OSError(errno.EBADF, "", 7)),
         ("io", OSError("full")),
         ("kafka", KafkaError("away")),
+        ("kafka", TopicError("missing")),
         ("other", ValueError()),
     ],
 )
