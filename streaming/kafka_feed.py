@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.progress import STATE_DIRECTORY
-from formats.errors import KafkaError, ReputError, UsageError
+from formats.errors import KafkaError, ReputError, StoreError, UsageError
 from sinks import kafka_progress
 from sinks.kafka import Extent, KafkaSink
 from sinks.kafka_client import AccessError, AwayError, TopicError
@@ -35,6 +35,8 @@ _WAIT_SECONDS = 0.2
 _BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 # What somebody has to change first: a topic, an ACL, a password.
 _SLOW_BACK_OFF = (1.0, 5.0, 10.0, 30.0, 60.0)
+# What may be over by itself, or once somebody has mended it. A disk among it, as of the store.
+_TRIED_AGAIN = (AwayError, AccessError, TopicError, StoreError, OSError)
 # Of one run of trouble, how often the log has a line.
 _SAY_SECONDS = 30.0
 _JOIN_SECONDS = 30.0
@@ -137,7 +139,7 @@ class KafkaFeed:
         self._events: list[str] = []
         # What ends the thread, and since when attempts fail.
         self._failure: BaseException | None = None
-        self._trouble: tuple[float, KafkaError] | None = None
+        self._trouble: tuple[float, Exception] | None = None
         self._remembered_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"kafka-{config.name}", daemon=True)
         self._thread.start()
@@ -271,7 +273,7 @@ class KafkaFeed:
         while not self._stopping.is_set():
             try:
                 sent = self._send(extent)
-            except (AwayError, AccessError, TopicError) as error:
+            except _TRIED_AGAIN as error:
                 self._sink.close()
                 now = time.monotonic()
                 if not tries or now - said >= pause:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import socket
@@ -12,6 +13,7 @@ import pytest
 
 from formats.errors import ReputError
 from sinks import kafka_progress
+from sinks.kafka import KafkaSink
 from sinks.kafka_progress import Memory, Position
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
@@ -65,6 +67,32 @@ def test_an_outage_holds_back_kafka_only(tmp_path: Path, written: Any) -> None:
         assert dispatcher.progress.end == written.end
         assert not feed.state.is_connected
         assert "Kafka at" in feed.state.trouble
+        assert not feed.state.stopped
+    finally:
+        dispatcher.close()
+
+
+def test_a_disk_that_fails_is_looked_at_again(
+    tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Kafka need not wait for a restart of the job once it is back.
+    """
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", "/store")
+
+    monkeypatch.setattr(KafkaSink, "open", failing)
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        dispatcher.dispatch(written.end)
+        feed = dispatcher.kafka
+        assert feed is not None
+        wait_for(lambda: feed.state.retries >= 1)
+        monkeypatch.undo()
+        wait_for(lambda: "Kafka at" in feed.state.trouble)
+
+        dispatcher.flush_if_due()
         assert not feed.state.stopped
     finally:
         dispatcher.close()
