@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["WRITER_LOCK", "FileLock", "is_held", "lock_output", "lock_store"]
+__all__ = ["WRITER_LOCK", "FileLock", "holder_of", "is_held", "lock_output", "lock_store"]
 
 WRITER_LOCK = "writer.lock"
 _BUSY = {errno.EACCES, errno.EAGAIN}
@@ -103,6 +103,18 @@ def _holder(path: Path) -> str:
     if os.path.realpath(path) in HELD:
         return f"this process, {os.getpid()}"
     return path.read_text("utf-8", "replace")[:_HOLDER_BYTES].strip()
+
+
+def holder_of(state_directory: Path) -> str:
+    """Return what the process that writes to an output calls itself, "" if none does.
+
+    Nothing is taken or made. Where the file system shows no locks of other hosts, a writer there is
+    not seen.
+    """
+    path = state_directory / WRITER_LOCK
+    if os.path.realpath(path) not in HELD and not is_held(path):
+        return ""
+    return _holder(path) or "another process"
 
 
 def lock_output(state_directory: Path) -> FileLock:

@@ -13,6 +13,7 @@ import zlib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from formats import names
 from formats.errors import FormatError
 from stores import disk
 from stores.identity import FileHeads
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-STATE_DIRECTORY = ".reput"
+STATE_DIRECTORY = names.STATE
 FILE_NAME = "progress.json"
 FORMAT = 3
 _NO_LONGS = (0, 0, 0, 0, 0, 0)

@@ -15,7 +15,7 @@ from formats import batchconsumequeue, commitlog, consumequeue, consumequeue_ext
 from formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 NEWEST = "5.5"
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -99,6 +99,8 @@ class BrokerSettings:
     bloom_error_rate: int | None = None  # maxErrorRateOfBloomFilter; None: not said
     bloom_consumers: int | None = None  # expectConsumerNumUseFilter; None: not said
     commitlog_paths: tuple[str, ...] = ()  # storePathCommitLog, readOnlyCommitLogStorePaths
+    commitlog_read_only: tuple[str, ...] = ()  # those of them that a broker only reads
+    commitlog_told: tuple[str, ...] = ()  # the user's own: before all of these
     path_splitter: str = ","
 
     @property
@@ -187,8 +189,15 @@ def whole(properties: Mapping[str, str], name: str, default: int) -> int:
     return _Properties(properties).whole(name, default, 0)
 
 
-def settings_of(version: str, properties: Mapping[str, str] | None = None) -> BrokerSettings:
+def settings_of(
+    version: str, properties: Mapping[str, str] | None = None, told: Sequence[str] = ()
+) -> BrokerSettings:
     """Return the settings of a broker of `version` with `properties` as its broker.conf.
+
+    Args:
+        version: such as "5.5" or "4.9.8".
+        properties: by RocketMQ's names.
+        told: the directories of the log, whatever the store and the properties say.
 
     Raises:
         UsageError: an unknown version, a value out of range, a kind of store without files of
@@ -198,7 +207,9 @@ def settings_of(version: str, properties: Mapping[str, str] | None = None) -> Br
     family = version_of(version)
     refuse_other_stores(values.values)
     splitter = ","
-    paths = _commitlog_paths(values.values, splitter)
+    paths, read_only = _commitlog_paths(values.values, splitter)
+    if any("\0" in path for path in told):
+        raise UsageError("--commitlog holds a NUL, which no path can have")
     writes_index = values.switch("messageIndexEnable", default=True)
     if family.indexes_tags:
         writes_index = writes_index and values.switch("indexFileWriteEnable", default=True)
@@ -234,12 +245,16 @@ def settings_of(version: str, properties: Mapping[str, str] | None = None) -> Br
         bloom_error_rate=values.whole("maxErrorRateOfBloomFilter", 0) or None,
         bloom_consumers=values.whole("expectConsumerNumUseFilter", 0) or None,
         commitlog_paths=paths,
+        commitlog_read_only=read_only,
+        commitlog_told=tuple(told),
         path_splitter=splitter,
     )
 
 
-def _commitlog_paths(properties: Mapping[str, str], splitter: str) -> tuple[str, ...]:
-    """Return the directories of the commitlog, those that a broker only reads at the end.
+def _commitlog_paths(
+    properties: Mapping[str, str], splitter: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the directories of the commitlog, and those of them that a broker only reads.
 
     A broker looks at `readOnlyCommitLogStorePaths` only if `storePathCommitLog` names several
     directories (`CommitLog#CommitLog`, `MultiPathMappedFileQueue#load`).
@@ -252,10 +267,10 @@ def _commitlog_paths(properties: Mapping[str, str], splitter: str) -> tuple[str,
     for name, text in (("storePathCommitLog", paths), ("readOnlyCommitLogStorePaths", read_only)):
         if "\0" in text:
             raise UsageError(f"{name} holds a NUL, which no path can have")
-    found = paths.split(splitter)
-    if splitter in paths:
-        found += read_only.split(splitter)
-    return tuple(dict.fromkeys(path for path in found if path))
+    written = [path for path in paths.split(splitter) if path]
+    read = [path for path in read_only.split(splitter) if path] if splitter in paths else []
+    found = tuple(dict.fromkeys(written + read))
+    return found, tuple(path for path in found if path not in written)
 
 
 def refuse_other_stores(properties: Mapping[str, str]) -> None:

@@ -27,6 +27,8 @@ CONFIG = "config"
 # What our own abort marker begins with; the process id follows.
 OUR_ABORT = "reput, process "
 DISPATCHED = (CONSUMEQUEUE, CONSUMEQUEUE_EXT, BATCH_CONSUMEQUEUE, INDEX)
+# Our own, in an output; no broker knows it.
+STATE = ".reput"
 
 
 def offset_file(offset: int) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from formats.commitlog import ACCEPT_V2, BLANK_HEAD, BLANK_SIZE, MAGIC_BLANK, MIN_SIZE, Verdict
 from formats.errors import FormatError
 from stores.lazy import lazy_module
-from stores.log_files import LogChangedError, LogFiles, commitlog_directories
+from stores.log_files import LogChangedError, LogFiles
+from stores.log_places import commitlog_directories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ __all__ = ["PAD", "CommitLog", "LogChangedError", "commitlog_directories"]
 # Kernels load whole vectors: this many bytes must be readable on either side of what is read.
 PAD = 128
 _FIRST_STEP = 256 << 10
+_SIZE_BYTES = 4
 _STEP = 16 << 20
 
 
@@ -108,9 +110,20 @@ class CommitLog(LogFiles):
     def timestamp_before(self, position: int) -> int:
         """Return the store timestamp of the record that ends at `position`, 0 for none, ms."""
         start = self.record_before(position)
-        if start is None:
-            return 0
-        raw = self.read(start, position - start)
+        return self._timestamp(start, position - start) if start is not None else 0
+
+    def timestamp_at(self, position: int) -> int:
+        """Return the store timestamp of the record that begins at `position`, 0 for none, ms.
+
+        What fills the rest of a file is gone over.
+        """
+        if self.is_blank(position):
+            position = self.base_of(position) + self.file_size
+        size = int.from_bytes(self.bytes_at(position, _SIZE_BYTES), "big")
+        return self._timestamp(position, min(size, self.settings.max_record_size))
+
+    def _timestamp(self, start: int, length: int) -> int:
+        raw = self.read(start, length)
         rules = self.rules & ACCEPT_V2
         file_end = self.base_of(start) + self.file_size
         verdict, _, at, *_ = frames.check(raw, PAD, len(raw) - PAD, start, file_end, rules)

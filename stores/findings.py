@@ -32,6 +32,7 @@ class Kind(StrEnum):
     PROGRESS = "progress"
     UNREADABLE = "unreadable record"
     INCOMPLETE = "incomplete"
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,9 @@ class Report:
         lacks: what of the log is out of reach: places that are damaged, or were passed over; the
             first `KEPT` ones. The output may be right nevertheless.
         lacking: all of those.
+        skipped: of these, places that were passed over as asked, and still hold no records.
+        writer: the process that writes to the output at the moment, "" for none. What it has not
+            dispatched yet is not lacking.
         notes: well-known artefacts of a broker's crashes, which are no faults; bounded too.
         noted: all of those.
         messages: records of the log.
@@ -114,6 +118,8 @@ class Report:
     found: int = 0
     lacks: list[Finding] = field(default_factory=list)
     lacking: int = 0
+    skipped: int = 0
+    writer: str = ""
     notes: list[Finding] = field(default_factory=list)
     noted: int = 0
     messages: int = 0
@@ -136,11 +142,21 @@ class Report:
         """Tell whether nothing of the log is out of reach."""
         return self.lacking == 0
 
-    def lack(self, path: Path | str, position: int, detail: str) -> None:
-        """Count a place of the log whose messages the output does not have, or cannot prove."""
+    def lack(
+        self, path: Path | str, position: int, detail: str, kind: Kind = Kind.INCOMPLETE
+    ) -> None:
+        """Count a place of the log whose messages the output does not have, or cannot prove.
+
+        Args:
+            path: the file of the log.
+            position: byte in it.
+            detail: what is there.
+            kind: `Kind.SKIPPED` if it was passed over as asked and still holds no records.
+        """
         self.lacking += 1
+        self.skipped += kind == Kind.SKIPPED
         if len(self.lacks) < KEPT:
-            self.lacks.append(Finding(Kind.INCOMPLETE, str(path), position, detail))
+            self.lacks.append(Finding(kind, str(path), position, detail))
 
     def add(self, kind: Kind, path: Path | str, position: int, detail: str) -> None:
         """Count a finding, and keep it if there is room."""

@@ -36,7 +36,6 @@ _GAP_SECONDS = 2.0
 _NS = 1_000_000_000
 _REST_NS = 3 * _NS
 _GAP_POLL_SECONDS = 0.02
-_DLEDGER_PREFIX = "dledger-"
 
 
 class LogChangedError(ReputError):
@@ -498,29 +497,3 @@ class LogFiles:
 def _close_all(descriptors: dict[int, int]) -> None:
     while descriptors:
         os.close(descriptors.popitem()[1])
-
-
-def commitlog_directories(store: Path, settings: BrokerSettings) -> list[Path]:
-    """Return where the commitlog of a store stands.
-
-    Raises:
-        StoreError: no such store, or one whose log cannot be read.
-    """
-    if not store.is_dir():
-        raise StoreError(store, "no such directory", "Give a broker's storePathRootDir")
-    if settings.commitlog_paths:
-        return [Path(path) for path in settings.commitlog_paths]
-    directory = store / names.COMMITLOG
-    if not directory.is_dir():
-        if any(entry.name.startswith(_DLEDGER_PREFIX) for entry in store.iterdir()):
-            raise StoreError(
-                store,
-                "a DLedger store (dledger-…): its log has entry headers between the records",
-                "Only plain commitlogs can be dispatched",
-            )
-        raise StoreError(
-            store,
-            "no commitlog directory is here",
-            "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
-        )
-    return [directory]

@@ -25,7 +25,7 @@ from stores.findings import Kind, Report
 from stores.index_search import ALWAYS, IndexSearch, Window
 from stores.layout import batch_topics_for
 from stores.log_end import EndedLog
-from stores.log_files import commitlog_directories
+from stores.log_places import commitlog_directories
 from stores.pull import IN_MEMORY, Pulled, PullLimits, pull
 from stores.queue_time import Boundary
 from stores.records import NoRecordError, look_at, read_record, record_at, stored_at

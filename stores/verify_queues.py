@@ -154,7 +154,8 @@ class QueueCheck:
                 self.directory / name[0] / str(name[1]), self._file_size, self._report
             )
             self._files[number] = files
-            first = self._first_of(files, queue_offset, position) if self._lost else queue_offset
+            is_known = not self._lost and self._scope.floor == 0
+            first = queue_offset if is_known else self._first_of(files, queue_offset, position)
             self._next_entry[number] = self._first[number] = first
             head = HeadCheck(files, self._settings, self._scope, self._report, self._lost)
             self._has_head[number] = head.check(first)
@@ -165,9 +166,9 @@ class QueueCheck:
         return self._has_head[number]
 
     def _first_of(self, files: StoredFiles, queue_offset: int, position: int) -> int:
-        """Return the number of the entry of a queue's first record after a damaged place.
+        """Return the number of the entry of a queue's first record after others that are not there.
 
-        It is the record's queue offset, but where the queue was shifted in that place, or where the
+        It is the record's queue offset, but where the queue was shifted before it, or where the
         record was repeated and has no entry: then it is that of the next one that has, or the
         entries' end.
         """

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from streaming import endings
+
+if __name__ == "__main__":
+    # What is imported below takes a while, and a signal may come in between.
+    endings.begin()
+
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -19,26 +26,28 @@ import typer
 from formats import broker
 from formats.errors import ReputError, UsageError
 from stores.lazy import lazy_module
-from stores.log_files import commitlog_directories
 from streaming import export_commands, inspect_commands, query_commands, topic_commands
 from streaming.config import StoreConfig, read_config, store_config
+from streaming.exit_codes import FAILED, FINDINGS, INCOMPLETE, OK, USAGE
+from streaming.failures import FAILURES, drop_output
+from streaming.first_message import is_awaited
 from streaming.job_options import JobOptions
+from streaming.metrics_access import Access
 from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
+from streaming.store_choice import Config as StoreFile
+from streaming.store_choice import StoreName, of_file, required
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from streaming import console
-    from streaming.job import Job
     from streaming.metrics import Metrics
 else:
     console = lazy_module("streaming.console")
 
 LOG = logging.getLogger("reput")
-OK, FINDINGS, USAGE, FAILED = 0, 1, 2, 3
 _LOOK_SECONDS = 0.2
-_INTERRUPTED = (signal.SIGTERM, signal.SIGINT)
 
 
 class FlushMode(StrEnum):
@@ -70,7 +79,7 @@ would have written, byte for byte, with Spark Structured Streaming. And ask a st
 offset or time, without a broker.
 
 Begin with `reput demo`. Exit codes: 0 fine, 1 findings (verify) or nothing found (query), 2 wrong
-usage, 3 failed, 4 no index.
+usage, 3 failed, 4 incomplete: interrupted, something is missing, or no index to look in.
 """,
     no_args_is_help=True,
     add_completion=False,
@@ -104,6 +113,13 @@ Conf = Annotated[
     typer.Option(
         "--broker-conf",
         help="The broker's own properties file; sizes, delay levels and switches count from it.",
+    ),
+]
+LogPlaces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--commitlog",
+        help="Where the commitlog stands, whatever store and settings say; again for each place.",
     ),
 ]
 InPlace = Annotated[
@@ -188,12 +204,44 @@ MetricsPort = Annotated[
 MetricsHost = Annotated[
     str, typer.Option("--metrics-host", help="The address that the port is opened on.")
 ]
+MetricsFile = Path | None
+TlsCert = Annotated[
+    MetricsFile,
+    typer.Option("--metrics-tls-cert", help="PEM file: the port speaks TLS with this certificate."),
+]
+TlsKey = Annotated[
+    MetricsFile, typer.Option("--metrics-tls-key", help="PEM file of the certificate's key.")
+]
+TlsClients = Annotated[
+    MetricsFile,
+    typer.Option(
+        "--metrics-tls-client-ca",
+        help="PEM file: /metrics is for clients whose certificate one of these has signed.",
+    ),
+]
+TokenFile = Annotated[
+    MetricsFile,
+    typer.Option("--metrics-token-file", help="/metrics is for who sends this bearer token."),
+]
+BasicAuthFile = Annotated[
+    MetricsFile,
+    typer.Option(
+        "--metrics-basic-auth-file",
+        help="/metrics is for who sends the user and password of this file's line user:password. "
+        "With a token file too, either will do.",
+    ),
+]
 ReadyBehind = Annotated[
     str,
     typer.Option("--ready-behind", help="/readyz says no when a store is further behind."),
 ]
 Cluster = Annotated[
-    str, typer.Option("--cluster", help="The broker's cluster, a label of all metrics.")
+    str,
+    typer.Option(
+        "--cluster",
+        help="The brokers' cluster, a label of all metrics. [default: each store's "
+        "brokerClusterName in its broker.conf, or DefaultCluster]",
+    ),
 ]
 ByQueue = Annotated[
     bool,
@@ -276,6 +324,7 @@ def configs_of(
     config: Path | None,
     *,
     in_place: bool,
+    commitlog: list[Path] | None = None,
     kafka_bootstrap: str = "",
     kafka: list[str] | None = None,
 ) -> list[StoreConfig]:
@@ -285,13 +334,20 @@ def configs_of(
         UsageError: neither, both, or something wrong with them.
     """
     if config is not None:
-        if store is not None or output is not None or conf is not None:
+        if any(each is not None for each in (store, output, conf, commitlog)):
             raise UsageError("--config names the stores: leave --store, --output and the rest out")
         return with_kafka(read_config(config), kafka_bootstrap, kafka)
     if store is None:
         raise UsageError("say what to read with --store DIR, or name several with --config FILE")
     configs = [
-        store_config(store, output, broker_version=version, broker_conf=conf, in_place=in_place)
+        store_config(
+            store,
+            output,
+            broker_version=version,
+            broker_conf=conf,
+            in_place=in_place,
+            commitlog=commitlog or (),
+        )
     ]
     return with_kafka(configs, kafka_bootstrap, kafka)
 
@@ -319,6 +375,7 @@ def run(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     config: Config = None,
     in_place: InPlace = False,
     trigger_seconds: Annotated[
@@ -338,8 +395,13 @@ def run(
     kafka: KafkaSet = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
+    metrics_tls_cert: TlsCert = None,
+    metrics_tls_key: TlsKey = None,
+    metrics_tls_client_ca: TlsClients = None,
+    metrics_token_file: TokenFile = None,
+    metrics_basic_auth_file: BasicAuthFile = None,
     ready_behind: ReadyBehind = "1g",
-    cluster: Cluster = "DefaultCluster",
+    cluster: Cluster = "",
     metrics_by_queue: ByQueue = False,
     final_scrape_seconds: FinalScrape = 30.0,
     spark_metrics_port: SparkMetricsPort = None,
@@ -357,9 +419,12 @@ def run(
         broker_conf,
         config,
         in_place=in_place,
+        commitlog=commitlog,
         kafka_bootstrap=kafka_bootstrap,
         kafka=kafka,
     )
+    from streaming.job_command import run_job  # noqa: PLC0415 - the progress bar is slow to import
+
     options = job_options(
         available_now=False,
         trigger_seconds=trigger_seconds,
@@ -376,12 +441,21 @@ def run(
     )
     console.log_to_stderr(as_json=log_format == LogMode.JSON)
     ready_bytes = console.parse_bytes(ready_behind)
+    access = Access(
+        metrics_tls_cert,
+        metrics_tls_key,
+        metrics_tls_client_ca,
+        metrics_token_file,
+        metrics_basic_auth_file,
+    )
+    access.check()
     banner = {
         "version": version("reput"),
         "spark": version("pyspark"),
-        "cluster": cluster,
+        "cluster": cluster or "by broker.conf",
         "ready_behind": ready_bytes,
         "metrics": f"{metrics_host}:{metrics_port}" if metrics_port is not None else "off",
+        "metrics_protection": access.summary,
     }
     console.report_settings(configs, options, banner)
     conf = {}
@@ -399,6 +473,7 @@ def run(
                     metrics_host,
                     metrics_port,
                     ready_bytes,
+                    access,
                     skips_corrupt=options.skips_corrupt,
                 )
             )
@@ -406,8 +481,9 @@ def run(
             stack.enter_context(scraped_to_the_end(metrics, final_scrape_seconds))
         for each in configs:
             wait_for_log(each, metrics)
-        run_job(configs, options, as_json=as_json, metrics=metrics, conf=conf)
+        code = run_job(configs, options, as_json=as_json, metrics=metrics, conf=conf)
     LOG.info("ended", extra={"event": "ended"})
+    raise typer.Exit(code)
 
 
 @contextlib.contextmanager
@@ -417,13 +493,15 @@ def serving(
     host: str,
     port: int,
     ready_bytes: int,
+    access: Access,
     *,
     skips_corrupt: bool,
 ) -> Iterator[Metrics]:
     """Answer to Prometheus and to health checks while the job runs."""
     from importlib.metadata import version  # noqa: PLC0415 - slow to import
 
-    from streaming.metrics import Metrics, serve  # noqa: PLC0415 - numba is slow to import
+    from streaming.metrics import Metrics  # noqa: PLC0415 - numba is slow to import
+    from streaming.metrics_server import serve  # noqa: PLC0415
 
     metrics = Metrics(
         {config.name: config for config in configs},
@@ -431,8 +509,9 @@ def serving(
         version("reput"),
         skips_corrupt=skips_corrupt,
     )
-    server = serve(metrics, host, port, ready_bytes)
-    LOG.info("metrics on http://%s:%d/metrics", host, server.server_port)
+    server = serve(metrics, host, port, ready_bytes, access)
+    scheme = "https" if access.certificate is not None else "http"
+    LOG.info("metrics on %s://%s:%d/metrics", scheme, host, server.server_port)
     try:
         yield metrics
     finally:
@@ -448,7 +527,7 @@ def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyboardInterrupt, SystemExit, UsageError):
+    except (KeyboardInterrupt, SystemExit, UsageError, endings.OutputError):
         raise
     except Exception as error:
         metrics.failed(error)
@@ -458,7 +537,7 @@ def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
             seconds,
             extra={"event": "stopped"},
         )
-        for number in _INTERRUPTED:
+        for number in endings.SIGNALS:
             signal.signal(number, lambda *_: metrics.end_waiting())
         metrics.wait_for_scrape(seconds)
         raise
@@ -470,14 +549,13 @@ def wait_for_log(config: StoreConfig, metrics: Metrics | None) -> None:
     Raises:
         StoreError: it is no store.
     """
-    directories = commitlog_directories(config.path, config.settings)
     says_so = True
-    while not any(path.stat().st_size for d in directories if d.is_dir() for path in d.iterdir()):
+    while is_awaited(config):
         if says_so:
             LOG.info("%s: waiting for the first message", config.name)
             says_so = False
         if metrics is not None:
-            metrics.alive(is_active=False)
+            metrics.awaits_logs()
         time.sleep(_LOOK_SECONDS)
 
 
@@ -487,6 +565,7 @@ def rebuild(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
     config: Config = None,
     in_place: InPlace = False,
     max_batch_bytes: BatchBytes = None,
@@ -506,7 +585,8 @@ def rebuild(
 ) -> None:
     """Dispatch all that a store has now, then end with a summary. Goes on where it was left.
 
-    With --repair: exit code 1 if `reput verify` still finds or lacks something.
+    Exit code 4: it was interrupted before the log's end; run it again. With --repair: 1 if `reput
+    verify` still finds something, 4 if something is still missing.
 
     Example: `reput rebuild --store /backup/store --output /backup/rebuilt --broker-version 4.9.8`
     """
@@ -517,6 +597,7 @@ def rebuild(
         broker_conf,
         config,
         in_place=in_place,
+        commitlog=commitlog,
         kafka_bootstrap=kafka_bootstrap,
         kafka=kafka,
     )
@@ -530,6 +611,8 @@ def rebuild(
             skips_corrupt=on_corrupt == CorruptMode.SKIP,
             as_json=as_json,
         )
+    from streaming.job_command import run_job  # noqa: PLC0415
+
     options = job_options(
         available_now=True,
         trigger_seconds=0.0,
@@ -544,7 +627,7 @@ def rebuild(
         placement=placement or default_placement(submitted_master()),
         checkpoint=spark_checkpoint,
     )
-    run_job(configs, options, as_json=as_json, shows_progress=not as_json)
+    raise typer.Exit(run_job(configs, options, as_json=as_json, shows_progress=not as_json))
 
 
 def repair_outputs(configs: list[StoreConfig], *, as_json: bool, **options: Any) -> NoReturn:
@@ -553,8 +636,11 @@ def repair_outputs(configs: list[StoreConfig], *, as_json: bool, **options: Any)
     Raises:
         ReputError: one cannot be repaired, or its log ends early; those before it are.
     """
+    from checkpoints.progress import STATE_DIRECTORY  # noqa: PLC0415
     from streaming.repair import repair  # noqa: PLC0415 - numba is slow to import
+    from streaming.verdict import Verdict  # noqa: PLC0415
 
+    FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
     results = []
     try:
         for config in configs:
@@ -564,12 +650,15 @@ def repair_outputs(configs: list[StoreConfig], *, as_json: bool, **options: Any)
         if results and not as_json:
             console.print_repairs(results, as_json=False)
         raise
-    console.print_repairs(results, as_json=as_json)
     failures = [result.failure for _, result in results if result.failure is not None]
+    is_fine = all(result.ok for _, result in results)
+    is_damaged = any(result.verdict == Verdict.DAMAGED for _, result in results)
+    code = FINDINGS if is_damaged else OK if is_fine else INCOMPLETE
+    code = FAILURES.answered(FAILED if failures else code)
+    console.print_repairs(results, as_json=as_json)
     for failure in failures:
         console.ERR.print(f"reput: {failure}", markup=False, soft_wrap=True)
-    is_fine = all(result.ok for _, result in results)
-    raise typer.Exit(FAILED if failures else OK if is_fine else FINDINGS)
+    raise typer.Exit(code)
 
 
 def job_options(max_batch_bytes: str | None, **values: Any) -> JobOptions:
@@ -578,81 +667,41 @@ def job_options(max_batch_bytes: str | None, **values: Any) -> JobOptions:
     return JobOptions(max_batch_bytes=cap, **values)
 
 
-def run_job(
-    configs: list[StoreConfig],
-    options: JobOptions,
-    *,
-    as_json: bool,
-    shows_progress: bool = False,
-    metrics: Metrics | None = None,
-    conf: Mapping[str, str] | None = None,
-) -> None:
-    """Run the job and print its summary."""
-    from streaming.session import (  # noqa: PLC0415 - Spark is slow to import
-        QUICK_START,
-        begin_session,
-        end_session,
-        naming_its_end,
-    )
-
-    # Its JVM takes a second to start; what follows is slow to import as well.
-    starting = begin_session("reput", **QUICK_START, **(conf or {}))
-    from streaming.job import Job  # noqa: PLC0415
-    from streaming.source import register  # noqa: PLC0415
-
-    job = Job(configs, options)
-    if metrics is not None:
-        job.report_to(metrics)
-    console.report_openings(job)
-    stop_on_signals(job)
-    job.prepare()
-    with naming_its_end():
-        spark = starting.session()
-        # What stops the job is said once, by us; Spark's account of it is a page of Scala.
-        spark.sparkContext.setLogLevel("OFF")
-        try:
-            register(spark)
-            with console.progress(job) if shows_progress else console.quiet():
-                summary = job.run(spark)
-        finally:
-            end_session(spark)
-    console.print_summary(summary, as_json=as_json)
-
-
-def stop_on_signals(job: Job) -> None:
-    """End the job in order on SIGTERM and Ctrl-C, see `Job.stop`; a second one ends it at once."""
-
-    def stop(number: int, _frame: object) -> None:
-        name = signal.Signals(number).name
-        LOG.info("%s: ending in order", name, extra={"event": "ending", "signal": name})
-        for again in _INTERRUPTED:
-            signal.signal(again, signal.SIG_DFL)
-        job.stop()
-
-    for number in _INTERRUPTED:
-        signal.signal(number, stop)
-
-
 @app.command()
 def verify(
     store: Store = None,
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: StoreFile = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Compare consume queues, extensions, index and checkpoint with the commitlog.
 
-    Without --output a broker's own store is checked. Exit code 1: something was found, or the log
-    has places that cannot be dispatched.
+    Without --output a broker's own store is checked. The last line begins with the verdict: sound
+    (exit code 0), damaged (1), incomplete or skipped (4): something is not dispatched, or places of
+    the log were passed over.
     """
+    from streaming.verdict import code_of, verdict_of  # noqa: PLC0415
     from streaming.verify import verify as verify_store  # noqa: PLC0415 - numba is slow to import
 
-    configs = configs_of(store, output, broker_version, broker_conf, None, in_place=output is None)
+    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
+    if chosen is None:
+        chosen = store_config(
+            required(store),
+            output,
+            broker_version=broker_version,
+            broker_conf=broker_conf,
+            in_place=output is None,
+            commitlog=commitlog or (),
+        )
     with console.busy("verifying"):
-        report = verify_store(configs[0])
+        report = verify_store(chosen)
+    code = FAILURES.answered(code_of(verdict_of(report)))
     console.print_report(report, as_json=as_json)
-    raise typer.Exit(OK if report.ok and report.is_complete else FINDINGS)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -661,20 +710,35 @@ def handover(
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: StoreFile = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Say whether a broker may be started with an output's files in place of its own.
 
-    Nothing is changed. Exit code 0: it may, and the files to move are named; 1: not yet, and why.
-    Without --output: a store that was written in place.
+    Nothing is changed. Exit code 0: it may, and the files to move are named. Else it says why not:
+    1: something is wrong; 4: something is only missing. Without --output: a store that was written
+    in place.
     """
     from streaming.handover import examine  # noqa: PLC0415 - numba is slow to import
+    from streaming.verdict import code_of  # noqa: PLC0415
 
-    configs = configs_of(store, output, broker_version, broker_conf, None, in_place=output is None)
+    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
+    if chosen is None:
+        chosen = store_config(
+            required(store),
+            output,
+            broker_version=broker_version,
+            broker_conf=broker_conf,
+            in_place=output is None,
+            commitlog=commitlog or (),
+        )
     with console.busy("verifying"):
-        result = examine(configs[0])
-    console.print_handover(configs[0], result, as_json=as_json)
-    raise typer.Exit(OK if result.is_safe else FINDINGS)
+        result = examine(chosen)
+    code = FAILURES.answered(code_of(result.verdict))
+    console.print_handover(chosen, result, as_json=as_json)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -689,7 +753,7 @@ def prepare() -> None:
     with console.busy("compiling kernels"):
         load_kernels()
         compile_kafka_kernels()
-    with console.busy("archiving Spark's classes"):
+    with endings.tidying(), console.busy("archiving Spark's classes"):
         archive = archive_classes()
     console.OUT.print(f"kernels compiled, classes in {archive}", markup=False, soft_wrap=True)
 
@@ -706,9 +770,11 @@ def demo(
     """Show it at work, without RocketMQ: a live log, the job beside it, and proof at the end."""
     from streaming.demo import print_demo, run_demo  # noqa: PLC0415 - Spark is slow to import
 
-    shown = run_demo(seconds, rate, directory)
+    with endings.tidying():
+        shown = run_demo(seconds, rate, directory)
+    code = FAILURES.answered(OK if shown.ok else FINDINGS)
     print_demo(shown, as_json=as_json)
-    raise typer.Exit(OK if shown.ok else FINDINGS)
+    raise typer.Exit(code)
 
 
 def main() -> None:
@@ -728,25 +794,60 @@ def main() -> None:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}", FAILED)
-    except typer.Abort:
-        fail("interrupted", FAILED)
-    except Exception as error:  # click's usage errors have an exit code of their own
+    except (typer.Abort, KeyboardInterrupt):
+        endings.tell_interrupted("SIGINT")
+        leave(endings.interrupted_code())
+    except endings.Interrupted as error:
+        endings.tell_interrupted(str(error))
+        FAILURES.leaves_at_once = True
+        leave(endings.interrupted_code())
+    except endings.OutputError as error:
+        leave_unheard(error.error, OK if FAILURES.answer is None else FAILURES.answer)
+    except Exception as error:  # noqa: BLE001 - click's usage errors have an exit code of their own
         if not hasattr(error, "format_message"):
-            raise
+            fail(FAILURES.describe(error), FAILED)
         fail(error.format_message(), USAGE)
-    sys.exit(code if isinstance(code, int) else OK)
+    leave(code if isinstance(code, int) else OK)
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Say what went wrong and exit; with --json as a document."""
-    if "--json" in sys.argv:
-        print(json.dumps({"error": message, "exit_code": code}))
-    if console.logs_json():
-        LOG.error(message, extra={"event": "failed", "exit_code": code})
-    else:
-        print(f"reput: {message}", file=sys.stderr)
+    # What cannot be said cannot be helped: the exit code stays.
+    with contextlib.suppress(endings.OutputError):
+        if "--json" in sys.argv:
+            print(json.dumps({"error": message, "exit_code": code}), flush=True)
+    with contextlib.suppress(OSError):
+        if console.logs_json():
+            LOG.error(message, extra={"event": "failed", "exit_code": code})
+        else:
+            print(f"reput: {message}", file=sys.stderr)
+    leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """Exit, once standard output has what was printed."""
+    try:
+        sys.stdout.flush()
+    except endings.OutputError as error:
+        leave_unheard(error.error, code)
+    if FAILURES.leaves_at_once:
+        os._exit(code)
     sys.exit(code)
 
 
+def leave_unheard(error: OSError, code: int) -> NoReturn:
+    """Exit where standard output does not take what was printed.
+
+    One that is not read to its end is fine; one that is full is not: the answer did not arrive.
+    """
+    drop_output()
+    if not isinstance(error, BrokenPipeError):
+        with contextlib.suppress(OSError):
+            print(f"reput: standard output: {error.strerror}", file=sys.stderr)
+        code = FAILED
+    leave(code)
+
+
 if __name__ == "__main__":
+    FAILURES.watch_threads()
     main()

@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 from formats import broker
 from formats.broker import BrokerSettings
 from formats.errors import UsageError
+from stores.log_places import refuse_led_away
+from streaming.separate import refuse_files, refuse_overlaps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sinks.kafka_settings import KafkaSettings
 
-_STORE_KEYS = {"name", "path", "output", "broker_version", "broker_conf", "in_place"}
+_STORE_KEYS = {"name", "path", "output", "broker_version", "broker_conf", "in_place", "commitlog"}
+_KEYS = {
+    "--in-place": "in_place = true",
+    "--output": "output",
+    "--broker-version": "broker_version",
+    "--broker-conf": "broker_conf",
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -98,8 +106,18 @@ def store_config(
     broker_version: str = broker.NEWEST,
     broker_conf: Path | Mapping[str, str] | None = None,
     in_place: bool = False,
+    commitlog: Sequence[Path] = (),
 ) -> StoreConfig:
     """Return the configuration of one store.
+
+    Args:
+        path: a broker's storePathRootDir.
+        output: where its dispatch goes.
+        name: what logs and metrics call it.
+        broker_version: such as "5.5".
+        broker_conf: the broker's properties file, or the properties.
+        in_place: the output is the store itself.
+        commitlog: where the log stands, whatever the store and its broker.conf say.
 
     Raises:
         UsageError: what does not go together, or a setting that cannot be.
@@ -111,21 +129,21 @@ def store_config(
     target = path if in_place or output is None else output
     if "\0" in f"{path}{target}":
         raise UsageError("a path holds a NUL, which no path can have")
-    if not in_place and target.resolve() == path.resolve():
-        raise UsageError(
-            f"the output {target} is the store itself; give another directory, or --in-place"
-        )
     properties = (
         read_broker_conf(broker_conf) if isinstance(broker_conf, Path) else broker_conf or {}
     )
-    return StoreConfig(
+    config = StoreConfig(
         name=name or path.resolve().name,
         path=path,
         output=target,
-        settings=broker.settings_of(broker_version, properties),
+        settings=broker.settings_of(broker_version, properties, [str(each) for each in commitlog]),
         in_place=in_place,
         properties=properties,
     )
+    refuse_led_away(path, config.settings)
+    refuse_files(target)
+    refuse_overlaps([config])
+    return config
 
 
 def read_broker_conf(path: Path) -> dict[str, str]:
@@ -144,8 +162,12 @@ def read_broker_conf(path: Path) -> dict[str, str]:
     return properties
 
 
-def read_config(path: Path) -> list[StoreConfig]:
+def read_config(path: Path, *, reads_kafka: bool = True) -> list[StoreConfig]:
     """Return the stores of a `reput.toml`; relative paths in it begin at its directory.
+
+    Args:
+        path: the file.
+        reads_kafka: its [kafka] as well.
 
     Raises:
         UsageError: it cannot be read, an unknown key, two stores of one name or output.
@@ -160,7 +182,7 @@ def read_config(path: Path) -> list[StoreConfig]:
     if unknown or not is_list or not stores:
         what = f"unknown key {min(unknown)!r}" if unknown else "no [[store]] table"
         raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
-    kafka = tables.get("kafka")
+    kafka = tables.get("kafka") if reads_kafka else None
     if kafka is not None:
         from streaming.kafka_config import kafka_settings  # noqa: PLC0415 - a client few need
 
@@ -181,17 +203,34 @@ def read_config(path: Path) -> list[StoreConfig]:
             if value in seen:
                 raise UsageError(f"{path}: two stores have the {attribute} {value}")
             seen.add(value)
+    try:
+        refuse_overlaps(configs)
+    except UsageError as error:
+        raise UsageError(f"{path}: {_in_keys(str(error))}") from error
     return configs
 
 
+def _in_keys(text: str) -> str:
+    """Return what is wrong in the words of a file: its keys in the place of options."""
+    for option, key in _KEYS.items():
+        text = text.replace(option, key)
+    return text
+
+
 def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
-    where = f"{path}, [[store]] number {number}"
+    name = table.get("name")
+    named = f" ({name})" if isinstance(name, str) and _NAME.fullmatch(name) else ""
+    where = f"{path}, [[store]] number {number}{named}"
     unknown = sorted(set(table) - _STORE_KEYS)
     if unknown:
         known = ", ".join(sorted(_STORE_KEYS))
         raise UsageError(f"{where}: unknown key {unknown[0]!r}; known are {known}")
     if "path" not in table:
         raise UsageError(f"{where}: path is missing")
+    places = table.pop("commitlog", [])
+    places = [places] if isinstance(places, str) else places
+    if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
+        raise UsageError(f"{where}: commitlog must be a directory, or a list of directories")
     for key, value in table.items():
         wanted = bool if key == "in_place" else str
         if not isinstance(value, wanted):
@@ -211,6 +250,7 @@ def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
             broker_version=table.get("broker_version", broker.NEWEST),
             broker_conf=base / conf if conf else None,
             in_place=table.get("in_place", False),
+            commitlog=[base / place for place in places],
         )
     except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
+        raise UsageError(f"{where}: {_in_keys(str(error))}") from error

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import re
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ from formats import names
 from formats.errors import UsageError
 from stores.printable import printable
 from streaming.events import kind_of_event
+from streaming.moments import Moment, for_json, local_time
+from streaming.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +45,18 @@ if TYPE_CHECKING:
 
 # Into a pipe or a file, lines may be long: a table that is cut off is of no use there.
 _PIPE_WIDTH = 200
+
+
+class _Remarks(Console):
+    """Standard error: nothing depends on it."""
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more."""
+        self.quiet = True
+
+
 OUT = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-ERR = Console(stderr=True, highlight=False)
+ERR = _Remarks(stderr=True, highlight=False)
 _LOG = logging.getLogger("reput")
 _SECRET = re.compile("secret|passw|token|credential|private|access_?key", re.IGNORECASE)
 _SHOWN = 40
@@ -62,6 +75,24 @@ def parse_bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def _local_time(record: logging.LogRecord) -> str:
+    return local_time(int(record.created * 1000), " ") or str(record.created)
+
+
+class _Zoned(logging.Formatter):
+    """Log lines whose times name their zone."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _local_time(record)
+
+
+class _ZonedJson(JsonFormatter):
+    """Log lines as JSON whose times name their zone."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _local_time(record)
+
+
 def log_to_stderr(*, as_json: bool = False) -> None:
     """Send our log lines to standard error, one a batch.
 
@@ -71,13 +102,13 @@ def log_to_stderr(*, as_json: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if as_json:
         handler.setFormatter(
-            JsonFormatter(
+            _ZonedJson(
                 "%(asctime)s %(levelname)s %(message)s",
                 rename_fields={"asctime": "time", "levelname": "level"},
             )
         )
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(_Zoned("%(asctime)s %(levelname)s %(message)s"))
     _LOG.addHandler(handler)
     _LOG.setLevel(logging.INFO)
 
@@ -207,9 +238,19 @@ def quiet() -> Iterator[None]:
     yield
 
 
-def print_summary(summary: Summary, *, as_json: bool) -> None:
-    """Print what a job did."""
-    values = summary.as_dict()
+def print_summary(summary: Summary, *, as_json: bool, left: Sequence[str] = ()) -> None:
+    """Print what a job did.
+
+    Args:
+        summary: of the job.
+        as_json: as one document.
+        left: what it was to do as well, and what to run next; only in the document.
+    """
+    values = {
+        **summary.as_dict(),
+        "complete": not left,
+        **({"error": "; ".join(left)} if left else {}),
+    }
     if as_json:
         print(json.dumps(values))
         return
@@ -240,6 +281,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
         ("Out of reach", report.lacks),
         ("Notes", report.notes),
     )
+    counts = {"Out of reach": report.lacking, "Notes": report.noted}
     for title, findings in tables:
         if findings:
             table = Table(title=title, title_justify="left")
@@ -249,13 +291,14 @@ def print_report(report: Report, *, as_json: bool) -> None:
                 cells = (finding.kind, finding.path, str(finding.position), finding.detail)
                 table.add_row(*(escape(printable(cell)) for cell in cells))
             OUT.print(table)
+            if len(findings) > _SHOWN and title in counts:
+                OUT.print(f"{_SHOWN} of {counts[title]} shown; --json has more")
     shown = min(len(report.findings), _SHOWN)
     more = f" ({shown} of them shown)" if report.found > shown else ""
-    verdict = "clean" if report.is_complete else "incomplete"
-    if not report.ok:
-        verdict = f"{report.found} findings{more}"
+    verdict = verdict_of(report)
+    said = f"{verdict}, {report.found} findings{more}" if verdict == Verdict.DAMAGED else verdict
     OUT.print(
-        f"{verdict}: {report.messages:,} messages, {report.entries:,} queue entries, "
+        f"{said}: {report.messages:,} messages, {report.entries:,} queue entries, "
         f"{report.units:,} extension units, {report.items:,} index items in {report.files:,} files "
         f"in {report.seconds:.2f} s"
         + (
@@ -270,6 +313,7 @@ def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> N
     """Print whether a broker may be started, and what to do."""
     if as_json:
         values = {
+            "verdict": result.verdict,
             "safe": result.is_safe,
             "problems": result.problems,
             "places": result.places,
@@ -282,19 +326,32 @@ def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> N
     for problem in result.problems:
         OUT.print(f"- {problem}", markup=False, soft_wrap=True)
     if not result.is_safe:
-        OUT.print("not safe yet")
+        OUT.print(f"not safe yet: {result.verdict}")
         return
     messages = result.report.messages if result.report else 0
     OUT.print(f"safe: {messages:,} messages up to physical offset {result.end:,}")
     if result.places:
-        own = ", ".join((*names.DISPATCHED, names.CHECKPOINT))
-        OUT.print(
-            f"With the broker stopped, move {own} of {config.path} away, "
-            f"as far as they are there, and put {', '.join(result.places)} of "
-            f"{config.output} in their place.",
-            markup=False,
-            soft_wrap=True,
-        )
+        OUT.print("With the broker stopped:")
+        for line in _moves(config, result.places):
+            OUT.print(f"    {line}", markup=False, soft_wrap=True)
+
+
+def _moves(config: StoreConfig, places: Sequence[str]) -> list[str]:
+    """Return what to type to put an output's files in place of a store's own, which are kept."""
+    store = config.path.resolve()
+    own = [kind for kind in (*names.DISPATCHED, names.CHECKPOINT) if (store / kind).exists()]
+    kept, number = store / "before-reput", 1
+    while kept.exists():
+        number += 1
+        kept = store / f"before-reput-{number}"
+    lines = []
+    if own:
+        lines.append(shlex.join(["mkdir", str(kept)]))
+        lines.append(shlex.join(["mv", "-n", *(str(store / kind) for kind in own), str(kept)]))
+    new = [str(config.output.resolve() / kind) for kind in places]
+    lines.append(shlex.join(["mv", "-n", *new, str(store)]))
+    # One that fails ends all of them.
+    return [f"{line} &&" for line in lines[:-1]] + lines[-1:]
 
 
 def print_repairs(results: Sequence[tuple[StoreConfig, Repair]], *, as_json: bool) -> None:
@@ -342,6 +399,7 @@ def _repair_as_dict(config: StoreConfig, result: Repair) -> dict[str, object]:
     return {
         "name": config.name,
         "output": str(config.output),
+        "verdict": result.verdict,
         "ok": result.ok,
         "changes": [
             {"what": change.what, "file": str(change.path), "detail": change.detail}
@@ -369,12 +427,19 @@ def report_as_dict(report: Report) -> dict[str, object]:
         ]
 
     return {
+        "verdict": verdict_of(report),
         "ok": report.ok,
         "complete": report.is_complete,
         "lacks": rows(report.lacks),
         "found": report.found,
         "findings": rows(report.findings),
         "notes": rows(report.notes),
+        "writer": report.writer or None,
+        "lacking": report.lacking,
+        "noted": report.noted,
+        "truncated": report.found > len(report.findings)
+        or report.lacking > len(report.lacks)
+        or report.noted > len(report.notes),
         "messages": report.messages,
         "entries": report.entries,
         "units": report.units,
@@ -386,25 +451,58 @@ def report_as_dict(report: Report) -> dict[str, object]:
     }
 
 
-def print_inspection(shown: Inspection, *, as_json: bool, as_blocks: bool = False) -> None:
+# Fields of files whose names are others in what is shown: those that rows of queries have.
+_SHOWN_AS = {"queue_id": "queue", "timestamp": "stored", "store_timestamp": "stored"}
+_TIMESTAMP = "_timestamp"
+
+
+def _shown_row(row: Mapping[str, object]) -> dict[str, object]:
+    """Return facts or a row of a file as they are shown: names as in queries, times as such."""
+    shown: dict[str, object] = {}
+    for name, value in row.items():
+        title = _SHOWN_AS.get(name, name.removesuffix(_TIMESTAMP))
+        is_time = isinstance(value, int) and name.endswith(("timestamp", _TIMESTAMP))
+        shown[title] = Moment(value) if is_time and isinstance(value, int) else value
+    if "field" in row and "value" in row:
+        # Of a checkpoint: longs of two kinds in one column.
+        value = row["value"]
+        is_time = str(row["field"]).endswith(_TIMESTAMP) and isinstance(value, int)
+        shown["time"] = local_time(value) if is_time and isinstance(value, int) else None
+    return shown
+
+
+def print_inspection(
+    shown: Inspection, limit: int, *, as_json: bool, as_blocks: bool = False
+) -> None:
     """Print what stands in a file.
 
     Args:
-        shown: facts and rows.
+        shown: facts and rows, one more than `limit` if there are.
+        limit: rows to show; 0 for all.
         as_json: as one document.
         as_blocks: rows have too many fields for a table.
     """
+    rows = [_shown_row(row) for row in shown.rows]
+    facts = _shown_row(shown.facts)
+    is_more = bool(limit) and len(rows) > limit
+    rows = rows[:limit] if is_more else rows
     if as_json:
-        print(json.dumps({"file": shown.facts, "rows": list(shown.rows)}, default=_json_value))
+        document = {"file": facts, "rows": rows, "truncated": is_more}
+        print(json.dumps(for_json(document), default=_json_value))
         return
-    OUT.print(", ".join(f"{k} {text_of(v)}" for k, v in shown.facts.items()), markup=False)
+    OUT.print(", ".join(f"{k} {text_of(v)}" for k, v in facts.items()), markup=False)
+    _print_rows(rows, as_blocks=as_blocks)
+    if is_more:
+        OUT.print(f"{limit} rows shown, there are more; --limit 0 shows all")
+
+
+def _print_rows(rows: Sequence[Mapping[str, object]], *, as_blocks: bool) -> None:
     if as_blocks:
-        for row in shown.rows:
+        for row in rows:
             OUT.print()
             for name, value in row.items():
                 OUT.print(f"{name:>28}  {text_of(value)}", markup=False, soft_wrap=True)
         return
-    rows = list(shown.rows)
     if not rows:
         OUT.print("no rows")
         return
@@ -420,6 +518,8 @@ def text_of(value: object) -> str:
     """Return a value as text that is safe to print, whatever a message's sender put into it."""
     if isinstance(value, bytes):
         return printable(value.decode("utf-8", "backslashreplace"))
+    if value is None:
+        return "-"
     if isinstance(value, dict):
         return ", ".join(f"{text_of(k)}={text_of(v)}" for k, v in value.items())
     return printable(str(value))

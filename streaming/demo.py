@@ -22,10 +22,12 @@ from stores.message_store import MessageStore
 from stores.tail import find_tail
 from streaming import console
 from streaming.config import StoreConfig, store_config
+from streaming.endings import elsewhere
 from streaming.job import Job
 from streaming.job_options import JobOptions
 from streaming.session import QUICK_START, build_session
 from streaming.source import register
+from streaming.verdict import Verdict, verdict_of
 from streaming.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -55,9 +57,14 @@ class Demo:
     found: list[Record]
 
     @property
+    def is_sound(self) -> bool:
+        """Tell whether the output holds what its log gives, all of it."""
+        return verdict_of(self.report) == Verdict.SOUND
+
+    @property
     def ok(self) -> bool:
         """Tell whether everything that was written is there, right, and found."""
-        return self.written == self.dispatched and self.report.ok and bool(self.found)
+        return self.written == self.dispatched and self.is_sound and bool(self.found)
 
 
 def run_demo(seconds: float, rate: int, directory: Path | None) -> Demo:
@@ -84,7 +91,7 @@ def _run(seconds: float, rate: int, directory: Path) -> Demo:
         raise ReputError(f"{log_directory} is there already: give an empty --directory")
     log_directory.mkdir(parents=True)
     # Spark takes seconds to start: the writer begins when the job can follow.
-    spark = build_session("reput-demo", **QUICK_START)
+    spark = elsewhere(lambda: build_session("reput-demo", **QUICK_START))
     register(spark)
     began = time.monotonic()
     writer = _start_writer(log_directory, rate, seconds)
@@ -126,6 +133,8 @@ def _start_writer(directory: Path, rate: int, seconds: float) -> subprocess.Pope
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parent.parent,
+        # Ctrl-C is for the demonstration, which ends its writer.
+        process_group=0,
     )
 
 

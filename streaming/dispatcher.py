@@ -31,7 +31,7 @@ from stores.holes import HoleWatch, flaw_after
 from stores.tail import active_file, chain_end, find_tail, next_record, unfit
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
-from streaming import passed, resume
+from streaming import latencies, passed, resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
 from streaming.events import CORRUPT, GAP, UNFINISHED, Event
 from streaming.live_settings import FILTER_SECONDS, LiveSettings
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 # Bytes between two points of the trail within a long batch.
 _POINT_BYTES = 64 << 20
 _NO_HEADER = tuple(NO_INDEX.header)
-# Upper bounds of `Batch.latencies`, seconds.
-LATENCIES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
-_LATENCIES_MS = np.array(LATENCIES) * 1000
 # What a batch's time goes to: waiting for parsed blocks, writing queues, writing the index, having
 # files on disk, recording that they are.
 PHASES = ("parse", "consumequeue", "index", "flush", "record")
@@ -87,8 +84,8 @@ class Batch:
         index_files: begun.
         phases: of that, seconds by what was done, see `PHASES`; flushes since the batch before
             that were not within a batch are counted too.
-        latencies: records by the time from being stored to being visible, see `LATENCIES`; the
-            last one is of those beyond.
+        latencies: records by the time from being stored to being visible, see `latencies.BOUNDS`;
+            the last one is of those beyond.
         latency_seconds: sum of these times.
         skipped: corrupt places passed over.
         lost: bytes of log that had expired.
@@ -108,7 +105,7 @@ class Batch:
     items: int = 0
     index_files: int = 0
     phases: dict[str, float] = field(default_factory=dict)
-    latencies: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
+    latencies: list[int] = field(default_factory=lambda: [0] * (len(latencies.BOUNDS) + 1))
     latency_seconds: float = 0.0
     skipped: int = 0
     lost: int = 0
@@ -1116,9 +1113,7 @@ def _count_latencies(batch: Batch, block: Block) -> None:
     ages = np.maximum(time.time() * 1000 - stored, 0)
     weights = np.full(len(ages), step)
     weights[-1] = block.count - step * (len(ages) - 1)
-    places = np.searchsorted(_LATENCIES_MS, ages)
-    counted = np.bincount(places, weights, len(LATENCIES) + 1)
-    batch.latencies = [a + int(b) for a, b in zip(batch.latencies, counted, strict=True)]
+    batch.latencies = latencies.count(batch.latencies, ages, weights)
     # Not np.dot: it wakes threads that then wait for more, and take turns with ours.
     batch.latency_seconds += float((ages * weights).sum()) / 1000
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as f
@@ -158,7 +159,7 @@ def write(messages: DataFrame, target: Path, file_format: str, *, by_day: bool) 
             spark.sparkContext.setJobGroup(_GROUP, f"export to {target}")
             writer.save(str(target))
             return int(observation.get["messages"])
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise damage.of_export(source_error(str(error), "the export failed")) from None
 
 

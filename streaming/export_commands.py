@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from formats import broker
 from formats.errors import UsageError
+from stores.message_store import MessageStore
 from streaming import export_target, option_values
 from streaming.config import read_broker_conf
+from streaming.endings import elsewhere
+from streaming.exit_codes import INCOMPLETE, NOTHING, OK
+from streaming.failures import FAILURES
+from streaming.no_such import no_such_topic
 from streaming.option_values import CorruptMode
-from streaming.query_options import Begin, Conf, End, Json, OptionalTopic, Output, QueueId, Store
+from streaming.query_options import (
+    Begin,
+    Conf,
+    End,
+    Json,
+    LogPlaces,
+    OptionalTopic,
+    Output,
+    QueueId,
+    Store,
+)
+from streaming.store_choice import Config, StoreName, of_file, required
 
-OK, NOTHING = 0, 1
+if TYPE_CHECKING:
+    from formats.broker import BrokerSettings
 
 
 class FileFormat(StrEnum):
@@ -36,8 +54,8 @@ class FilterMode(StrEnum):
 
 
 def export(
-    store: Store,
     to: Annotated[Path, typer.Option("--to", help="The directory to make.")],
+    store: Store = None,
     output: Output = None,
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="parquet, or json: a message a line.")
@@ -84,7 +102,7 @@ def export(
         typer.Option(
             "--on-corrupt",
             help="At what is corrupt or missing in the log: stop with exit code 3, or skip: export "
-            "what is there, name each place that was passed over, and end with exit code 1.",
+            "what is there, name each place that was passed over, and end with exit code 4.",
         ),
     ] = CorruptMode.STOP,
     overwrite: Annotated[
@@ -94,16 +112,33 @@ def export(
         str, typer.Option("--broker-version", help="The broker whose rules count.")
     ] = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Copy messages to Parquet or JSON lines, through Spark.
 
     `--topic`, `--queue`, `--begin` and `--end` are handed to the source, which reads no more of the
-    log than they need where consume queues can say so. Exit codes: 0 written, 1 no message passed
-    or a place of the log was passed over, 2 wrong usage, 3 failed.
+    log than they need where consume queues can say so. Exit codes: 0 written, 1 no message passed,
+    2 wrong usage, 3 failed, 4 a place of the log was passed over, or interrupted.
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
+    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
+    if chosen is None:
+        store = required(store)
+        name, properties = (
+            store.resolve().name,
+            read_broker_conf(broker_conf) if broker_conf else {},
+        )
+        told = [str(each) for each in commitlog or ()]
+    else:
+        name, properties = chosen.name, dict(chosen.properties)
+        told = list(chosen.settings.commitlog_told)
+        # Without queues the log alone is read.
+        store, output = chosen.path, chosen.output if chosen.output.is_dir() else None
+        broker_version = chosen.settings.version.family
     sources = [store] if output is None else [store, output]
     export_target.check(to, overwrite=overwrite, sources=sources)
     version = broker.version_of(broker_version)
@@ -117,15 +152,15 @@ def export(
         Selection,
         write,
     )
-    from streaming.session import build_session, memory_for_tasks  # noqa: PLC0415
+    from streaming.session import QUIET, build_session, memory_for_tasks  # noqa: PLC0415
     from streaming.source import NAME, RocketMQDataSource, register  # noqa: PLC0415
 
     expression = tag if tag is not None else sql
     selection = Selection(
         topic,
         queue,
-        option_values.milliseconds("begin", begin) if begin is not None else None,
-        option_values.milliseconds("end", end) if end is not None else None,
+        option_values.milliseconds("--begin", begin, is_local=True) if begin is not None else None,
+        option_values.milliseconds("--end", end, is_local=True) if end is not None else None,
         None
         if expression is None
         else FilterText(
@@ -138,8 +173,10 @@ def export(
     )
     if selection.filter_text is not None:
         selection.filter_text.compile()
-    given = {"path": store, "output": output, "brokerConf": broker_conf}
-    options = {name: str(value) for name, value in given.items() if value is not None} | {
+    # As JSON: a path may hold a comma.
+    table = {"path": str(store), "output": str(output or ""), "commitlog": told}
+    options = {
+        "stores": json.dumps({name: {**table, "broker": properties}}),
         "brokerVersion": broker_version,
         "ascendingStoreTime": str(ascending_store_time).lower(),
         "onCorrupt": on_corrupt.value,
@@ -150,7 +187,8 @@ def export(
     # Sorting by day holds the rows a second time.
     heap = HEAP_A_TASK * (2 if by_day else 1)
     with export_target.held(to, overwrite=overwrite):
-        spark = build_session("reput export", **memory_for_tasks(heap), **MOST_AT_A_TIME)
+        settings = {**memory_for_tasks(heap), **MOST_AT_A_TIME, **QUIET}
+        spark = elsewhere(lambda: build_session("reput export", **settings))
         try:
             register(spark)
             messages = spark.read.format(NAME).options(**options).load()
@@ -163,14 +201,24 @@ def export(
     if on_corrupt == CorruptMode.SKIP:
         from streaming.damage import gaps_of  # noqa: PLC0415 - brings the compiler
 
-        properties = read_broker_conf(broker_conf) if broker_conf else {}
-        gaps = list(gaps_of(store, broker.settings_of(broker_version, properties)))
+        gaps = list(gaps_of(store, broker.settings_of(broker_version, properties, told)))
+    missing = None
+    if not count:
+        settings = broker.settings_of(broker_version, properties, told)
+        missing = _missing(store, output, settings, topic, queue)
     seconds = time.monotonic() - began
+    code = FAILURES.answered(INCOMPLETE if gaps else OK if count else NOTHING)
+    if missing is not None:
+        print(f"reput: {missing}", file=sys.stderr)
     if as_json:
         document = {"messages": count, "to": str(to), "seconds": round(seconds, 3)}
         names = ("path", "byte", "start", "end")
         passed = [dict(zip(names, gap, strict=True)) for gap in gaps]
-        print(json.dumps({**document, "complete": not gaps, "passed_over": passed}))
+        print(
+            json.dumps(
+                {**document, "complete": not gaps, "passed_over": passed, "missing": missing}
+            )
+        )
     else:
         print(f"{count:,} messages to {to} in {seconds:.1f} s")
         for path, byte, first, after in gaps:
@@ -178,4 +226,19 @@ def export(
                 f"incomplete: physical offsets {first} to {after}, {path} from byte {byte} on, "
                 "hold no records and were passed over"
             )
-    raise typer.Exit(OK if count and not gaps else NOTHING)
+    raise typer.Exit(code)
+
+
+def _missing(
+    store: Path,
+    output: Path | None,
+    settings: BrokerSettings,
+    topic: str | None,
+    queue: int | None,
+) -> str | None:
+    """Return that a topic, or a queue of it, is not there, for an export of no message."""
+    with MessageStore.open(store, output, settings) as asked:
+        if not asked.topics():
+            # A log alone is exported as well.
+            return None
+        return no_such_topic(asked, topic, [] if queue is None else [queue])

@@ -26,7 +26,7 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
     Args:
         target: a directory, there or not.
         overwrite: what is there may go.
-        sources: what is exported, which may not be in it.
+        sources: what is exported, which may neither be in it nor around it.
 
     Raises:
         UsageError: there is something already, other than what a killed export leaves.
@@ -34,6 +34,8 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
     for source in sources:
         if source.resolve().is_relative_to(target.resolve()):
             raise UsageError(f"--to {target}: {source}, which is to be read, is inside it")
+        if target.resolve().is_relative_to(source.resolve()):
+            raise UsageError(f"--to {target}: this is inside {source}, which is only read")
     if target.exists() and not target.is_dir():
         raise UsageError(f"--to {target}: this is a file; name a directory")
     if not overwrite and target.is_dir() and any(p.name != _UNFINISHED for p in target.iterdir()):

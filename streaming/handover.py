@@ -24,6 +24,7 @@ from stores.holes import HoleWatch, flaw_after
 from stores.tail import find_tail
 from streaming.live_settings import LiveSettings
 from streaming.passed import Obstacles, readable
+from streaming.verdict import Verdict, verdict_of
 from streaming.verify import obstacle, verify
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Handover:
         problems: why not, each with what to do; none: it is safe.
         places: what to put in place of the store's own files.
         report: of `reput verify`.
+        is_damaged: something is wrong, where else something is only missing.
         end: physical offset where log and output end.
         seconds: that it took.
     """
@@ -47,6 +49,7 @@ class Handover:
     problems: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     report: Report | None = None
+    is_damaged: bool = False
     end: int = 0
     seconds: float = 0.0
 
@@ -54,6 +57,13 @@ class Handover:
     def is_safe(self) -> bool:
         """Tell whether nothing speaks against it."""
         return not self.problems
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what the problems come to: wrong files, or only missing entries."""
+        if self.is_safe:
+            return Verdict.SOUND
+        return Verdict.DAMAGED if self.is_damaged else Verdict.INCOMPLETE
 
 
 def _place(flaw: FormatError) -> str:
@@ -110,6 +120,8 @@ def examine(config: StoreConfig) -> Handover:
         with contextlib.closing(Obstacles(log, live, config.settings)) as obstacles:
             again = readable(log, found.skipped, obstacles)
         skipped = [log.file_of(max(start, log.min_offset)) for start, _ in found.skipped]
+        # What verify says of the rest is said below.
+        ends = [log.file_of(max(found.end, log.min_offset))] if found.end < result.end else []
     finally:
         log.close()
     stop = None
@@ -130,9 +142,13 @@ def examine(config: StoreConfig) -> Handover:
             f"{_place(flaw)}: restore the file from a replica, then run reput rebuild"
         )
     result.problems += [_passed_over(place, is_readable=place in again) for place in found.skipped]
-    result.problems += _wrong_types(config)
+    wrong = _wrong_types(config)
+    result.problems += wrong
     result.report = verify(config)
-    said = [(str(path), byte) for path, byte in skipped]
+    is_left_open = (store / names.ABORT).exists() and not config.in_place
+    verdict = verdict_of(result.report)
+    result.is_damaged = bool(wrong) or is_left_open or verdict == Verdict.DAMAGED
+    said = [(str(path), byte) for path, byte in [*skipped, *ends]]
     said += [(flaw.path, flaw.position) for flaw in (stop, flaw) if flaw is not None]
     result.problems += [
         f"{lack.path} at byte {lack.position}: {lack.detail}: restore the file from a replica, "

@@ -10,6 +10,7 @@ import typer
 from formats import broker
 from stores.lazy import lazy_module
 from streaming.config import read_broker_conf
+from streaming.store_choice import Config, StoreName, of_file
 
 if TYPE_CHECKING:
     from streaming import console
@@ -22,7 +23,7 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(help="The file; for queues a directory shows all its files.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Rows to show.")]
+Limit = Annotated[int, typer.Option("--limit", min=0, help="Rows to show; 0: all.")]
 Version = Annotated[str, typer.Option("--broker-version", help="The broker that wrote it.")]
 Conf = Annotated[
     Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
@@ -31,8 +32,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _ROWS = 20
 
 
-def _settings(version: str, conf: Path | None) -> broker.BrokerSettings:
+def _settings(
+    version: str, conf: Path | None, config: Path | None, store_name: str | None
+) -> broker.BrokerSettings:
+    chosen = of_file(config, store_name, conf)
+    if chosen is not None:
+        return chosen.settings
     return broker.settings_of(version, read_broker_conf(conf) if conf else {})
+
+
+def _one_more(limit: int) -> int | None:
+    """Return how many rows to ask for, so that it shows whether there are more; None: all."""
+    return limit + 1 if limit else None
 
 
 @app.command()
@@ -44,14 +55,16 @@ def commitlog(
     limit: Limit = _ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show records with all their fields, and what stands where they end."""
     from stores.inspect import inspect_commitlog  # noqa: PLC0415 - numba is slow to import
 
-    settings = _settings(broker_version, broker_conf)
-    shown = inspect_commitlog(file, settings, first, limit)
-    console.print_inspection(shown, as_json=as_json, as_blocks=True)
+    settings = _settings(broker_version, broker_conf, config, store_name)
+    shown = inspect_commitlog(file, settings, first, _one_more(limit))
+    console.print_inspection(shown, limit, as_json=as_json, as_blocks=True)
 
 
 @app.command()
@@ -64,7 +77,9 @@ def consumequeue(
     """Show entries of a consume queue."""
     from stores.inspect import inspect_consumequeue  # noqa: PLC0415
 
-    console.print_inspection(inspect_consumequeue(file, first, limit), as_json=as_json)
+    console.print_inspection(
+        inspect_consumequeue(file, first, _one_more(limit)), limit, as_json=as_json
+    )
 
 
 @app.command()
@@ -77,7 +92,7 @@ def ext(
     """Show units of a consume queue extension."""
     from stores.inspect import inspect_ext  # noqa: PLC0415
 
-    console.print_inspection(inspect_ext(file, first, limit), as_json=as_json)
+    console.print_inspection(inspect_ext(file, first, _one_more(limit)), limit, as_json=as_json)
 
 
 @app.command()
@@ -90,7 +105,7 @@ def batch(
     """Show units of a batch consume queue."""
     from stores.inspect import inspect_batch  # noqa: PLC0415
 
-    console.print_inspection(inspect_batch(file, first, limit), as_json=as_json)
+    console.print_inspection(inspect_batch(file, first, _one_more(limit)), limit, as_json=as_json)
 
 
 @app.command()
@@ -101,14 +116,16 @@ def index(
     slots: Annotated[bool, typer.Option("--slots", help="Show used slots, not items.")] = False,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show the header and the items (or slots) of an index file."""
     from stores.inspect import inspect_index  # noqa: PLC0415
 
-    settings = _settings(broker_version, broker_conf)
-    shown = inspect_index(file, settings, first, limit, shows_slots=slots)
-    console.print_inspection(shown, as_json=as_json)
+    settings = _settings(broker_version, broker_conf, config, store_name)
+    shown = inspect_index(file, settings, first, _one_more(limit), shows_slots=slots)
+    console.print_inspection(shown, limit, as_json=as_json)
 
 
 @app.command()
@@ -116,4 +133,4 @@ def checkpoint(file: File, as_json: Json = False) -> None:
     """Show the longs of a broker's checkpoint file."""
     from stores.inspect import inspect_checkpoint  # noqa: PLC0415
 
-    console.print_inspection(inspect_checkpoint(file), as_json=as_json)
+    console.print_inspection(inspect_checkpoint(file), 0, as_json=as_json)

@@ -17,8 +17,10 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 
+from checkpoints import locks, progress
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
 from formats.errors import FormatError, KafkaError, ReputError, UnreadableError
@@ -27,11 +29,14 @@ from streaming import damage
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
+from streaming.failures import FAILURES, cause_of
+from streaming.jvm import Jvm
 from streaming.kafka_news import KafkaNews
 from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
-from streaming.placement import ExecutorWriters
+from streaming.placement import ExecutorWriters, UnreachableError
 from streaming.placement_mode import Placement
+from streaming.space import space_of
 from streaming.warm import load_kernels
 
 if TYPE_CHECKING:
@@ -53,7 +58,11 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("reput")
 
 _POLL_SECONDS = 0.2
+# For writers on executors that were asked to end by a signal of their own.
+_CLOSING_SECONDS = 20.0
 
+# What comes of Spark's end, and not of a store or an output.
+_OF_SPARK = (Py4JError, PySparkException, ConnectionError, UnreachableError)
 # What our source raises, as Spark names it.
 _FORMAT_ERROR = "formats.errors.FormatError"
 
@@ -235,14 +244,17 @@ class Job:
         Raises:
             ReputError: what stopped it; what was dispatched before stays.
         """
+        if self.metrics is not None:
+            self.metrics.jvm = Jvm(spark.sparkContext._jvm)  # noqa: SLF001
         try:
             if self.options.placement == Placement.EXECUTORS:
                 self._open_writers(spark)
-            query = self._start(spark)
-            try:
-                self._wait(query)
-            finally:
-                query.stop()
+            with self._ending_without_spark():
+                query = self._start(spark)
+                try:
+                    self._wait(query)
+                finally:
+                    query.stop()
             if self.options.available_now:
                 self._drain_kafka()
             else:
@@ -256,6 +268,32 @@ class Job:
             raise said
         self._finish()
         return self.summary
+
+    @contextlib.contextmanager
+    def _ending_without_spark(self) -> Iterator[None]:
+        """Take it for the end that was asked for where Spark ends before us.
+
+        A signal for all processes of a group, or of a service, reaches Spark's as well.
+        """
+        try:
+            yield
+        except _OF_SPARK as error:
+            if not self._stopping.is_set():
+                raise
+            LOG.info("Spark has ended already: %s", type(error).__name__)
+
+    def _is_of_spark_s_end(self, error: BaseException) -> bool:
+        return isinstance(error, _OF_SPARK) and self._stopping.is_set()
+
+    def _are_closed(self) -> bool:
+        """Tell whether all writers have ended in order by themselves; they get some time."""
+        until = time.monotonic() + _CLOSING_SECONDS
+        while time.monotonic() < until:
+            if not any(locks.holder_of(each.output / STATE_DIRECTORY) for each in self.configs):
+                records = [progress.load(each.output) for each in self.configs]
+                return all(record is not None and record.clean for record in records)
+            time.sleep(_POLL_SECONDS)
+        return False
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return an error at a place of a log with what it means, and what can be done."""
@@ -275,6 +313,28 @@ class Job:
     def stop(self) -> None:
         """Ask it to end behind its block, on executors behind its batch; returns at once."""
         self._stopping.set()
+
+    def abandon(self) -> Summary:
+        """Close all outputs without a batch; return what is in them.
+
+        Raises:
+            ReputError, OSError: an output cannot be closed.
+        """
+        # What still reads the logs has to end before they are closed.
+        self._has_looked.wait()
+        self._close()
+        for config, store in zip(self.configs, self.summary.stores, strict=True):
+            # Of an output that its writer has not opened, its record tells where it stands.
+            known = progress.load(config.output)
+            store.end = max(known.end, 0) if known is not None else 0
+        self._finish()
+        return self.summary
+
+    @property
+    def known_ends(self) -> dict[str, int]:
+        """Return the physical offsets where logs ended when `prepare` looked, as far as it did."""
+        self._has_looked.wait()
+        return {name: known.end for name, known in self._ends.items()}
 
     def _open_writers(self, spark: SparkSession) -> None:
         stores = [(config, self._flush_policy(config)) for config in self.configs]
@@ -327,6 +387,7 @@ class Job:
                 "path": str(config.path.resolve()),
                 "brokerVersion": config.settings.version.family,
                 "broker": dict(config.properties),
+                "commitlog": list(config.settings.commitlog_told),
             }
             for config in self.configs
         }
@@ -364,7 +425,8 @@ class Job:
                 for store, _, end in planned:
                     self._dispatch(store, end, batch_id)
             except BaseException as error:
-                self.error = error
+                if not self._is_of_spark_s_end(error):
+                    self.error = error
                 raise
 
     @contextlib.contextmanager
@@ -480,6 +542,7 @@ class Job:
             waits=dispatcher.holds,
             flaw=str(dispatcher.flaw or ""),
             kafka=dispatcher.kafka.state if dispatcher.kafka is not None else None,
+            space=space_of(dispatcher.config.output),
         )
 
     def _tend(self) -> None:
@@ -500,7 +563,8 @@ class Job:
             if self.metrics is not None:
                 self.metrics.alive()
         except BaseException as error:
-            self.error = error
+            if not self._is_of_spark_s_end(error):
+                self.error = error
             raise
 
     def _wait(self, query: StreamingQuery) -> None:
@@ -513,6 +577,8 @@ class Job:
             elif self._writers is not None and self.metrics is not None:
                 # A batch on executors says nothing until it ends; Spark watches its tasks.
                 self.metrics.alive()
+            if self.metrics is not None:
+                self.metrics.sample_jvm()
             # What it ended with is asked for below.
             with contextlib.suppress(StreamingQueryException):
                 query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type] # in fact any number
@@ -524,7 +590,10 @@ class Job:
                 return
         failure = query.exception()
         if failure is not None and self.error is None:
-            self.error = source_error(str(failure))
+            error = source_error(str(failure))
+            # What the log is like counts in any case; Spark's own end does not, once it is asked.
+            if isinstance(error, FormatError) or not self._stopping.is_set():
+                self.error = error
 
     def _drain_kafka(self) -> None:
         """Wait until Kafka has what was dispatched; writers on executors do so as they close.
@@ -592,6 +661,9 @@ class Job:
         failure = self.error
         try:
             self._take(writers.close(has_failed=failure is not None), None)
+        except UnreachableError:
+            if failure is None and not (self._stopping.is_set() and self._are_closed()):
+                raise
         except (ReputError, OSError):
             if failure is None:
                 raise
@@ -603,13 +675,14 @@ def source_error(text: str, failed: str = "the streaming query failed") -> Reput
 
     Args:
         text: Spark's.
-        failed: what to say where the source said nothing.
+        failed: what to say where the source said nothing: then the first cause goes with it, and
+            all that Spark says into a file.
     """
     for line in reversed(text.splitlines()):
         name, found, message = line.partition(": ")
         if found and name.strip().startswith("formats.errors."):
             return _rebuilt(name.strip().removeprefix("formats.errors."), message.strip())
-    return ReputError(f"{failed}: {text.strip()[:2000]}")
+    return ReputError(f"{failed}: {cause_of(text)}; {FAILURES.keep(text)}")
 
 
 def _rebuilt(kind: str, message: str) -> ReputError:

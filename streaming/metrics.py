@@ -15,9 +15,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import (
     CollectorRegistry,
@@ -28,7 +26,6 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
-    make_wsgi_app,
 )
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 
@@ -39,18 +36,21 @@ from stores.commitlog import CommitLog, commitlog_directories
 from stores.holes import HoleWatch
 from stores.tail import TailWatch
 from streaming import kafka_metrics
-from streaming.dispatcher import LATENCIES, PHASES
+from streaming.dispatcher import PHASES
+from streaming.first_message import is_awaited
+from streaming.latencies import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from wsgiref.types import StartResponse, WSGIEnvironment
 
     from prometheus_client.metrics_core import Metric
 
     from checkpoints.progress import Progress
     from streaming.config import StoreConfig
     from streaming.dispatcher import Batch
+    from streaming.jvm import Jvm
     from streaming.kafka_feed import KafkaState
+    from streaming.space import Space
 
 _NODE = "dispatcher"
 _LABELS = ("cluster", "store", "node_type")
@@ -64,7 +64,8 @@ _ALIVE_SECONDS = 120.0
 _CHECKPOINT_KINDS = ("physic", "logics", "index")
 # What can stop a job, see `kind_of`.
 ERROR_KINDS = ("corrupt", "expired", "consumequeue", "index", "store", "kafka", "io", "other")
-_CONTENT = ("Content-Type", "text/plain; charset=utf-8")
+# RocketMQ's BrokerConfig#brokerClusterName where nothing is set.
+_DEFAULT_CLUSTER = "DefaultCluster"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class State:
         waits: a record that came out of turn is waited with.
         flaw: what is wrong after the log's end, "" for nothing: the job waits there.
         kafka: where its way to Kafka is, None without one.
+        space: of the output's file system, None if that is not known.
     """
 
     progress: Progress
@@ -86,6 +88,7 @@ class State:
     waits: bool = False
     kafka: KafkaState | None = None
     flaw: str = ""
+    space: Space | None = None
 
 
 class Metrics:
@@ -103,7 +106,8 @@ class Metrics:
 
         Args:
             configs: by store name.
-            cluster: what the series' `cluster` label says.
+            cluster: what the series' `cluster` label says of all stores; "": what each store's
+                broker.conf says.
             version: of this program.
             skips_corrupt: the job passes over what is corrupt, and over holes.
         """
@@ -111,6 +115,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._cluster = cluster
         self.shows_queues = False
+        # Spark's JVM, once it runs.
+        self.jvm: Jvm | None = None
+        self._awaited: frozenset[str] = frozenset()
         self._alive_at = time.monotonic()
         self._is_active = False
         self._configs = dict(configs)
@@ -146,7 +153,8 @@ class Metrics:
 
     def labels(self, store: str) -> tuple[str, str, str]:
         """Return the values of the labels that all series of a store have."""
-        return self._cluster, store, _NODE
+        named = self._configs[store].properties.get("brokerClusterName", "").strip()
+        return self._cluster or named or _DEFAULT_CLUSTER, store, _NODE
 
     def batch(self, store: str, batch: Batch, state: State) -> None:
         """Count a batch."""
@@ -212,13 +220,38 @@ class Metrics:
         self._alive_at = time.monotonic()
         self._is_active = is_active
         self._active.set(float(is_active))
+        self._awaited = frozenset()
+
+    def awaits_logs(self) -> None:
+        """Say that the job has not begun because a store has no first message yet.
+
+        Raises:
+            StoreError: one is no store.
+        """
+        self.alive(is_active=False)
+        self._awaited = frozenset(n for n, config in self._configs.items() if is_awaited(config))
+
+    def is_awaited(self, store: str) -> bool:
+        """Tell whether the job has not begun because this store has no first message yet."""
+        return store in self._awaited
+
+    def sample_jvm(self) -> None:
+        """Look at the JVM's memory, if there is one; called on the job's thread now and then."""
+        if self.jvm is not None:
+            self.jvm.sample()
 
     def is_alive(self) -> bool:
         """Tell whether anything was heard of the job lately."""
         return time.monotonic() - self._alive_at < _ALIVE_SECONDS
 
     def is_ready(self, within_bytes: int) -> bool:
-        """Tell whether the query runs, and no store is further behind than this or waits."""
+        """Tell whether all is well.
+
+        The query runs, and no store is further behind than this or waits for somebody,
+        at a flaw or for Kafka; or no store has a first message yet, so there is nothing to run for.
+        """
+        if self._awaited:
+            return self._awaited == self._stores.keys()
         return self._is_active and all(
             store.is_sound and store.behind().bytes <= within_bytes
             for store in self._stores.values()
@@ -229,6 +262,11 @@ class Metrics:
         families = _Families()
         for name, store in self._stores.items():
             store.collect(families, self.labels(name))
+        memory = self.jvm.memory if self.jvm is not None else None
+        if memory is not None:
+            for name, value in memory._asdict().items():
+                if value is not None:
+                    families.add(_JVM_SERIES[name], (), value)
         yield from families
 
 
@@ -296,10 +334,18 @@ class _Counters:
 
 @dataclass(frozen=True)
 class Behind:
-    """How far dispatch is behind the log's end."""
+    """How far dispatch is behind the log's end.
+
+    Attributes:
+        bytes: of log that are not dispatched.
+        seconds: store time between the log's last record and the last dispatched one.
+        age: for how long the oldest record that is not dispatched has waited, seconds by this
+            host's clock.
+    """
 
     bytes: int
     seconds: float
+    age: float
 
 
 class _StoreMetrics:
@@ -316,8 +362,10 @@ class _StoreMetrics:
         self._log_end = 0
         self._log_end_at = 0.0
         self._log_timestamp = 0
+        # Physical offset and store timestamp of the oldest record that is not dispatched.
+        self._oldest = (-1, 0)
         self.state: State | None = None
-        self._latencies = [0] * (len(LATENCIES) + 1)
+        self._latencies = [0] * (len(BOUNDS) + 1)
         self._latency_seconds = 0.0
         self._last_batch = 0.0
 
@@ -336,14 +384,29 @@ class _StoreMetrics:
         """Return how far behind the log's end dispatch is now."""
         with self._lock:
             self._look()
-        state = self.state
-        if state is None or self._log is None:
-            return Behind(0, 0.0)
-        left = max(self._log_end - max(state.progress.end, self._log.min_offset), 0)
-        if not left:
-            return Behind(0, 0.0)
-        late = (self._log_timestamp - state.progress.store_timestamp) / _MILLISECONDS
-        return Behind(left, max(late, 0.0) if state.progress.store_timestamp else 0.0)
+            state = self.state
+            if state is None or self._log is None:
+                return Behind(0, 0.0, 0.0)
+            begin = max(state.progress.end, self._log.min_offset)
+            left = max(self._log_end - begin, 0)
+            if not left:
+                return Behind(0, 0.0, 0.0)
+            stored = self._stored_at(begin)
+        last = state.progress.store_timestamp
+        late = (self._log_timestamp - last) / _MILLISECONDS if last else 0.0
+        # Where a damaged record is next, the one before it is the oldest that is known.
+        oldest = stored or last
+        age = time.time() - oldest / _MILLISECONDS if oldest else 0.0
+        return Behind(left, max(late, 0.0), max(age, 0.0))
+
+    def _stored_at(self, position: int) -> int:
+        """Return the store timestamp of the record at a physical offset, 0 if it cannot be told."""
+        if self._oldest[0] != position and self._log is not None:
+            stored = 0
+            with contextlib.suppress(ReputError, OSError):
+                stored = self._log.timestamp_at(position)
+            self._oldest = position, stored
+        return self._oldest[1]
 
     def _look(self) -> None:
         settings = self._config.settings
@@ -368,6 +431,8 @@ class _StoreMetrics:
         state, log = self.state, self._log
         families.add("rocketmq_reput_last_batch_timestamp_seconds", labels, self._last_batch)
         families.add_latencies(labels, self._latencies, self._latency_seconds)
+        is_awaited = self._metrics.is_awaited(self._config.name)
+        families.add("rocketmq_reput_first_message_awaited", labels, float(is_awaited))
         if state is None or log is None:
             # Not zeros: neither how far behind it is nor what happened before is known yet.
             return
@@ -375,6 +440,10 @@ class _StoreMetrics:
         for unit, value in (("bytes", behind.bytes), ("seconds", behind.seconds)):
             name = f"rocketmq_storage_dispatch_behind_{unit}"
             families.add(name, (*labels, node, *_STORAGE), value)
+        families.add("rocketmq_reput_oldest_undispatched_age_seconds", labels, behind.age)
+        if state.space is not None:
+            families.add("rocketmq_reput_output_free_bytes", labels, state.space.free)
+            families.add("rocketmq_reput_output_size_bytes", labels, state.space.size)
         progress = state.progress
         for which, value in (
             ("dispatched", progress.end),
@@ -409,6 +478,17 @@ class _StoreMetrics:
 
 
 _LATENCY = "rocketmq_reput_latency_seconds"
+# Of the process, by the fields of `jvm.Memory`.
+_JVM_SERIES = {
+    "heap_used": "rocketmq_reput_jvm_heap_used_bytes",
+    "heap_max": "rocketmq_reput_jvm_heap_max_bytes",
+    "resident": "rocketmq_reput_jvm_resident_memory_bytes",
+}
+_JVM_TEXTS = {
+    "rocketmq_reput_jvm_heap_used_bytes": "Heap of Spark's JVM that is in use.",
+    "rocketmq_reput_jvm_heap_max_bytes": "What the heap of Spark's JVM may grow to.",
+    "rocketmq_reput_jvm_resident_memory_bytes": "Resident memory of Spark's JVM.",
+}
 _TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rocketmq_storage_dispatch_behind_bytes": (
         "Bytes of log that are not dispatched yet.",
@@ -418,6 +498,16 @@ _TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Store time between the log's last record and the last dispatched one.",
         BROKER_LABELS,
     ),
+    "rocketmq_reput_oldest_undispatched_age_seconds": (
+        "For how long the oldest record that is not dispatched has waited, by this host's clock.",
+        (),
+    ),
+    "rocketmq_reput_first_message_awaited": (
+        "The job has not begun: the store has no first message yet.",
+        (),
+    ),
+    "rocketmq_reput_output_free_bytes": ("Free bytes of the output's file system.", ()),
+    "rocketmq_reput_output_size_bytes": ("Size of the output's file system.", ()),
     "rocketmq_consumequeue_max_offset": (
         "Entries of a consume queue that are on disk and recorded, those that expired included.",
         ("topic", "queue_id"),
@@ -453,13 +543,17 @@ class _Families:
     def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
         family = self._families.get(name)
         if family is None:
-            text, more = _TEXTS[name]
             made = _counter_family if name.endswith("_total") else GaugeMetricFamily
-            family = self._families[name] = made(name, text, labels=(*_LABELS, *more))
+            if name in _JVM_TEXTS:
+                family = made(name, _JVM_TEXTS[name], labels=())
+            else:
+                text, more = _TEXTS[name]
+                family = made(name, text, labels=(*_LABELS, *more))
+            self._families[name] = family
         family.add_metric(labels, value)
 
     def add_latencies(self, labels: tuple[str, ...], counts: list[int], total: float) -> None:
-        self.add_histogram(_LATENCY, labels, LATENCIES, tuple(counts), total)
+        self.add_histogram(_LATENCY, labels, BOUNDS, tuple(counts), total)
 
     def add_histogram(
         self,
@@ -534,58 +628,3 @@ def _below(root: Path, path: object) -> str | None:
     except ValueError:
         return None
     return parts[0] if parts else None
-
-
-class _Answer:
-    """A body, and what to call once it was sent."""
-
-    def __init__(self, parts: Iterable[bytes], sent: Callable[[], None]) -> None:
-        self._parts = parts
-        self.close = sent
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._parts)
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Say nothing: a scrape every few seconds is no news."""
-
-
-def serve(metrics: Metrics, host: str, port: int, ready_bytes: int) -> WSGIServer:
-    """Answer on a thread of its own; `shutdown` and `server_close` end it.
-
-    Args:
-        metrics: the job's.
-        host: address to listen on.
-        port: 0 for any.
-        ready_bytes: /readyz says no when a store is further behind.
-
-    Raises:
-        OSError: the port is taken.
-    """
-    scrape = make_wsgi_app(metrics.registry)
-
-    def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        path = environ["PATH_INFO"]
-        if path == "/metrics":
-            began = time.monotonic()
-            return _Answer(scrape(environ, start), lambda: metrics.scraped(began))
-        checks: dict[str, Callable[[], bool]] = {
-            "/healthz": metrics.is_alive,
-            "/readyz": lambda: metrics.is_ready(ready_bytes),
-        }
-        if path not in checks:
-            start("404 Not Found", [_CONTENT])
-            return [b"/metrics, /healthz and /readyz are here\n"]
-        is_fine = checks[path]()
-        start("200 OK" if is_fine else "503 Service Unavailable", [_CONTENT])
-        return [b"yes\n" if is_fine else b"no\n"]
-
-    server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return server

@@ -13,6 +13,12 @@ from formats.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# What is taken for ms by mistake: name, units a second, and the numbers that it has in our days.
+_OTHER_UNITS = (
+    ("seconds", 1, range(10**8, 10**11)),
+    ("microseconds", 10**6, range(10**15, 10**17)),
+    ("nanoseconds", 10**9, range(10**17, 4 * 10**18)),
+)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -35,24 +41,71 @@ def parse_json(name: str, text: str) -> Any:
         raise UsageError(f"{name}={text!r} is not JSON: {error}") from error
 
 
-def milliseconds(which: str, text: str) -> int:
-    """Return ms since 1970, from digits or ISO 8601 (UTC where it names no zone).
+def milliseconds(name: str, text: str, *, is_local: bool = False) -> int:
+    """Return ms since 1970, from digits or ISO 8601.
+
+    What a command prints can be typed back: its times are local and name their zone, so one without
+    a zone is local there. A query may be planned on another machine than it was written on, and
+    Spark shows times in a zone of its own: there a time has to name its zone.
+
+    Args:
+        name: of the option, for errors.
+        text: such as "1795232008595", "2026-11-21T03:33:28.595+00:00" or, if `is_local`,
+            "2026-11-21 11:33".
+        is_local: a time without a zone is one of this machine's.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: it is neither; a time without a zone, or one that the local clock shows twice or
+            never; a number that must be seconds, micro- or nanoseconds.
     """
     text = text.strip()
-    if re.fullmatch(r"\d+", text):
-        return int(text)
+    number = re.fullmatch(r"([0-9]+)(?: \(.*\))?", text)
+    if number:
+        # With what is printed beside it, too.
+        return _checked(name, int(number[1]))
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(
-            f"{which}Timestamp={text!r} is neither ms since 1970 nor such as 2026-01-31T12:00:00Z"
+            f"{name}={text!r} is neither ms since 1970 nor such as 2026-01-31T12:00:00Z"
         ) from error
-    # A query must not depend on the machine that it is planned on.
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    if moment.tzinfo is None:
+        if not is_local:
+            raise UsageError(
+                f"{name}={text!r} names no zone: write {text}Z for UTC, or a zone such as +08:00"
+            )
+        moment = _local(name, text, moment)
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def _checked(name: str, value: int) -> int:
+    """Return a number that can be ms since 1970; others look like times of our days, but are not.
+
+    Nothing is in a RocketMQ store from before 1973 or after the year 30000, and small numbers are
+    taken as they are: 0 is the beginning.
+    """
+    for unit, per_second, span in _OTHER_UNITS:
+        if value in span:
+            try:
+                meant = dt.datetime.fromtimestamp(value // per_second, dt.UTC).isoformat()
+            except (ValueError, OverflowError, OSError):
+                continue
+            raise UsageError(
+                f"{name}={value} is no time in ms: in {unit} it would be {meant}, which is "
+                f"{value // per_second * 1000} in ms"
+            )
+    return value
+
+
+def _local(name: str, text: str, moment: dt.datetime) -> dt.datetime:
+    """Return a local time with its zone."""
+    offsets = [moment.replace(fold=fold).astimezone().utcoffset() for fold in (0, 1)]
+    if offsets[0] != offsets[1]:
+        zones = " or ".join(moment.replace(fold=f).astimezone().strftime("%z") for f in (0, 1))
+        raise UsageError(
+            f"{name}={text!r}: the local clock is put forward or back then; say which zone: {zones}"
+        )
+    return moment.astimezone()
 
 
 def size(values: Mapping[str, str], name: str) -> int | None:

@@ -46,6 +46,7 @@ NAMES = (
     "tail",
     "brokerVersion",
     "brokerConf",
+    "commitlog",
     "output",
     "pushdown",
     "ascendingStoreTime",
@@ -78,10 +79,11 @@ BROKER_NAMES = (
     "maxMessageSize",
     "messageDelayLevel",
     "messageIndexEnable",
+    "readOnlyCommitLogStorePaths",
     "storePathCommitLog",
     "storeType",
 )
-_STORE_KEYS = {"path", "output", "brokerVersion", "brokerConf", "broker"}
+_STORE_KEYS = {"path", "output", "brokerVersion", "brokerConf", "broker", "commitlog"}
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,7 @@ class _Stores:
         self._values = values
         self._version = values.get("brokerversion", broker.NEWEST)
         self._conf = values.get("brokerconf")
+        self._commitlog = [d.strip() for d in values.get("commitlog", "").split(",") if d.strip()]
         names = {name.lower(): name for name in BROKER_NAMES}
         self._settings = {
             names[key.removeprefix(BROKER_PREFIX)]: value
@@ -213,6 +216,11 @@ class _Stores:
             path = Path(text)
             output = Path(own) if own else None
             stores.append((path.resolve().name, path, self._settings_of({}), output))
+        if self._commitlog and len(stores) != 1:
+            raise UsageError(
+                "commitlog is the log of one path; with several stores each has its own: "
+                '{"a": {"path": "/data/a/store", "commitlog": ["/data/a/log"]}, …}'
+            )
         if own and len(stores) != 1:
             raise UsageError(
                 "output is the output of one path; with several stores each has its own: "
@@ -266,7 +274,11 @@ class _Stores:
         properties = read_broker_conf(Path(conf)) if conf else {}
         own = {key: str(value) for key, value in (table.get("broker") or {}).items()}
         properties |= self._settings | own
-        return broker.settings_of(str(table.get("brokerVersion", self._version)), properties)
+        told = table.get("commitlog", self._commitlog)
+        if not isinstance(told, list) or not all(isinstance(path, str) for path in told):
+            raise UsageError(f"stores: commitlog={told!r} is not a list of directories")
+        version = str(table.get("brokerVersion", self._version))
+        return broker.settings_of(version, properties, told)
 
 
 def _known_ends(values: Mapping[str, str], stores: list[str]) -> dict[str, KnownEnd]:
@@ -297,7 +309,7 @@ def _bounds(
     name = f"{which}Offsets"
     if timestamp is not None:
         return dict.fromkeys(
-            stores, Bound("timestamp", option_values.milliseconds(which, timestamp))
+            stores, Bound("timestamp", option_values.milliseconds(f"{which}Timestamp", timestamp))
         )
     if offsets is None:
         return dict.fromkeys(stores, default)
@@ -319,7 +331,7 @@ def _bound(name: str, which: str, text: str) -> Bound:
     text = text.strip()
     kind, _, moment = text.partition(":")
     if moment and kind.lower() == "timestamp":
-        return Bound("timestamp", option_values.milliseconds(which, moment))
+        return Bound("timestamp", option_values.milliseconds(name, moment))
     if re.fullmatch(r"\d+", text):
         return Bound("offset", int(text))
     # As in Spark's Kafka source: a range cannot end at the beginning.

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ReputError
+from streaming.counted import Counted
+from streaming.failures import cause_of
 from streaming.writer_protocol import (
     CLOSE,
     DISPATCH,
@@ -46,6 +48,10 @@ _OPEN_PATIENCE = 10.0
 _MOVE_PATIENCE = SILENCE_SECONDS + 15.0
 
 
+class UnreachableError(ReputError):
+    """Spark has ended, or could not run the tasks that carry orders to writers."""
+
+
 class Outcome(NamedTuple):
     """What came back from a store's writer: the batches since the last time, and an error."""
 
@@ -62,6 +68,7 @@ class _Known:
     host: str = ""
     wanted: int = -1
     answer: Answer | None = None
+    counted: Counted = field(default_factory=Counted)
     heard_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -150,6 +157,7 @@ class ExecutorWriters:
                 starts=starts,
                 patience=patience,
                 seen=known.seen,
+                counted=(known.counted.end, known.counted.messages),
                 executor=0,
             )
             errands.append(Errand(known.spec, order, known.host))
@@ -169,8 +177,11 @@ class ExecutorWriters:
         if before is not None and before["incarnation"] != answer["incarnation"]:
             self._cpu_seconds_before += before["cpu_seconds"]
         known.answer = answer
-        failure = answer["failure"]
-        return Outcome(name, answer["batches"], error_of(failure) if failure else None)
+        failure, batches = answer["failure"], answer["batches"]
+        if answer["state"] is not None:
+            progress = answer["state"]["progress"]
+            batches = known.counted.take(batches, progress.messages, progress.truncations)
+        return Outcome(name, batches, error_of(failure) if failure else None)
 
 
 def _spec(job: str, config: StoreConfig, flush: FlushPolicy, options: JobOptions) -> Spec:
@@ -182,6 +193,7 @@ def _spec(job: str, config: StoreConfig, flush: FlushPolicy, options: JobOptions
         version=config.settings.version.family,
         properties=dict(config.properties),
         in_place=config.in_place,
+        commitlog=list(config.settings.commitlog_told),
         threads=options.threads,
         fail_on_data_loss=options.fail_on_data_loss,
         skips_corrupt=options.skips_corrupt,
@@ -196,7 +208,7 @@ def _run(context: SparkContext, errands: Sequence[Errand]) -> list[Carried]:
     """Run a task an errand, on the host that it names if that has room.
 
     Raises:
-        ReputError: Spark could not.
+        UnreachableError: Spark could not.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark import RDD  # noqa: PLC0415
@@ -220,6 +232,6 @@ def _run(context: SparkContext, errands: Sequence[Errand]) -> list[Carried]:
         carried: list[Carried] = tasks.map(carry).collect()
     except (Py4JError, OSError) as error:
         # A JVM that is gone is an OSError of its connection, and no matter of files.
-        text = str(error).strip()[:2000]
-        raise ReputError(f"Spark could not reach the stores' writers: {text}") from error
+        text = cause_of(str(error))
+        raise UnreachableError(f"Spark could not reach the stores' writers: {text}") from error
     return carried

@@ -8,18 +8,19 @@ import typer
 
 from formats import broker
 from formats.errors import UsageError
-from stores.by_key import KeyKind, KeyStatus
+from stores.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind, KeyStatus
 from stores.index_search import ALWAYS, Window
 from stores.printable import printable
 from stores.queue_time import Boundary
 from streaming import query_output as out
 from streaming import waiting_commands
+from streaming.exit_codes import NOTHING, OK
+from streaming.moments import Moment
+from streaming.no_such import no_such_topic
 from streaming.option_values import milliseconds
 from streaming.query_options import (
     BODY_BYTES,
     NO_INDEX,
-    NOTHING,
-    OK,
     Begin,
     Bodies,
     BodyBytes,
@@ -27,6 +28,7 @@ from streaming.query_options import (
     End,
     Json,
     Limit,
+    LogPlaces,
     OptionalTopic,
     Output,
     QueueId,
@@ -41,6 +43,7 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
+from streaming.store_choice import Config, StoreName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,7 +63,8 @@ app = typer.Typer(
     help="""
 Ask a store, from its files alone: ours, a broker's own, or a backup; live or not.
 
-Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 failed, 4 no index to look in.
+Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 failed, 4 no answer: there is no index to
+look in, or it was interrupted.
 """,
     no_args_is_help=True,
     add_completion=False,
@@ -71,8 +75,8 @@ Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 failed, 4 no index to loo
 
 def _window(begin: str | None, end: str | None) -> Window:
     return Window(
-        ALWAYS.begin if begin is None else milliseconds("--begin", begin),
-        ALWAYS.end if end is None else milliseconds("--end", end),
+        ALWAYS.begin if begin is None else milliseconds("--begin", begin, is_local=True),
+        ALWAYS.end if end is None else milliseconds("--end", end, is_local=True),
     )
 
 
@@ -84,8 +88,8 @@ def key(
             help="One word of KEYS, a UNIQ_KEY, or with --tag a tag. Several are looked up in turn."
         ),
     ],
-    store: Store,
     topic: Topic,
+    store: Store = None,
     output: Output = None,
     unique: Annotated[bool, typer.Option("--unique", help="Only as a UNIQ_KEY.")] = False,
     tag: Annotated[bool, typer.Option("--tag", help="As a tag (brokers 5.4 and later).")] = False,
@@ -107,6 +111,9 @@ def key(
     body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Find messages by key, through the index, as a broker finds them.
@@ -118,12 +125,21 @@ def key(
     if unique and tag:
         raise UsageError("--unique and --tag are two kinds of key: give one of them")
     kind = KeyKind.UNIQUE if unique else KeyKind.TAG if tag else KeyKind.ANY
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         window = _window(begin, end)
         answers = asked.by_keys(topic, key, kind=kind, window=window, limit=limit, is_raw=raw)
         statuses = {answer.status for answer in answers}
         worst = next(status for status in _KEY_CODES if status in statuses)
         documents = [_key_document(answer, body, body_bytes) for answer in answers]
+        most = limit or (MAX_UNIQUE_HITS if kind == KeyKind.UNIQUE else MAX_HITS)
+        for each, document in zip(key, documents, strict=True):
+            # One hit more tells whether these are all.
+            document["truncated"] = len(document["index_offsets"]) == most and (
+                len(asked.by_key(topic, each, kind=kind, window=window, limit=most + 1).offsets)
+                > most
+            )
         if not as_json:
             if worst == KeyStatus.NO_INDEX:
                 print(f"no index file is in {asked.index.directory}: nothing to look in")
@@ -131,11 +147,15 @@ def key(
                 _print_keys(key, documents)
             else:
                 _print_key(documents[0])
+            if any(each["truncated"] for each in documents):
+                print(f"the index has more than {most} hits; --limit takes more of them")
         document = documents[0]
         if len(key) > 1:
             named = zip(key, documents, strict=True)
             document = {"keys": [{"key": each, **answer} for each, answer in named]}
-        finish(asked, document, _KEY_CODES[worst], as_json=as_json)
+        was_found = KeyStatus.FOUND in statuses or worst == KeyStatus.NO_INDEX
+        missing = None if was_found else no_such_topic(asked, topic)
+        finish(asked, document, _KEY_CODES[worst], as_json=as_json, missing=missing)
 
 
 def _key_document(answer: KeyAnswer, body: BodyMode, body_bytes: int) -> dict[str, Any]:
@@ -144,7 +164,7 @@ def _key_document(answer: KeyAnswer, body: BodyMode, body_bytes: int) -> dict[st
         "status": answer.status,
         "messages": [out.message_fields(m, body, body_bytes) for m in answer.messages],
         "index_offsets": list(answer.offsets),
-        "index_last_timestamp": answer.last_timestamp,
+        "index_last_stored": Moment(answer.last_timestamp or None),
         "index_last_offset": answer.last_offset,
     }
 
@@ -174,20 +194,25 @@ def _print_keys(keys: Sequence[str], answers: Sequence[dict[str, Any]]) -> None:
 @app.command(name="id")
 def by_id(
     message_id: Annotated[str, typer.Argument(help="An offset id, or a UNIQ_KEY with --topic.")],
-    store: Store,
+    store: Store = None,
     topic: OptionalTopic = None,
     output: Output = None,
     body: Bodies = BodyMode.AUTO,
     body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Find the message with an id: by the offset in it, else as a UNIQ_KEY in the index.
 
     Example: `reput query id 0A00000100002A9F00000000000003E8 --store /data/rocketmq/store`
     """
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         answer = asked.by_id(message_id, topic)
         parts: dict[str, Any] = {}
         if answer.as_offset is not None:
@@ -215,13 +240,14 @@ def by_id(
             "problem": answer.problem,
             "message": fields,
         }
-        finish(asked, document, code, as_json=as_json)
+        missing = no_such_topic(asked, topic) if code == NOTHING else None
+        finish(asked, document, code, as_json=as_json, missing=missing)
 
 
 @app.command()
 def offset(
     offset: Annotated[int, typer.Argument(help="Queue offset; with --physical a log's.")],
-    store: Store,
+    store: Store = None,
     topic: OptionalTopic = None,
     queue: QueueId = None,
     physical: Annotated[
@@ -235,13 +261,18 @@ def offset(
     body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show messages of a queue from an offset on, with a broker's status and next offset.
 
     Example: `reput query offset 12 --store /data/rocketmq/store --topic TopicTest --queue 0`
     """
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         if physical:
             fields = out.message_fields(asked.at(offset), body, body_bytes)
             if not as_json:
@@ -249,7 +280,7 @@ def offset(
             finish(asked, {"message": fields}, OK, as_json=as_json)
         if topic is None or queue is None:
             raise UsageError("say which queue with --topic and --queue, or give --physical")
-        wanted = filter_of(tag, sql, broker_version)
+        wanted = filter_of(tag, sql, asked.settings.version)
         pulled = asked.pull(topic, queue, offset, limit, wanted)
         messages = [
             {"in_queue_at": at, **out.message_fields(record, body, body_bytes)}
@@ -264,13 +295,22 @@ def offset(
         if not as_json:
             print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
             out.print_messages(messages)
-        finish(asked, {**facts, "messages": messages}, OK if messages else NOTHING, as_json=as_json)
+        is_more = bool(messages) and pulled.next_offset < pulled.max_offset
+        document = {**facts, "truncated": is_more, "messages": messages}
+        missing = None if messages else no_such_topic(asked, topic, [queue])
+        code = OK if messages else NOTHING
+        finish(asked, document, code, as_json=as_json, missing=missing)
 
 
 @app.command(name="time")
 def by_time(
-    at: Annotated[str, typer.Argument(metavar="TIME", help="Store time: ms or ISO 8601.")],
-    store: Store,
+    at: Annotated[
+        str,
+        typer.Argument(
+            metavar="TIME", help="Store time: ms, or ISO 8601 (local if it names no zone)."
+        ),
+    ],
+    store: Store = None,
     topic: OptionalTopic = None,
     queue: QueueId = None,
     boundary: Annotated[
@@ -295,6 +335,9 @@ def by_time(
     body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Find what was stored at a time: in the queues of a topic, or in the whole commitlog.
@@ -304,8 +347,10 @@ def by_time(
 
     Example: `reput query time 2026-11-21T09:30:00 --store /data/rocketmq/store --topic TopicTest`
     """
-    timestamp = milliseconds("TIME", at)
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    timestamp = milliseconds("TIME", at, is_local=True)
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         if topic is None:
             if queue is not None or boundary is not None:
                 raise UsageError("--queue and --boundary are for the queues of a --topic")
@@ -326,7 +371,7 @@ def by_time(
                 {
                     "queue": queue_id,
                     "queue_offset": found,
-                    "stored": out.moment(stored) if stored is not None else None,
+                    "stored": Moment(stored),
                     "min_offset": files.min_offset,
                     "max_offset": files.max_offset,
                 }
@@ -334,8 +379,11 @@ def by_time(
         if not as_json:
             out.print_table(rows)
             if not rows:
-                print("no such queue")
-        finish(asked, {"queues": rows}, OK if rows else NOTHING, as_json=as_json)
+                print("no queues")
+        missing = None if rows else no_such_topic(asked, topic, [] if queue is None else [queue])
+        code = OK if rows else NOTHING
+        document = {"queues": rows, "total": len(rows), "truncated": False}
+        finish(asked, document, code, as_json=as_json, missing=missing)
 
 
 def _time_in_log(
@@ -343,14 +391,19 @@ def _time_in_log(
 ) -> None:
     """Show records of the log from a physical offset on."""
     records: Iterable[Record] = asked.records_from(start) if start is not None else ()
-    messages = [out.message_fields(r, body, size) for r in first(limit, records)]
+    taken = list(first(limit + 1, records))
+    messages = [out.message_fields(r, body, size) for r in taken[:limit]]
     if not as_json:
         if start is None:
             print("nothing was stored at that time or later")
         else:
             print(f"physical offset {start}")
         out.print_messages(messages)
-    document = {"physical_offset": start, "messages": messages}
+    document = {
+        "physical_offset": start,
+        "truncated": len(taken) > limit,
+        "messages": messages,
+    }
     finish(asked, document, NOTHING if start is None else OK, as_json=as_json)
 
 

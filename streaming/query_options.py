@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,23 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from formats import broker
-from formats.errors import UsageError
+from formats.errors import StoreError, UsageError
 from stores.message_store import MessageStore
 from streaming import query_output as out
 from streaming.config import read_broker_conf
+from streaming.exit_codes import INCOMPLETE, NOTHING, OK
+from streaming.failures import FAILURES
 from streaming.query_output import BodyMode
+from streaming.store_choice import of_file, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from stores.message_filter import MessageFilter
 
-OK, NOTHING, NO_INDEX = 0, 1, 4
+# Without an index the question cannot be answered.
+NO_INDEX = INCOMPLETE
 ROWS = 20
 BODY_BYTES = 1024
 
 Store = Annotated[
-    Path,
+    Path | None,
     typer.Option("--store", help="A broker's storePathRootDir: the directory above commitlog/."),
 ]
 Output = Annotated[
@@ -36,12 +41,30 @@ Version = Annotated[str, typer.Option("--broker-version", help="The broker whose
 Conf = Annotated[
     Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
 ]
+LogPlaces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--commitlog",
+        help="Where the commitlog stands, whatever store and settings say; again for each place.",
+    ),
+]
 Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
 OptionalTopic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
 QueueId = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Id of a queue.")]
-Begin = Annotated[str | None, typer.Option("--begin", help="Stored then or later: ms or ISO 8601.")]
-End = Annotated[str | None, typer.Option("--end", help="Stored then or earlier: ms or ISO 8601.")]
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        "--begin", help="Stored then or later: ms, or ISO 8601 (local if it names no zone)."
+    ),
+]
+End = Annotated[
+    str | None,
+    typer.Option(
+        "--end", help="Stored then or earlier: ms, or ISO 8601 (local if it names no zone)."
+    ),
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to show.")]
+RowLimit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows to show; 0: all.")]
 Bodies = Annotated[
     BodyMode,
     typer.Option("--body", help="How to show bodies; auto: text, or hex if it is none."),
@@ -56,17 +79,36 @@ Sql = Annotated[
 ]
 
 
-def open_store(store: Path, output: Path | None, version: str, conf: Path | None) -> MessageStore:
+def open_store(
+    store: Path | None,
+    output: Path | None,
+    version: str,
+    conf: Path | None,
+    commitlog: list[Path] | None,
+    config: Path | None,
+    store_name: str | None,
+) -> MessageStore:
     """Return a reader of the store that the options name."""
+    chosen = of_file(config, store_name, store, output, conf, commitlog)
+    if chosen is not None:
+        if not chosen.output.is_dir():
+            raise UsageError(
+                f"{config}, store {chosen.name}: output {chosen.output}: no such directory"
+            )
+        return MessageStore.open(chosen.path, chosen.output, chosen.settings)
+    store = required(store)
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")
     if output is not None and not output.is_dir():
-        raise UsageError(f"--output {output}: no such directory")
-    settings = broker.settings_of(version, read_broker_conf(conf) if conf else {})
+        raise StoreError(output, "no such directory", "Point --output at what reput wrote")
+    properties = read_broker_conf(conf) if conf else {}
+    settings = broker.settings_of(version, properties, [str(each) for each in commitlog or ()])
     return MessageStore.open(store, output, settings)
 
 
-def filter_of(tag: str | None, sql: str | None, version: str) -> MessageFilter | None:
+def filter_of(
+    tag: str | None, sql: str | None, version: broker.BrokerVersion
+) -> MessageFilter | None:
     """Return the filter that the options give, None for none.
 
     Raises:
@@ -80,27 +122,59 @@ def filter_of(tag: str | None, sql: str | None, version: str) -> MessageFilter |
 
     if tag is not None:
         return compile_filter(tag)
-    operators = broker.version_of(version).has_string_operators
-    return compile_filter(sql, "SQL92", string_operators=operators)
+    return compile_filter(sql, "SQL92", string_operators=version.has_string_operators)
 
 
-def finish(store: MessageStore, document: dict[str, Any], code: int, *, as_json: bool) -> None:
+def finish(
+    store: MessageStore,
+    document: dict[str, Any],
+    code: int,
+    *,
+    as_json: bool,
+    missing: str | None = None,
+) -> None:
     """Print what is left to print, and exit.
+
+    Args:
+        store: that was asked.
+        document: the answer.
+        code: what to exit with.
+        as_json: the answer is printed here.
+        missing: what was asked for and is not there, see `streaming.no_such`.
 
     Raises:
         typer.Exit: with the code.
     """
+    FAILURES.answered(code)
+    if missing is not None:
+        print(f"reput: {missing}", file=sys.stderr)
+        document = {**document, "missing": missing}
     if as_json:
-        out.print_json({**document, "notes": out.notes(store.report)})
+        notes = out.notes(store.report)
+        out.print_json({**document, "notes": notes, "notes_total": store.report.found})
     else:
         out.print_notes(store.report)
     raise typer.Exit(code)
 
 
 def finish_rows(
-    asked: MessageStore, name: str, rows: list[dict[str, Any]], *, as_json: bool
+    asked: MessageStore,
+    name: str,
+    rows: list[dict[str, Any]],
+    *,
+    as_json: bool,
+    total: int | None = None,
+    missing: str | None = None,
 ) -> None:
     """Print rows as a table, or as a document with that name, and exit.
+
+    Args:
+        asked: the store.
+        name: of the rows, a plural.
+        rows: that are shown.
+        as_json: as a document.
+        total: how many rows there are, if these are not all.
+        missing: what was asked for and is not there.
 
     Raises:
         typer.Exit: 0, or 1 without rows.
@@ -109,7 +183,12 @@ def finish_rows(
         out.print_table(rows)
         if not rows:
             print(f"no {name}")
-    finish(asked, {name: rows}, OK if rows else NOTHING, as_json=as_json)
+        elif total is not None and total > len(rows):
+            print(f"{len(rows)} of {total} {name} shown; --limit 0 shows all")
+    code = OK if rows else NOTHING
+    count = len(rows) if total is None else total
+    document = {name: rows, "total": count, "truncated": count > len(rows)}
+    finish(asked, document, code, as_json=as_json, missing=None if rows else missing)
 
 
 def first(count: int, values: Iterable[Any]) -> Iterator[Any]:

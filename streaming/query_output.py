@@ -6,7 +6,6 @@ message chooses its bytes.
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import sys
 from enum import StrEnum
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats import bodies, messageid
 from stores.printable import printable
+from streaming.moments import Moment, for_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,15 +33,6 @@ class BodyMode(StrEnum):
     JSON = "json"
     HEX = "hex"
     NONE = "none"
-
-
-def moment(milliseconds: int) -> str:
-    """Return a time in ms with the local time beside it."""
-    try:
-        when = dt.datetime.fromtimestamp(milliseconds / 1000).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
-    return f"{milliseconds} ({when.isoformat(sep=' ', timespec='milliseconds')})"
 
 
 def body_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]:
@@ -83,9 +74,17 @@ def _is_text(data: bytes) -> bool:
     return all(c.isprintable() or c in "\t\r\n" for c in text)
 
 
+# A record's fields whose names are others in what is shown: those that other rows have.
+SHOWN_AS = {"queue_id": "queue", "born_timestamp": "born", "store_timestamp": "stored"}
+_TIMES = {"born", "stored"}
+
+
 def message_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]:
     """Return all of a message by name."""
-    fields: dict[str, Any] = record._asdict()
+    fields: dict[str, Any] = {}
+    for name, value in record._asdict().items():
+        shown = SHOWN_AS.get(name, name)
+        fields[shown] = Moment(value) if shown in _TIMES else value
     del fields["body"]
     properties = fields.pop("properties")
     fields["offset_id"] = messageid.offset_id(record.store_host, record.physical_offset)
@@ -94,14 +93,14 @@ def message_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]
 
 def print_json(document: object) -> None:
     """Print one JSON document; what is no ASCII is escaped in it."""
-    print(json.dumps(document))
+    print(json.dumps(for_json(document)))
 
 
 def print_fields(fields: dict[str, Any]) -> None:
     """Print names and values, one a line."""
     for name, value in fields.items():
-        if name.endswith("timestamp") and isinstance(value, int):
-            shown = moment(value)
+        if isinstance(value, Moment):
+            shown = str(value)
         elif isinstance(value, dict) and name == "properties":
             for key, text in value.items():
                 print(f"{name:>{_WIDTH}}  {printable(str(key))}={printable(str(text))}")
@@ -127,7 +126,7 @@ def print_table(rows: Sequence[dict[str, Any]]) -> None:
     names = list(rows[0])
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-    left = [isinstance(rows[0][name], str) for name in names]
+    left = [isinstance(rows[0][name], str | Moment) for name in names]
     for line in (names, *cells):
         aligned = (
             text.ljust(width) if is_left else text.rjust(width)
@@ -156,3 +155,18 @@ def notes(report: Report) -> list[dict[str, Any]]:
         {"kind": f.kind, "file": f.path, "byte": f.position, "detail": f.detail}
         for f in report.findings
     ]
+
+
+def take(limit: int, values: Iterable[Any]) -> tuple[list[Any], int]:
+    """Return the first values, and how many there are in all.
+
+    Args:
+        limit: at most as many; 0 for all.
+        values: that come one by one.
+    """
+    taken: list[Any] = []
+    total = 0
+    for total, value in enumerate(values, 1):
+        if not limit or total <= limit:
+            taken.append(value)
+    return taken, total

@@ -28,6 +28,7 @@ from stores.identity import compare
 from stores.tail import find_tail
 from streaming import live_settings, resume
 from streaming.dispatcher import StoreDispatcher
+from streaming.verdict import Verdict, verdict_of
 from streaming.verify import verify
 
 if TYPE_CHECKING:
@@ -74,6 +75,14 @@ class Repair:
         """Tell whether the output is sound now, and lacks nothing of what its log has."""
         report = self.report
         return report is not None and report.ok and report.is_complete and self.failure is None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what the verification came to; incomplete where it, or the repair, ended early."""
+        verdict = Verdict.INCOMPLETE if self.report is None else verdict_of(self.report)
+        if verdict != Verdict.DAMAGED and self.failure is not None:
+            return Verdict.INCOMPLETE
+        return verdict
 
 
 def repair(

@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -65,6 +66,8 @@ QUICK_START = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+# What ends a command is said once, by the command; Spark's account of it is a page of Scala.
+QUIET = {"spark.log.level": "OFF"}
 # For the program that only puts Spark's command line together.
 _LAUNCHER_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 _MAKE_ARCHIVE = "-XX:ArchiveClassesAtExit"
@@ -209,7 +212,7 @@ class SessionStart:
 
         try:
             self._gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                self._conf, {"stderr": self._writer}
+                self._conf, _OfItsOwnEnd(stderr=self._writer)
             )
         except BaseException as error:  # noqa: BLE001 - raised where the session is wanted
             self._error = error
@@ -236,6 +239,25 @@ class SessionStart:
         os.close(self._writer)
         self._output.started = True
         return SparkSession.builder.getOrCreate()
+
+
+class _OfItsOwnEnd(dict[str, Any]):
+    """Arguments of a JVM's process that outlives signals: it ends when its standard input does.
+
+    A signal for all processes of a group, or of a service, is for the job, which needs its JVM to
+    end in order. PySpark has it ignore SIGINT, between fork and exec; this adds SIGTERM.
+    """
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name != "preexec_fn":
+            super().__setitem__(name, value)
+            return
+
+        def ignore_signals() -> None:
+            value()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        super().__setitem__(name, ignore_signals)
 
 
 def end_session(spark: SparkSession) -> None:
@@ -289,9 +311,23 @@ def require_java() -> Path:
     release = java.parent.parent / "release"
     text = release.read_text("utf-8", "replace") if release.is_file() else ""
     version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
+    if not text:
+        # A script that starts the real one; it takes a moment to say its version.
+        version = re.search(r'version "(?:1\.)?(\d+)', _version_said(java))
     if version and int(version[1]) < OLDEST_JAVA:
         raise UsageError(f"{found} is Java {version[1]}. {_INSTALL}")
     return java
+
+
+def _version_said(java: Path) -> str:
+    """Return what a `java` prints as its version, "" if it does not start."""
+    try:
+        done = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr + done.stdout
 
 
 def _export_environment(*, local: bool) -> None:
@@ -374,7 +410,8 @@ def archive_classes() -> Path:
     partial = archive.with_suffix(f".{os.getpid()}")
     # A JVM writes its archive when it ends, and this process's may be somebody's session.
     command = [sys.executable, "-m", "streaming.session", str(partial)]
-    subprocess.run(command, check=True, cwd=Path(__file__).parent.parent)
+    # In a group of its own: Ctrl-C is for this process, which ends the other one.
+    subprocess.run(command, check=True, cwd=Path(__file__).parent.parent, process_group=0)
     partial.replace(archive)
     return archive
 

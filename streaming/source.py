@@ -9,11 +9,13 @@ option                default    meaning
 ===================== ========== ==============================================================
 path                             a broker's storePathRootDir; several with commas between
 stores                           JSON {"name": "path"}, or {"name": {"path": …, "brokerVersion":
-                                 …, "brokerConf": …, "broker": {setting: value}}}
+                                 …, "brokerConf": …, "broker": {setting: value},
+                                 "commitlog": [path]}}
 startingOffsets       earliest   earliest, latest, a physical offset, timestamp:MS, or JSON with
                                  one of these for each store; a stream with a checkpoint goes on
-startingTimestamp                ms or ISO 8601; the first record stored then or later: the log is
-                                 looked at up to there, unless ascendingStoreTime is true
+startingTimestamp                ms, or ISO 8601 with its zone; the first record stored then or
+                                 later: the log is looked at up to there, unless
+                                 ascendingStoreTime is true
 endingOffsets         latest     batch only; the same without earliest; exclusive
 endingTimestamp                  batch only; exclusive: up to the first record stored then or later
 maxBytesPerTrigger               stream only; about so much log a batch (64m, 1g), one record at
@@ -28,6 +30,8 @@ then what
                                  is there, and each place that was passed over is logged
 brokerVersion         newest     the broker's, such as 5.3.3
 brokerConf                       path of its broker.conf
+commitlog                        directories of the log with commas between, whatever the store and
+                                 its broker.conf say
 output                           where queues and index are, if not in the store: filters are read
                                  by them where that is less (`streaming.choosing`)
 pushdown              true       false: the log is read whole, Spark alone filters

@@ -13,13 +13,15 @@ from formats.errors import FormatError
 from stores.printable import printable
 from stores.queue_tail import QueueTail
 from streaming import query_output as out
+from streaming.exit_codes import NOTHING, OK
+from streaming.moments import Moment, local_time
+from streaming.no_such import no_such_topic
 from streaming.query_options import (
-    NOTHING,
-    OK,
     Bodies,
     BodyBytes,
     Conf,
     Json,
+    LogPlaces,
     OptionalTopic,
     Output,
     Sql,
@@ -32,6 +34,7 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
+from streaming.store_choice import Config, StoreName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,18 +43,23 @@ _LOOK_SECONDS = 0.1
 
 
 def topics(
-    store: Store,
+    store: Store = None,
     topic: OptionalTopic = None,
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """List the topics that have queues, with how much is in them; with --topic each queue.
 
     Example: `reput topics --store /data/rocketmq/store`
     """
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         rows = []
         for name in asked.topics() if topic is None else [topic]:
             queues = [
@@ -72,15 +80,17 @@ def topics(
                         "queue": queue_id,
                         "min_offset": queue.min_offset,
                         "max_offset": queue.max_offset,
-                        "last_stored": out.moment(stored) if stored is not None else None,
+                        "last_stored": Moment(stored),
                     }
                 )
-        finish_rows(asked, "topics" if topic is None else "queues", rows, as_json=as_json)
+        missing = no_such_topic(asked, topic)
+        name = "topics" if topic is None else "queues"
+        finish_rows(asked, name, rows, as_json=as_json, missing=missing)
 
 
 def tail(
-    store: Store,
     topic: Topic,
+    store: Store = None,
     queue: Annotated[
         list[int] | None, typer.Option("--queue", "-q", help="Only this queue; several times.")
     ] = None,
@@ -100,6 +110,9 @@ def tail(
     body_bytes: BodyBytes = 200,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON document for each message, one a line.")
     ] = False,
@@ -108,8 +121,10 @@ def tail(
 
     Example: `reput tail --topic TopicTest --tag "TagA || TagB" --store /data/rocketmq/store`
     """
-    wanted = filter_of(tag, sql, broker_version)
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
+        wanted = filter_of(tag, sql, asked.settings.version)
         following = QueueTail(
             asked,
             topic,
@@ -118,6 +133,9 @@ def tail(
             from_start=from_start,
             left_out=lambda: _left_out(asked.output),
         )
+        missing = no_such_topic(asked, topic, queue or ())
+        if missing is not None:
+            print(f"reput: {missing}. Waiting for it to appear", file=sys.stderr, flush=True)
         ends_at = None if seconds is None else time.monotonic() + seconds
         shown = 0
         try:
@@ -168,7 +186,8 @@ def _print_arrival(queue_id: int, fields: dict[str, Any], *, as_json: bool) -> N
         for name in ("TAGS", "KEYS")
         if name in properties
     )
-    stored = out.moment(fields["store_timestamp"]).partition("(")[2].rstrip(")")
+    at = fields["stored"].milliseconds
+    stored = local_time(at, " ") or at
     notes = []
     if "body_shown" in fields:
         notes.append(f"{fields['body_shown']} of {fields['body_size']} bytes shown")

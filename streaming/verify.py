@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from checkpoints import marks, progress
+from checkpoints import locks, marks, progress, tails
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from formats import consumequeue, names
 from formats.batchconsumequeue import inner_batch
@@ -35,6 +35,7 @@ from streaming.live_settings import LiveSettings
 from streaming.log_records import LogRecords
 from streaming.pipeline import Pipeline
 from streaming.readable import Readable, find_ends, place_of
+from streaming.version_seen import refuse_other_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,10 +62,13 @@ def verify(config: StoreConfig) -> Report:
         What was found; `ok` if nothing.
 
     Raises:
+        UsageError: a broker's own index is one of another version.
         ReputError: the commitlog cannot be read, or the output was made with other settings.
         OSError: no permission, the device failed.
     """
     began = time.monotonic()
+    if not (config.output / progress.STATE_DIRECTORY / progress.FILE_NAME).exists():
+        refuse_other_version(config)
     verification = _Verification(config)
     try:
         verification.run()
@@ -97,6 +101,8 @@ class _Verification:
         self.log = CommitLog(
             commitlog_directories(config.path, config.settings), config.settings, config.path
         )
+        # Before its progress: a writer that ends in between has recorded more than was read here.
+        self.report.writer = locks.holder_of(config.output / progress.STATE_DIRECTORY)
         found = self._load_progress()
         self.live = LiveSettings(config.path, config.output, self.settings)
         self.live.begin(found.store_timestamp if found is not None and found.messages else None)
@@ -166,14 +172,17 @@ class _Verification:
             if end > log.min_offset:
                 path, byte = log.file_of(max(start, log.min_offset))
                 detail = f"physical offsets {start} to {end} were passed over"
+                kind = Kind.SKIPPED
                 if (start, end) in again:
                     detail += f"; {passed.READABLE}"
-                self.report.lack(path, byte, detail)
+                    kind = Kind.INCOMPLETE
+                self.report.lack(path, byte, detail, kind)
         floor = log.min_offset
         if self.progress is not None and 0 <= self.progress.end < floor:
             path, byte = log.file_of(floor)
             detail = f"physical offsets {self.progress.end} to {floor} expired before dispatch"
             self.report.lack(path, byte, detail)
+        self._report_rest()
         if self.stop is not None:
             end = self.scope.end
             readable.lack(self.stop, end, next_record(log, end))
@@ -186,6 +195,25 @@ class _Verification:
             readable.lack(flaw, self.tail if place is None else place)
         for _, error in sorted(readable.lacks.items()):
             self.report.lack(error.path, error.position, error.problem)
+
+    def _report_rest(self) -> None:
+        """Say how much of the log is not dispatched: lacking, unless a writer is about it."""
+        if self.progress is None or self.progress.end >= self.tail:
+            return
+        at = self.scope.end
+        rest = (
+            f"{self.tail - at} of {self.tail - self.log.min_offset} bytes of the log, from "
+            f"physical offset {at} on, are not dispatched"
+        )
+        if self.report.writer or self.stop is not None:
+            # What it has stopped at is lacking, and says more.
+            path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
+            who = f"; {self.report.writer} is writing" if self.report.writer else ""
+            self.report.note(Kind.PROGRESS, path, 0, f"{rest} yet{who}")
+            return
+        path, byte = self.log.file_of(at)
+        remedy = "`reput rebuild` with the same store and output goes on there"
+        self.report.lack(path, byte, f"{rest}, and nothing is writing: {remedy}")
 
     def obstacle(self, position: int) -> FormatError | None:
         """Return why dispatch cannot go on at a physical offset before the log's end."""
@@ -206,6 +234,10 @@ class _Verification:
             self.report.add(Kind.PROGRESS, path, 0, str(error))
             return None
         if found is None:
+            if not config.output.is_dir():
+                raise StoreError(
+                    config.output, "no such directory", "Point --output at what reput wrote"
+                )
             if not self._is_store_itself:
                 self.report.add(Kind.MISSING, path, 0, "reput has not written this output")
             return None
@@ -225,6 +257,9 @@ class _Verification:
             found is not None
             and self._is_store_itself
             and found.end < self.tail
+            and has_entries_from(
+                self.config.output, self.settings.consumequeue_file_size, max(found.end, 0)
+            )
             and self.obstacle(max(found.end, self.log.min_offset)) is None
         ):
             detail = f"the broker has gone on behind {found.end}: verified as a broker's own"
@@ -248,9 +283,6 @@ class _Verification:
         if found.end > tail:
             detail = f"dispatched up to {found.end}, the log ends at {self.tail}"
             self.report.add(Kind.PROGRESS, path, 0, detail)
-        elif found.end < self.tail:
-            detail = f"{self.tail - max(found.end, floor)} bytes of the log are not dispatched yet"
-            self.report.note(Kind.PROGRESS, path, 0, detail)
         return Scope(floor, max(min(found.end, tail), floor), is_ours, found.clean)
 
     def _end_with_lost(self, end: int | None) -> int:
@@ -286,12 +318,40 @@ class _Verification:
         if self.progress is not None:
             path = output / progress.STATE_DIRECTORY / progress.FILE_NAME
             verify_progress(path, self.progress, self.facts, report)
+            self._check_expired_queues(self.progress)
         fields = self.settings.version.checkpoint_fields
         CheckpointCheck(output, fields, scope, report).check(self.facts, self.progress)
         self._check_next_record()
         self._report_lacks()
         verify_abort(output, report)
         report.bytes = scope.end - scope.floor
+
+    def _check_expired_queues(self, found: Progress) -> None:
+        """Compare the last bytes of queues whose records have all expired with what was recorded.
+
+        Nothing in the log says what they should be.
+        """
+        if not found.clean:
+            return
+        output, floor = self.config.output, self.log.min_offset
+        queues = {
+            name: end
+            for name, end in found.queues.items()
+            if end > 0 and found.lasts.get(name, floor + 1) <= floor
+        }
+        seen = tails.read(output, queues, self.settings)
+        for name, end in queues.items():
+            base = (end - 1) // self.settings.consumequeue_file_size
+            base *= self.settings.consumequeue_file_size
+            path = output / name / names.offset_file(base)
+            if name not in seen:
+                detail = "the file of the queue's last entry, whose record has expired, is not here"
+                self.report.add(Kind.MISSING, path, 0, detail)
+            elif seen[name] != found.tails.get(name, seen[name]):
+                detail = "the last entries, whose records have expired, are not those dispatched"
+                self.report.add(
+                    Kind.WRONG_BYTES, path, max(end - base - tails.TAIL_SIZE, 0), detail
+                )
 
     def _check_next_record(self) -> None:
         """Report a record that stopped the output and that its broker cannot read either."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,24 +14,30 @@ from stores import waiting
 from stores.transactions import TransactionState
 from stores.transactions import transactions as all_transactions
 from streaming import query_output as out
+from streaming.moments import Moment
+from streaming.no_such import no_such
 from streaming.query_options import (
     ROWS,
     Conf,
     Json,
-    Limit,
+    LogPlaces,
     OptionalTopic,
     Output,
+    RowLimit,
     Store,
     Version,
     finish_rows,
-    first,
     now_ms,
     open_store,
 )
+from streaming.store_choice import Config, StoreName
+
+if TYPE_CHECKING:
+    from stores.message_store import MessageStore
 
 
 def transactions(
-    store: Store,
+    store: Store = None,
     output: Output = None,
     state: Annotated[
         str | None,
@@ -42,9 +49,12 @@ def transactions(
         bool,
         typer.Option("--all", help="From the oldest one; else from where the broker checks."),
     ] = False,
-    limit: Limit = ROWS,
+    limit: RowLimit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show transactions by their half messages: which wait, how long, how often checked.
@@ -55,40 +65,46 @@ def transactions(
     if state is not None and state not in states:
         raise UsageError(f"--state {state!r} is none of {', '.join(states)}")
     now = now_ms()
-    rows = []
-    with open_store(store, output, broker_version, broker_conf) as asked:
-        for each in all_transactions(asked, is_all=everything):
-            if state not in {None, str(each.state)}:
-                continue
-            rows.append(
-                {
-                    "state": str(each.state),
-                    "age_s": (now - each.half.born_timestamp) // 1000,
-                    "checks": each.checks,
-                    "id": each.id,
-                    "topic": each.topic,
-                    "queue": each.queue_id,
-                    "group": each.half.properties.get("PGROUP", ""),
-                    "half_offset": each.half_offset,
-                    "half_at": each.half.physical_offset,
-                    "op_at": each.op_offset,
-                    "final_at": each.final_offset,
-                }
-            )
-            if len(rows) == limit:
-                break
-        finish_rows(asked, "transactions", rows, as_json=as_json)
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
+        found = (
+            each
+            for each in all_transactions(asked, is_all=everything)
+            if state in {None, str(each.state)}
+        )
+        taken, total = out.take(limit, found)
+        rows = [
+            {
+                "state": str(each.state),
+                "age_s": (now - each.half.born_timestamp) // 1000,
+                "checks": each.checks,
+                "id": each.id,
+                "topic": each.topic,
+                "queue": each.queue_id,
+                "group": each.half.properties.get("PGROUP", ""),
+                "half_offset": each.half_offset,
+                "half_at": each.half.physical_offset,
+                "op_at": each.op_offset,
+                "final_at": each.final_offset,
+            }
+            for each in taken
+        ]
+        finish_rows(asked, "transactions", rows, as_json=as_json, total=total)
 
 
 def delayed(
-    store: Store,
+    store: Store = None,
     level: Annotated[
         int | None, typer.Option("--level", min=1, help="Show the messages of this level.")
     ] = None,
     output: Output = None,
-    limit: Limit = ROWS,
+    limit: RowLimit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show the messages that wait by delay level, against the broker's delayOffset.json.
@@ -96,7 +112,10 @@ def delayed(
     Example: `reput query delayed --level 3 --store /data/rocketmq/store`
     """
     now = now_ms()
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
+        total = None
         if level is None:
             rows = [
                 {
@@ -105,7 +124,7 @@ def delayed(
                     "waiting": each.waiting,
                     "next_offset": each.next_offset,
                     "max_offset": each.max_offset,
-                    "next_due": out.moment(each.next_due) if each.next_due is not None else None,
+                    "next_due": Moment(each.next_due),
                     "overdue_s": max((now - each.next_due) // 1000, 0)
                     if each.next_due is not None
                     else None,
@@ -113,32 +132,42 @@ def delayed(
                 for each in waiting.delay_levels(asked)
             ]
         else:
-            rows = [_waiting_row(each, now) for each in first(limit, waiting.delayed(asked, level))]
-        finish_rows(asked, "delayed messages", rows, as_json=as_json)
+            waits, total = out.take(limit, waiting.delayed(asked, level))
+            rows = [_waiting_row(each, now) for each in waits]
+        name = "levels" if level is None else "messages"
+        finish_rows(asked, name, rows, as_json=as_json, total=total)
 
 
 def _waiting_row(each: waiting.Waiting, now: int) -> dict[str, Any]:
     row = {
         "queue_offset": each.queue_offset,
-        "due": out.moment(each.due),
+        "due": Moment(each.due),
         "overdue_s": max((now - each.due) // 1000, 0),
         "topic": each.topic,
-        "queue": each.queue_id,
+        "queue": _number(each.queue_id),
         "id": each.record.properties.get("UNIQ_KEY", ""),
-        "at": each.record.physical_offset,
+        "physical_offset": each.record.physical_offset,
     }
     return row if each.state is None else {"state": str(each.state), **row}
 
 
+def _number(text: str) -> int | None:
+    """Return a number that a property holds, None for another text."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else None
+
+
 def timer(
-    store: Store,
+    store: Store = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Delivered, rolled and cancelled ones too.")
     ] = False,
     output: Output = None,
-    limit: Limit = ROWS,
+    limit: RowLimit = ROWS,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show the messages on the timer wheel that wait for their time.
@@ -147,19 +176,25 @@ def timer(
     """
     now = now_ms()
     waits = {waiting.TimerState.NEW, waiting.TimerState.WAITING}
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         shown = (each for each in waiting.timers(asked, now) if everything or each.state in waits)
-        rows = [_waiting_row(each, now) for each in first(limit, shown)]
-        finish_rows(asked, "timer messages", rows, as_json=as_json)
+        taken, total = out.take(limit, shown)
+        rows = [_waiting_row(each, now) for each in taken]
+        finish_rows(asked, "timers", rows, as_json=as_json, total=total)
 
 
 def consumers(
-    store: Store,
+    store: Store = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     topic: OptionalTopic = None,
     output: Output = None,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
+    commitlog: LogPlaces = None,
+    config: Config = None,
+    store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
     """Show how far consumer groups are behind, by the broker's consumerOffset.json.
@@ -167,7 +202,9 @@ def consumers(
     Example: `reput query consumers --group billing --store /data/rocketmq/store`
     """
     now = now_ms()
-    with open_store(store, output, broker_version, broker_conf) as asked:
+    with open_store(
+        store, output, broker_version, broker_conf, commitlog, config, store_name
+    ) as asked:
         rows = [
             {
                 "group": each.group,
@@ -183,4 +220,17 @@ def consumers(
             }
             for each in consumer_lags.lags(asked, group=group, topic=topic)
         ]
-        finish_rows(asked, "consumers", rows, as_json=as_json)
+        missing = None if rows else _no_such_consumer(asked, group, topic)
+        finish_rows(asked, "consumers", rows, as_json=as_json, missing=missing)
+
+
+def _no_such_consumer(asked: MessageStore, group: str | None, topic: str | None) -> str | None:
+    """Return which of group and topic has no offsets, and which have."""
+    pairs = list(asked.consumer_offsets())
+    none = "config/consumerOffset.json has none"
+    groups, topics = {each for each, _ in pairs}, {each for _, each in pairs}
+    if group is not None and group not in groups:
+        return no_such("group", group, groups, none)
+    if topic is not None and topic not in topics:
+        return no_such("topic", topic, topics, none)
+    return None

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import StoreError
+from streaming.space import space_of
 from streaming.writer_protocol import (
     CLOSE,
     DISPATCH,
@@ -176,6 +177,8 @@ class Writer:
         with self._failing():
             is_new = self._dispatcher is None
             dispatcher = self._dispatcher or self._open(order["patience"])
+            if is_new and self._failure is None:
+                self._repeat(dispatcher, order)
             if self._failure is None and order["end"] >= 0:
                 if is_new or order["kind"] == DISPATCH:
                     self._batches.append(dispatcher.dispatch(order["end"]))
@@ -192,6 +195,21 @@ class Writer:
             # A task that was killed does not hear it; the next order gets the same again.
             send(connection, self._answer(order))
         return goes_on
+
+    def _repeat(self, dispatcher: StoreDispatcher, order: Order) -> None:
+        """Do again what the writer before had done and not recorded, in a batch of its own.
+
+        What it had recorded and not reported is reported as a batch without entries.
+        """
+        from streaming.dispatcher import Batch  # noqa: PLC0415 - slow to import
+
+        counted, messages = order["counted"]
+        known = dispatcher.progress
+        if known.end < counted < order["end"]:
+            self._batches.append(dispatcher.dispatch(counted))
+        elif 0 <= counted < known.end and not dispatcher.recovery.truncations:
+            missed = max(known.messages - messages, 0)
+            self._batches.append(Batch(counted, known.end, messages=missed))
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -231,6 +249,7 @@ class Writer:
             broker_version=spec["version"],
             broker_conf=spec["properties"],
             in_place=spec["in_place"],
+            commitlog=[Path(place) for place in spec["commitlog"]],
         )
         if spec["kafka"] is not None:
             from streaming.kafka_config import from_fields  # noqa: PLC0415 - a client few need
@@ -332,6 +351,7 @@ def _state_of(dispatcher: StoreDispatcher) -> dict[str, Any]:
         "waits": dispatcher.holds,
         "flaw": str(dispatcher.flaw or ""),
         "kafka": dispatcher.kafka.state if dispatcher.kafka is not None else None,
+        "space": space_of(dispatcher.config.output),
     }
 
 

@@ -42,7 +42,8 @@ class Spec(TypedDict):
 
     Attributes:
         job: who may give orders.
-        name, path, output, version, properties, in_place: the store, as `store_config` takes it.
+        name, path, output, version, properties, in_place, commitlog: the store, as `store_config`
+            takes it.
         threads, fail_on_data_loss, skips_corrupt, removes_expired: as `StoreDispatcher` has them.
         flush: the fields of a `FlushPolicy`.
         kafka: the fields of a `KafkaSettings`, its security's among them; None: nothing is sent.
@@ -56,6 +57,7 @@ class Spec(TypedDict):
     version: str
     properties: dict[str, str]
     in_place: bool
+    commitlog: list[str]
     threads: int
     fail_on_data_loss: bool
     skips_corrupt: bool
@@ -89,6 +91,8 @@ class Order(TypedDict):
         starts: start a writer if there is none.
         patience: wait so long for another writer's lock, seconds.
         seen: what the job has already: a writer's `incarnation` and how many of its batches.
+        counted: physical offset up to which the job has counted, -1 for nothing, and the messages
+            that the output's record had there; see `streaming.counted`.
         executor: the process that the task runs for.
     """
 
@@ -97,6 +101,7 @@ class Order(TypedDict):
     starts: bool
     patience: float
     seen: tuple[str, int]
+    counted: tuple[int, int]
     executor: int
 
 

@@ -149,8 +149,10 @@ def test_sigterm_ends_a_live_job_in_order(tmp_path):
     assert not (output / "abort").exists()
     assert json.loads(progress.read_text())["clean"] is True
     arguments = ("--store", tmp_path / "store", "--output", output)
-    checked = reput("verify", *arguments, "--broker-conf", tmp_path / "broker.conf")
-    assert checked.returncode == 0, checked.stdout
+    checked = reput("verify", *arguments, "--broker-conf", tmp_path / "broker.conf", "--json")
+    # The demonstration's writer wrote on while the job ended.
+    assert checked.returncode in {0, 4}, checked.stdout
+    assert json.loads(checked.stdout)["ok"]
 
 
 def test_a_broker_s_new_store_is_waited_for(tmp_path):
@@ -165,6 +167,7 @@ def test_a_broker_s_new_store_is_waited_for(tmp_path):
     assert "waiting for the first message" in lines[2]
     job.send_signal(signal.SIGTERM)
     job.communicate(timeout=30)
+    assert job.returncode == 0
 
     assert reput("run", "--store", tmp_path, "--output", tmp_path / "out").returncode == 3
 
@@ -271,9 +274,9 @@ def test_a_missing_log_file_is_no_dead_end(store, tmp_path):
     for words in (str(missing), "the file is missing", "--on-corrupt skip", "dispatched and kept"):
         assert words in stopped.stderr
     assert str(missing) in passed.stderr
-    assert (before.returncode, after.returncode) == (1, 1)
-    assert "incomplete: " in before.stdout
-    assert "incomplete: " in after.stdout
+    assert (before.returncode, after.returncode) == (4, 4)
+    assert before.stdout.splitlines()[-1].startswith("incomplete: ")
+    assert after.stdout.splitlines()[-1].startswith("skipped: ")
 
 
 class TestBadInput:
@@ -290,6 +293,15 @@ class TestBadInput:
 
     def test_no_store(self, tmp_path):
         self.check(self.rebuild(tmp_path / "none", tmp_path / "out"), 3, "no such directory")
+
+    @pytest.mark.parametrize("command", ["verify", "topics", "handover"])
+    def test_no_output(self, store, tmp_path, command):
+        """
+        A directory that is not there is the same error in all commands.
+        """
+        path, conf, _ = store
+        arguments = ("--store", path, "--output", tmp_path / "none", "--broker-conf", conf)
+        self.check(reput(command, *arguments), 3, str(tmp_path / "none"))
 
     def test_an_empty_store(self, tmp_path):
         (tmp_path / "store").mkdir()
@@ -510,7 +522,7 @@ class TestRepair:
         assert done.returncode == 0
         assert "as the queues say" in done.stdout
         assert "1 change;" in done.stdout
-        assert "clean" in done.stdout
+        assert done.stdout.splitlines()[-1].startswith("sound: ")
 
     def test_what_does_not_go_with_it(self, output):
         _, options = output

@@ -4,6 +4,12 @@ Numbers that an operator may want to change are placeholders, `${name}`, which t
 its values; `THRESHOLDS` has the defaults. A counter's first step may never be scraped where the
 error that it counts ends the process, so alerts on errors also look at the value itself: a process
 that has counted one is on its way out, and the next one begins at 0.
+
+A process that crashes takes its series with it, and the kubelet waits up to five minutes before it
+starts the next one. So no rule waits for a series to hold without a break where the cause may break
+it: rules look back over windows longer than that wait, and those about dispatchers that are gone
+count what Prometheus itself knows (`up`), what kube-state-metrics says where it runs, and how many
+dispatchers there should be.
 """
 
 from __future__ import annotations
@@ -24,9 +30,15 @@ THRESHOLDS: dict[str, int | float | str] = {
     "behindSecondsCritical": 600,
     "retentionRatio": 0.5,
     "kafkaBehindBytes": 1 << 30,
+    "freeRatio": 0.15,
+    "freeRatioCritical": 0.05,
+    "heapRatio": 0.9,
     "stalledFor": "5m",
     "restarts": 3,
 }
+# What belongs to this installation: dispatchers in which namespaces and scrape jobs (regular
+# expressions), and how many. The chart fills them from what it renders.
+SCOPE: dict[str, int | float | str] = {"namespace": ".*", "job": ".*reput.*", "dispatchers": 1}
 RUNBOOK = "${runbookUrl}"
 WARNING, CRITICAL = "warning", "critical"
 
@@ -74,8 +86,9 @@ class Alert:
 
 
 def offset(which: str) -> str:
-    """Return the selector of one of a store's offsets, without the label that tells them apart."""
-    return f'sum without (which) ({s.OFFSET}{{{s.NODE},which="{which}"}})'
+    """Return one of a store's offsets as last seen, without the label that tells them apart."""
+    selector = f'{s.OFFSET}{{{s.NODE},which="{which}"}}'
+    return f"sum without (which) (last_over_time({selector}[10m]))"
 
 
 def errors(kinds: str, window: str = "15m") -> str:
@@ -85,7 +98,11 @@ def errors(kinds: str, window: str = "15m") -> str:
 
 
 def behind(metric: str, threshold: str, long: str, short: str) -> str:
-    """Return two windows: the long one says that it matters, the short one that it goes on."""
+    """Return two windows: the long one says that it matters, the short one that it goes on.
+
+    The short one is longer than the kubelet's wait before a restart, so that a job that crashes
+    again and again has a value in it at all times.
+    """
     series = f"{metric}{_DISPATCHER}"
     return (
         f"avg_over_time({series}[{long}]) > {threshold}\n"
@@ -97,10 +114,33 @@ def _step(metric: str, window: str = "1h", labels: str = "") -> str:
     return f"increase({metric}{{{s.NODE}{labels}}}[{window}]) > 0"
 
 
+def _pods(metric: str) -> str:
+    """Return a process's series with the label `pod`, which is the instance beside Kubernetes."""
+    return (
+        f'({metric}{{{_OURS},pod!=""}}'
+        f' or label_replace({metric}{{{_OURS},pod=""}}, "pod", "$1", "instance", "(.+)"))'
+    )
+
+
+def _recorded(metric: str) -> str:
+    return f"max by (namespace, job, pod) ({_pods(metric)})"
+
+
+_INSTANCE = "job, namespace, pod, instance"
+_OURS = 'namespace=~"${namespace}",job=~"${job}"'
+_START, _UP = f"{s.START}{{{_OURS}}}", f"{s.TARGET}{{{_OURS}}}"
+_PRESENT = f"(count({_START}) or vector(0))"
+_CONTAINER = 'namespace=~"${namespace}",container="reput"'
 _RETAINED = f"({offset('log_end')} - {offset('log_begin')})"
 _UNRECORDED = f"({offset('dispatched')} - {offset('recorded')})"
+_FREE_SHARE = (
+    f"last_over_time({s.FREE}{_DISPATCHER}[10m]) / last_over_time({s.SIZE}{_DISPATCHER}[10m])"
+)
 _BEHIND = f"{s.BEHIND_BYTES}{_DISPATCHER}"
-_NEWEST_START = f"max by (job, namespace, pod) ({s.STARTED})"
+_KUBE_WAITS = f"max by (namespace, pod) ({s.KUBE_WAITING}{{{_CONTAINER}}} == 1)"
+_RESTARTS = f"{s.KUBE_RESTARTS}{{{_CONTAINER}}}"
+# Longer than the longest wait of the kubelet and the longest life that it takes for a crash.
+_LATELY = "20m"
 
 ALERTS = (
     Alert(
@@ -116,7 +156,9 @@ ALERTS = (
         "QueryInactive",
         CRITICAL,
         "5m",
-        f"{s.ACTIVE} == 0",
+        # A broker that has no first message yet leaves nothing to run for.
+        f"{s.ACTIVE} == 0\n"
+        f"unless on ({_INSTANCE}) (min by ({_INSTANCE}) ({s.AWAITED}{_DISPATCHER}) == 1)",
         "The streaming query of {{ $labels.instance }} does not run",
         "The process answers, but its query has not been active for 5 minutes.",
     ),
@@ -124,59 +166,108 @@ ALERTS = (
         "Missing",
         CRITICAL,
         "5m",
-        f"max by (job, namespace, pod) (max_over_time({s.STARTED}[6h]))\nunless {_NEWEST_START}",
-        "The dispatcher {{ $labels.pod }} ({{ $labels.job }}) is gone",
-        "It was scraped within the last 6 hours and has not been for 5 minutes.",
+        # A target that does not answer, or seldom; one that was there and has no target now; a
+        # container that mostly waits; and what was said, as long as a dispatcher is short.
+        f"max by (namespace, pod) ({_UP}) == 0\n"
+        f"or max by (namespace, pod) (avg_over_time({_UP}[15m])) < 0.5\n"
+        f"or max by (namespace, pod) (max_over_time({_START}[6h]))"
+        f" unless max by (namespace, pod) ({_START})\n"
+        f"or count_over_time(({_KUBE_WAITS})[15m:30s]) >= 15\n"
+        'or max by (namespace, pod) (ALERTS{alertname="ReputMissing",alertstate="firing"})'
+        f" unless max by (namespace, pod) ({_START}) and on () {_PRESENT} < ${{dispatchers}}",
+        "The dispatcher {{ $labels.pod }} is gone",
+        "It does not answer its scrapes, or seldom: it is not there, it does not start, or it"
+        " crashes again and again.",
+    ),
+    Alert(
+        "TooFew",
+        CRITICAL,
+        "10m",
+        f"quantile_over_time(0.5, {_PRESENT}[10m:30s]) < ${{dispatchers}}",
+        "There are fewer dispatchers than there should be",
+        "{{ $value | humanize }} answered for most of the last 10 minutes; ${dispatchers} should."
+        " One that was never scraped counts as well.",
     ),
     Alert(
         "RestartLoop",
         CRITICAL,
         "1m",
-        f"changes(({_NEWEST_START})[20m:30s]) > ${{restarts}}",
-        "The dispatcher {{ $labels.pod }} ({{ $labels.job }}) restarts again and again",
-        "It was started {{ $value | humanize }} times within 20 minutes.",
+        f"max by (namespace, pod) (changes({_START}[90m])) > ${{restarts}}\n"
+        f"and max by (namespace, pod) (changes({_START}[{_LATELY}])) > 0\n"
+        f"or max by (namespace, pod) (increase({_RESTARTS}[90m])) > ${{restarts}}\n"
+        f"and max by (namespace, pod) (increase({_RESTARTS}[{_LATELY}])) > 0",
+        "The dispatcher {{ $labels.pod }} restarts again and again",
+        "It was started {{ $value | humanize }} times within 90 minutes.",
     ),
     Alert(
         "BehindBytes",
         WARNING,
         "2m",
-        behind(s.BEHIND_BYTES, "${behindBytes}", "30m", "5m"),
+        behind(s.BEHIND_BYTES, "${behindBytes}", "30m", "10m"),
         f"Dispatch of {_STORE} is behind its log",
-        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 5 as well.",
+        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 10 as well.",
     ),
     Alert(
         "BehindBytesCritical",
         CRITICAL,
         "2m",
-        behind(s.BEHIND_BYTES, "${behindBytesCritical}", "30m", "5m"),
+        behind(s.BEHIND_BYTES, "${behindBytesCritical}", "30m", "10m"),
         f"Dispatch of {_STORE} is far behind its log",
-        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 5 as well.",
+        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 10 as well.",
     ),
     Alert(
         "BehindSeconds",
         WARNING,
         "2m",
-        behind(s.BEHIND_SECONDS, "${behindSeconds}", "30m", "5m"),
+        behind(s.AGE, "${behindSeconds}", "30m", "10m"),
         f"Consumers of {_STORE} see messages late",
-        "On average {{ $value | humanizeDuration }} over 30 minutes, and over the last 5 as well.",
+        "On average {{ $value | humanizeDuration }} over 30 minutes, and over the last 10 as well.",
     ),
     Alert(
         "BehindSecondsCritical",
         CRITICAL,
         "2m",
-        behind(s.BEHIND_SECONDS, "${behindSecondsCritical}", "15m", "5m"),
+        behind(s.AGE, "${behindSecondsCritical}", "15m", "10m"),
         f"Consumers of {_STORE} see messages very late",
-        "On average {{ $value | humanizeDuration }} over 15 minutes, and over the last 5 as well.",
+        "On average {{ $value | humanizeDuration }} over 15 minutes, and over the last 10 as well.",
     ),
     Alert(
         "RetentionNear",
         CRITICAL,
         "15m",
-        f"{_BEHIND} > {s.WITHOUT_BROKER} ${{retentionRatio}} * {_RETAINED}\n"
+        f"last_over_time({_BEHIND}[10m])"
+        f" > {s.WITHOUT_BROKER} ${{retentionRatio}} * {_RETAINED}\n"
         f"and {s.WITHOUT_BROKER} delta({_BEHIND}[30m]) >= 0",
         f"Retention may outrun the dispatch of {_STORE}",
         "{{ $value | humanize1024 }}B are not dispatched, a large part of all that the broker"
         " keeps, and they do not get fewer: the broker deletes by age, dispatched or not.",
+    ),
+    Alert(
+        "OutputFilling",
+        WARNING,
+        "10m",
+        f"{_FREE_SHARE} < ${{freeRatio}}\n"
+        f"or predict_linear({s.FREE}{_DISPATCHER}[6h], 86400) < 0 and {_FREE_SHARE} < 0.5",
+        f"The disk of the output of {_STORE} fills",
+        "Less than ${freeRatio} of its file system is free, or what is free will be used within a"
+        " day.",
+    ),
+    Alert(
+        "OutputFull",
+        CRITICAL,
+        "5m",
+        f"{_FREE_SHARE} < ${{freeRatioCritical}}",
+        f"The disk of the output of {_STORE} is nearly full",
+        "{{ $value | humanizePercentage }} of its file system is free; the job ends at the first"
+        " file that it cannot write.",
+    ),
+    Alert(
+        "HeapFull",
+        WARNING,
+        "10m",
+        f"min_over_time({s.HEAP_USED}[15m]) / {s.HEAP_MAX} > ${{heapRatio}}",
+        "The heap of the JVM of {{ $labels.instance }} is nearly full",
+        "{{ $value | humanizePercentage }} was in use at its lowest in 15 minutes.",
     ),
     Alert(
         "OutrunByRetention",
@@ -225,7 +316,8 @@ ALERTS = (
         "QueueOffsetsShifted",
         WARNING,
         "1m",
-        f"{s.LOST_GAPS}{_DISPATCHER} > 0\nor {s.CORRUPT}{_DISPATCHER} > 0",
+        f"last_over_time({s.LOST_GAPS}{_DISPATCHER}[10m]) > 0\n"
+        f"or last_over_time({s.CORRUPT}{_DISPATCHER}[10m]) > 0",
         f"Queues of {_STORE} may have messages at other offsets than the broker gave them",
         "Messages are missing in {{ $value | humanize }} places: in each queue concerned, every"
         " later message stands at a lower queue offset than the one it has, and a pull by offset"
@@ -235,7 +327,7 @@ ALERTS = (
         "RecordWaiting",
         WARNING,
         "10m",
-        f"{s.WAITING}{_DISPATCHER} == 1",
+        f"last_over_time({s.WAITING}{_DISPATCHER}[10m]) == 1",
         f"Dispatch of {_STORE} waits with a record that came out of turn",
         "The log has a record whose queue offset lies beyond its queue's end, and the one between"
         " has not come for 10 minutes.",
@@ -252,9 +344,9 @@ ALERTS = (
         "KafkaBehind",
         WARNING,
         "2m",
-        behind(s.KAFKA_LAG_BYTES, "${kafkaBehindBytes}", "30m", "5m"),
+        behind(s.KAFKA_LAG_BYTES, "${kafkaBehindBytes}", "30m", "10m"),
         f"Kafka is behind the dispatch of {_STORE}",
-        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 5 as well.",
+        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 10 as well.",
     ),
     Alert(
         "KafkaAway",
@@ -286,19 +378,37 @@ ALERTS = (
 )
 
 
-def rule_file(speed: int = 1) -> dict[str, Any]:
+def rule_file(speed: int = 1, *, has_links: bool = True) -> dict[str, Any]:
     """Return the rule file with its placeholders.
 
     Args:
         speed: windows and holds are divided by it, so that a test need not wait for hours; the
             expressions stay what they are.
+        has_links: each alert has a link to its page, below the placeholder `runbookUrl`.
     """
     rules = [alert.as_rule() for alert in ALERTS]
+    if not has_links:
+        for rule in rules:
+            del rule["annotations"]["runbook_url"]
     if speed > 1:
         for rule in rules:
             rule["for"] = _shortened(rule["for"], speed)
             rule["expr"] = _WINDOW.sub(lambda w: _shortened(w[0], speed), rule["expr"])
-    return {"groups": [{"name": "reput", "rules": rules}]}
+    recorded = [
+        {"record": s.START, "expr": _recorded(s.STARTED)},
+        {"record": s.TARGET, "expr": _recorded(s.UP)},
+        {
+            "record": s.EXPECTED,
+            "expr": "vector(${dispatchers})",
+            "labels": {"scope": "${namespace}/${job}"},
+        },
+    ]
+    return {
+        "groups": [
+            {"name": "reput-dispatchers", "rules": recorded},
+            {"name": "reput", "rules": rules},
+        ]
+    }
 
 
 def _shortened(text: str, speed: int) -> str:

@@ -1,7 +1,8 @@
 """The Grafana dashboard, which asks: keeping up, which store, and why.
 
 Three rows for three questions. The first answers at a glance, over all chosen stores; the second
-has a line for each store; the third is for whoever looks for a cause.
+has a line for each store; the third, folded, is for whoever looks for a cause, and one of
+Kafka is folded as well.
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from grafana_foundation_sdk.builders import dashboard, prometheus, stat, timeseries
-from grafana_foundation_sdk.builders.common import ReduceDataOptions, VizLegendOptions
+from grafana_foundation_sdk.builders.common import (
+    GraphThresholdsStyleConfig,
+    ReduceDataOptions,
+    VizLegendOptions,
+)
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import (
     BigValueColorMode,
     BigValueGraphMode,
+    GraphTresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DataSourceRef,
+    DynamicConfigValue,
     Threshold,
     ThresholdsMode,
     ValueMap,
@@ -40,9 +47,14 @@ TITLE = "RocketMQ dispatch (reput)"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _STORES = f'{s.NODE},cluster=~"$cluster",store=~"$store"'
 _NAMED = "{{cluster}} / {{store}}"
-_GREEN, _YELLOW, _RED = "green", "yellow", "red"
+_GREEN, _YELLOW, _RED, _GREY = "green", "yellow", "red", "#808080"
+# What a tile has in place of a number that cannot be told, because a store's series are gone.
+_UNKNOWN = {"-1": ("unknown", _GREY)}
+# A store that was dispatched within this time and is not now is gone.
+_REMEMBERED = "7d"
 _COLUMNS = 24
-_STAT_HEIGHT, _HEIGHT = 5, 8
+_TILES_A_LINE = 4
+_STAT_HEIGHT, _HEIGHT = 4, 8
 _LOG_END = 'which="log_end"'
 _RATE = "[$__rate_interval]"
 
@@ -74,6 +86,23 @@ def at(which: str) -> str:
     return f"sum by (cluster, store) ({one(s.OFFSET, matcher)})"
 
 
+def gone() -> str:
+    """Return an expression with a result for each store that was dispatched and is not now."""
+    seen = f"count by (cluster, store) (last_over_time({one(s.BEHIND_BYTES)}[{_REMEMBERED}]))"
+    return f"({seen} unless count by (cluster, store) ({one(s.BEHIND_BYTES)}))"
+
+
+def if_none_is_gone(expression: str) -> str:
+    """Return an expression that is -1 where a store's series are gone, or there are none."""
+    return f"({expression} unless on () count({gone()})) or vector(-1)"
+
+
+def of_stores(metric: str) -> str:
+    """Return a process's series, of the dispatchers of the chosen stores."""
+    matcher = 'kind="other"'
+    return f"{metric} and on (job, instance) {one(s.ERRORS, matcher)}"
+
+
 def _query(expression: str, legend: str, reference: str) -> prometheus.Dataquery:
     query = prometheus.Dataquery().expr(expression).legend_format(legend)
     return query.ref_id(reference).datasource(_SOURCE)
@@ -91,6 +120,7 @@ def _stat(
     unit: str,
     *steps: tuple[float | None, str],
     words: dict[str, tuple[str, str]] | None = None,
+    is_neutral: bool = False,
 ) -> stat.Panel:
     """Return a panel of one number.
 
@@ -101,11 +131,13 @@ def _stat(
         unit: one of Grafana's.
         *steps: from which value on which colour.
         words: what to show in place of a value, and its colour.
+        is_neutral: the number is neither good nor bad, so it has no colour.
     """
     panel = stat.Panel().title(title).description(why).datasource(_SOURCE).unit(unit)
     panel = panel.with_target(_query(expression, "", "A").instant())
     panel = panel.thresholds(_thresholds(*(steps or ((None, _GREEN),))))
-    panel = panel.color_mode(BigValueColorMode.BACKGROUND).graph_mode(BigValueGraphMode.NONE)
+    mode = BigValueColorMode.NONE if is_neutral else BigValueColorMode.BACKGROUND
+    panel = panel.color_mode(mode).graph_mode(BigValueGraphMode.NONE)
     panel = panel.reduce_options(ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     if words:
         options = {
@@ -117,15 +149,32 @@ def _stat(
 
 
 def _graph(
-    title: str, why: str, unit: str, queries: Sequence[tuple[str, str]], width: int = 12
+    title: str,
+    why: str,
+    unit: str,
+    queries: Sequence[tuple[str, str]],
+    width: int = 12,
+    *steps: tuple[float | None, str],
 ) -> timeseries.Panel:
-    """Return a panel with a line for each result of each (expression, legend)."""
+    """Return a panel with a line for each result of each (expression, legend).
+
+    Args:
+        title: a quantity.
+        why: what it tells, shown at the title.
+        unit: one of Grafana's; all lines have it.
+        queries: what is drawn.
+        width: of 24.
+        *steps: lines across the panel, from which value on which colour.
+    """
     panel = timeseries.Panel().title(title).description(why).datasource(_SOURCE).unit(unit)
     for number, (expression, legend) in enumerate(queries):
         panel = panel.with_target(_query(expression, legend, chr(ord("A") + number)))
     legend_options = VizLegendOptions().display_mode(LegendDisplayMode.TABLE).show_legend(True)
     legend_options = legend_options.placement(LegendPlacement.BOTTOM).calcs(["lastNotNull", "max"])
     panel = panel.legend(legend_options).fill_opacity(10).line_width(1).min(0)
+    if steps:
+        style = GraphThresholdsStyleConfig().mode(GraphTresholdsStyleMode.DASHED)
+        panel = panel.thresholds(_thresholds((None, "transparent"), *steps)).thresholds_style(style)
     return panel.height(_HEIGHT).span(width)
 
 
@@ -138,7 +187,7 @@ def _variable(name: str, label: str, query: str) -> dashboard.QueryVariable:
 
 
 def _overview() -> list[stat.Panel]:
-    behind_bytes, behind_seconds = one(s.BEHIND_BYTES), one(s.BEHIND_SECONDS)
+    behind_bytes, _behind_seconds = one(s.BEHIND_BYTES), one(s.BEHIND_SECONDS)
     limit, far = float(THRESHOLDS["behindBytes"]), float(THRESHOLDS["behindBytesCritical"])
     late, very = float(THRESHOLDS["behindSeconds"]), float(THRESHOLDS["behindSecondsCritical"])
     is_stuck = (
@@ -146,76 +195,160 @@ def _overview() -> list[stat.Panel]:
         f" * {s.WITHOUT_BROKER} (increase({one(s.LOG_BYTES)}[5m]) == bool 0)"
     )
     is_late = f"{behind_bytes} > bool {limit:.0f}"
+    is_behind = f"max(2 * ({is_stuck}) + {s.WITHOUT_BROKER} ({is_late}))"
     panels = [
         _stat(
             "Keeping up?",
-            "The worst of all chosen stores: 0 yes, 1 behind, 2 nothing moves.",
-            f"max(2 * ({is_stuck}) + {s.WITHOUT_BROKER} ({is_late}))",
+            "The worst of all chosen stores: 0 yes, 1 behind, 2 nothing moves, 4 gone: it was"
+            f" dispatched within {_REMEMBERED} and is not now. Leave out a store that you removed"
+            " on purpose by choosing the others above.",
+            f"max(4 * ({gone()} > bool 0)) or {is_behind} or vector(-1)",
             SHORT,
             words={
                 "0": ("yes", _GREEN),
                 "1": ("behind", _YELLOW),
                 "2": ("stalled", _RED),
                 "3": ("stalled", _RED),
+                "4": ("gone", _RED),
+                **_UNKNOWN,
             },
         ),
+        _dispatchers(),
         _stat(
             "Furthest behind",
-            "Bytes of log not dispatched yet, of the store with most.",
-            f"max({behind_bytes})",
+            "Bytes of log not dispatched yet, of the store with most. Unknown while a store is"
+            " gone.",
+            if_none_is_gone(f"max({behind_bytes})"),
             BYTES,
             (None, _GREEN), (limit, _YELLOW), (far, _RED),
+            words=_UNKNOWN,
         ),
         _stat(
-            "Latest",
-            "Between the newest record and the newest dispatched one, of the latest store.",
-            f"max({behind_seconds})",
+            "Longest wait",
+            "For how long the oldest record that is not dispatched has waited, of the store with"
+            " the oldest. Unknown while a store is gone.",
+            if_none_is_gone(f"max({one(s.AGE)})"),
             SECONDS,
             (None, _GREEN), (late, _YELLOW), (very, _RED),
+            words=_UNKNOWN,
         ),
-        _stat("Messages", "Dispatched a second, of all.", f"sum({rate(s.MESSAGES)})", PER_SECOND),
+        _stat(
+            "Messages",
+            "Dispatched a second, of all chosen stores.",
+            f"sum({rate(s.MESSAGES)})",
+            PER_SECOND,
+            is_neutral=True,
+        ),
         _stat(
             "Room before retention",
             "Share of the retained log that is dispatched, of the worst store; at 0 % the broker "
-            "deletes what was not dispatched.",
-            f"min(1 - sum by (cluster, store) ({behind_bytes})"
-            f" / clamp_min({at('log_end')} - {at('log_begin')}, 1))",
+            "deletes what was not dispatched. Unknown while a store is gone.",
+            if_none_is_gone(
+                f"min(1 - sum by (cluster, store) ({behind_bytes})"
+                f" / clamp_min({at('log_end')} - {at('log_begin')}, 1))"
+            ),
             RATIO,
             (None, _RED), (1 - float(THRESHOLDS["retentionRatio"]), _YELLOW), (0.9, _GREEN),
+            words=_UNKNOWN,
+        ),
+        _stat(
+            "Room on disk",
+            "Share of the output's file system that is free, of the fullest. Unknown while a store"
+            " is gone.",
+            if_none_is_gone(f"min({one(s.FREE)} / {one(s.SIZE)})"),
+            RATIO,
+            (None, _RED), (float(THRESHOLDS["freeRatioCritical"]), _YELLOW),
+            (float(THRESHOLDS["freeRatio"]), _GREEN),
+            words=_UNKNOWN,
         ),
         _stat(
             "Things to look at",
-            "Errors, corrupt records, entries out of turn and expired records of 24 hours.",
+            "Errors, corrupt records, entries out of turn and expired records of 24 hours, and"
+            " stores that are gone.",
             " + ".join(
-                f"sum(increase({one(name, *labels)}[24h]))"
-                for name, labels in (
-                    (s.ERRORS, ()),
-                    (s.CORRUPT, ()),
-                    (s.ENTRIES, ('outcome="misplaced"',)),
-                    (s.LOST_GAPS, ()),
+                f"(sum({each}) or vector(0))"
+                for each in (
+                    f"increase({one(s.ERRORS)}[24h])",
+                    f"increase({one(s.CORRUPT)}[24h])",
+                    "increase(" + one(s.ENTRIES, 'outcome="misplaced"') + "[24h])",
+                    f"increase({one(s.LOST_GAPS)}[24h])",
+                    f"{gone()} > bool 0",
                 )
-            ),
+            )
+            + f" unless on () absent({behind_bytes}) or vector(-1)",
             SHORT,
             (None, _GREEN), (0.5, _RED),
+            words=_UNKNOWN,
         ),
     ]  # fmt: skip
-    return [panel.span(_COLUMNS // len(panels)) for panel in panels]
+    return [panel.span(_COLUMNS // _TILES_A_LINE) for panel in panels]
+
+
+def _dispatchers() -> stat.Panel:
+    """Return the tile that counts dispatchers: of all stores, for that is what is expected."""
+    up = f"(count(max by (namespace, job, pod, instance) ({s.STARTED})) or vector(0))"
+    seen = f"count(max by (namespace, job, pod) (last_over_time({s.STARTED}[{_REMEMBERED}])))"
+    expected = f"(sum({s.EXPECTED}) or {seen} or vector(0))"
+    panel = _stat(
+        "Dispatchers up / expected",
+        "Of all clusters and stores, whatever is chosen above. How many there should be is what the"
+        f" alert rules say; without them, how many there were within {_REMEMBERED}.",
+        up,
+        SHORT,
+    )
+    missing = f"clamp_min({expected} - {up}, 0)"
+    panel = panel.targets(
+        [
+            _query(expression, name, reference).instant()
+            for expression, name, reference in (
+                (up, "up", "A"), (expected, "expected", "B"), (missing, "missing", "C"),
+            )
+        ]
+    )  # fmt: skip
+    panel = panel.thresholds(_thresholds((None, _GREEN), (0.5, _RED)))
+    for name in ("up", "expected"):
+        color = {"mode": "fixed", "fixedColor": _GREY}
+        panel = panel.override_by_name(name, [DynamicConfigValue(id_val="color", value=color)])
+    return panel
+
+
+def _limits(warning: str, critical: str) -> tuple[tuple[float, str], tuple[float, str]]:
+    """Return lines across a panel where alerts begin."""
+    return (float(THRESHOLDS[warning]), _YELLOW), (float(THRESHOLDS[critical]), _RED)
 
 
 def _stores() -> list[timeseries.Panel]:
     return [
         _graph(
             "Behind, bytes",
-            "Log that is not dispatched yet. Rising: the log grows faster than it is dispatched.",
+            "Log that is not dispatched yet. Rising: the log grows faster than it is dispatched."
+            " The lines are where the alerts begin.",
             BYTES,
             [(one(s.BEHIND_BYTES), _NAMED)],
+            12,
+            *_limits("behindBytes", "behindBytesCritical"),
+        ),
+        _graph(
+            "Oldest undispatched record",
+            "For how long it has waited, by the dispatcher's clock: how late consumers see"
+            " messages. The lines are where the alerts begin.",
+            SECONDS,
+            [(one(s.AGE), _NAMED)],
+            12,
+            *_limits("behindSeconds", "behindSecondsCritical"),
         ),
         _graph(
             "Behind, seconds",
-            "How much later than now consumers see: the newest record's time less the newest"
-            " dispatched one's.",
+            "Store time between the log's last record and the last dispatched one; of a log that is"
+            " idle it does not grow.",
             SECONDS,
             [(one(s.BEHIND_SECONDS), _NAMED)],
+        ),
+        _graph(
+            "Free space of the output",
+            "Free bytes of the output's file system.",
+            BYTES,
+            [(one(s.FREE), _NAMED)],
         ),
         _graph(
             "Messages a second",
@@ -348,25 +481,55 @@ def _internals() -> list[timeseries.Panel]:
             "Processors",
             "Cores of the driver's Python; the JVM beside it plans batches only.",
             SHORT,
-            [(f"rate({s.CPU}{_RATE}) and on (instance) {s.STARTED}", "{{instance}}")],
+            [(of_stores(f"rate({s.CPU}{_RATE})"), "{{instance}}")],
             8,
         ),
         _graph(
             "Memory",
-            "Resident, mapped pages of queues and index among it: those the kernel takes back.",
+            "Resident. Of Python, mapped pages of queues and index are among it: those the kernel"
+            " takes back. Spark's JVM beside it.",
             BYTES,
-            [(f"{s.RESIDENT} and on (instance) {s.STARTED}", "{{instance}}")],
+            [
+                (of_stores(s.RESIDENT), "{{instance}} Python"),
+                (of_stores(s.JVM_RESIDENT), "{{instance}} JVM"),
+            ],
+            8,
+        ),
+        _graph(
+            "Heap of the JVM",
+            "In use, and what it may grow to. It falls with each collection.",
+            BYTES,
+            [
+                (of_stores(s.HEAP_USED), "{{instance}} in use"),
+                (of_stores(s.HEAP_MAX), "{{instance}} most"),
+            ],
             8,
         ),
         _graph(
             "Up for",
             "Since the process began. Teeth: it restarts.",
             SECONDS,
+            [(of_stores(f"time() - {s.STARTED}"), "{{instance}}")],
+            8,
+        ),
+        _graph(
+            "Open files",
+            "Of the driver's Python: files of the log, queues and index.",
+            SHORT,
+            [(of_stores(s.OPEN_FILES), "{{instance}}")],
+            8,
+        ),
+        _graph(
+            "What runs",
+            "1: the query runs; the store's first message is awaited; this version is up.",
+            SHORT,
             [
-                (f"time() - {s.STARTED}", "{{instance}}"),
-                (f"{s.OPEN_FILES} and on (instance) {s.STARTED}", "{{instance}} open files"),
-                (f"{s.ACTIVE}", "{{instance}} query runs"),
-                (f"{s.BUILD}", "{{instance}} {{version}} Spark {{spark}} Python {{python}}"),
+                (of_stores(s.ACTIVE), "{{instance}} query runs"),
+                (one(s.AWAITED), f"{_NAMED} first message awaited"),
+                (
+                    of_stores(s.BUILD),
+                    "{{instance}} {{version}} Spark {{spark}} Python {{python}}",
+                ),
             ],
             8,
         ),
@@ -407,14 +570,20 @@ def _kafka() -> list[timeseries.Panel]:
             8,
         ),
         _graph(
-            "Bytes to Kafka",
-            "Records sent a second; on their way and not acknowledged yet; log committed a second.",
-            BYTES,
+            "Bytes to Kafka a second",
+            "Records sent, and log committed.",
+            BYTES_PER_SECOND,
             [
-                (rate(s.KAFKA_BYTES), f"{_NAMED} a second"),
-                (one(s.KAFKA_IN_FLIGHT), f"{_NAMED} in flight"),
-                (f"clamp_min(deriv({one(s.KAFKA_OFFSET)}[5m]), 0)", f"{_NAMED} log a second"),
+                (rate(s.KAFKA_BYTES), f"{_NAMED} records"),
+                (f"clamp_min(deriv({one(s.KAFKA_OFFSET)}[5m]), 0)", f"{_NAMED} log"),
             ],
+            8,
+        ),
+        _graph(
+            "On the way to Kafka",
+            "Bytes sent and not acknowledged yet.",
+            BYTES,
+            [(one(s.KAFKA_IN_FLIGHT), _NAMED)],
             8,
         ),
         _graph(
@@ -459,14 +628,20 @@ def build() -> dict[str, Any]:
             )
         )
     )
-    rows: tuple[tuple[str, Sequence[stat.Panel | timeseries.Panel]], ...] = (
-        ("Overview", _overview()),
-        ("Stores", _stores()),
-        ("Internals", _internals()),
-        ("Kafka", _kafka()),
+    rows: tuple[tuple[str, Sequence[stat.Panel | timeseries.Panel], bool], ...] = (
+        ("Overview", _overview(), False),
+        ("Stores", _stores(), False),
+        ("Internals", _internals(), True),
+        ("Kafka", _kafka(), True),
     )
-    for title, panels in rows:
-        board = board.with_row(dashboard.Row(title))
+    for title, panels, is_folded in rows:
+        row = dashboard.Row(title)
+        if is_folded:
+            for panel in panels:
+                row = row.with_panel(panel)
+            board = board.with_row(row.collapsed(True))
+            continue
+        board = board.with_row(row)
         for panel in panels:
             board = board.with_panel(panel)
     text = json.dumps(board.build(), cls=JSONEncoder, sort_keys=True)
@@ -474,9 +649,15 @@ def build() -> dict[str, Any]:
     return built
 
 
+def all_panels(board: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the panels of a dashboard, those of folded rows among them."""
+    panels = [p for top in board["panels"] for p in (top, *(top.get("panels") or ()))]
+    return [panel for panel in panels if panel["type"] != "row"]
+
+
 def expressions(board: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (panel title, PromQL) of every query of a dashboard."""
-    panels = [p for top in board["panels"] for p in (top, *top.get("panels", ()))]
+    panels = all_panels(board)
     return [
         (str(panel["title"]), str(target["expr"]))
         for panel in panels

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,20 +18,37 @@ HELM = Path(__file__).resolve().parent.parent
 CHART_RULES = HELM / "reput" / "files" / "alerts.yaml"
 CHART_DASHBOARD = HELM / "reput" / "files" / "dashboard.json"
 PLAIN_RULES = HELM / "monitoring" / "reput.rules.yaml"
-RUNBOOK_URL = "runbook.md"
 _NOTE = "# Made by helm/monitoring/generate.py; what is written here by hand is lost.\n"
+
+
+class _Lines(yaml.SafeDumper):
+    """Writes text of several lines as lines."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Return a node of a text."""
+        style = "|" if "\n" in text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Lines.add_representer(str, _Lines.represent_text)
 
 
 def generated() -> dict[Path, str]:
     """Return what belongs into which file."""
-    rules = _NOTE + yaml.safe_dump(alerts.rule_file(), sort_keys=False, width=1000)
+    rules = _written(alerts.rule_file())
+    # Nobody knows where its reader keeps the runbook; a link that is none helps nobody.
+    plain = _written(alerts.rule_file(has_links=False))
     board = json.dumps(dashboard.build(), indent=2, sort_keys=True) + "\n"
-    values = {**alerts.THRESHOLDS, "runbookUrl": RUNBOOK_URL}
+    values = {**alerts.THRESHOLDS, **alerts.SCOPE}
     return {
         CHART_RULES: rules,
         CHART_DASHBOARD: board,
-        PLAIN_RULES: alerts.fill(rules, values),
+        PLAIN_RULES: alerts.fill(plain, values),
     }
+
+
+def _written(rules: dict[str, Any]) -> str:
+    return _NOTE + yaml.dump(rules, Dumper=_Lines, sort_keys=False, width=1000)
 
 
 def main() -> int:

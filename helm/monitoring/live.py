@@ -59,6 +59,7 @@ _SMALL_LOG_FILE = 1 << 18
 _PATIENCE = 240.0
 _END_SECONDS = 120.0
 _RATE = 1000
+_HANGS_SECONDS = 45.0
 # Jobs that run at once beside the live one: Spark takes its time to start.
 _SIDE_BY_SIDE = 2
 _REPUT = (sys.executable, "-m", "streaming")
@@ -260,10 +261,33 @@ def no_space(place: Place) -> None:
     place.start(largest_file=32 << 20, maxHashSlotNum=5_000_000, maxIndexNum=20_000_000)
 
 
-def no_log(place: Place) -> None:
-    """A broker that has not got its first message yet."""
-    (place.store / names.COMMITLOG).mkdir(parents=True)
+def hung_start(place: Place) -> None:
+    """Spark's JVM hangs while it starts."""
+    place.write(2000)
     place.start()
+    job = place.job
+    if job is None:
+        raise CheckError("it was started")
+    _until(lambda: _children(job.pid), "a JVM")
+    held = _children(job.pid)
+    for process in held:
+        os.kill(process, signal.SIGSTOP)
+
+    def let_go() -> None:
+        for process in held:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+    # Its end in order needs the JVM.
+    later = threading.Timer(_HANGS_SECONDS, let_go)
+    later.daemon = True
+    later.start()
+
+
+def _children(process: int) -> list[int]:
+    """Return the processes that a process has started, on whichever thread."""
+    lists = Path("/proc", str(process), "task").glob("*/children")
+    return [int(each) for path in lists for each in path.read_text().split()]
 
 
 def killed(place: Place) -> None:
@@ -295,9 +319,21 @@ CAUSES: tuple[tuple[Callable[[Place], None], tuple[str, ...]], ...] = (
     (gap, ("ConsumeQueueGap",)),
     (out_of_turn, ("RecordWaiting",)),
     (no_space, ("WriteFailure",)),
-    (no_log, ("QueryInactive",)),
+    (hung_start, ("QueryInactive",)),
     (killed, ("Missing",)),
 )
+
+
+# Alerts that no cause here can make fire by itself: tests/helm/test_alerts.py makes them fire from
+# series. Those of Kafka need one: tests/kafka has it.
+ELSEWHERE = {
+    # Of the whole installation, so it has no pod; other jobs here are not started yet.
+    "TooFew",
+    # Of the machine's own disk, and of a JVM that needs half an hour to fill.
+    "OutputFilling",
+    "OutputFull",
+    "HeapFull",
+}
 
 
 def pod_of(cause: Callable[[Place], None]) -> str:
@@ -327,8 +363,9 @@ class Server:
         self.fired: dict[tuple[str, str], float] = {}
         self._began = time.monotonic()
         self._ending = threading.Event()
-        rules = yaml.safe_dump(alerts.rule_file(SPEED), sort_keys=False)
-        filled = alerts.fill(rules, {**THRESHOLDS, "runbookUrl": "runbook.md"})
+        rules = yaml.safe_dump(alerts.rule_file(SPEED, has_links=False), sort_keys=False)
+        scope = {**alerts.SCOPE, "dispatchers": len(ports)}
+        filled = alerts.fill(rules, {**THRESHOLDS, **scope})
         (self.directory / "reput.rules.yaml").write_text(filled, "utf-8")
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -432,6 +469,7 @@ class Live:
         messages: in the log.
         panels: what `panels` printed.
         promtool: what `promtool check metrics` printed.
+        ended_at: Unix time at which the job still ran, for the last time.
     """
 
     lag_before: float = 0.0
@@ -442,6 +480,7 @@ class Live:
     messages: int = 0
     panels: str = ""
     promtool: str = ""
+    ended_at: float = 0.0
 
 
 def live(place: Place, server: Server, seconds: float) -> Live:
@@ -480,6 +519,7 @@ def live(place: Place, server: Server, seconds: float) -> Live:
     _until(lambda: _lag(place) == 0, "the end of the log")
     shown.lag_after = _lag(place)
     time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+    shown.ended_at = time.time()
     place.stop()
     _compare(place, shown.messages)
     return shown
@@ -525,7 +565,7 @@ def _panels(server: Server) -> str:
 def _compare(place: Place, messages: int) -> None:
     """Compare what was written over all restarts with the log, and with a rebuild of it."""
     verified = json.loads(place.run("verify").stdout)
-    expect(verified["ok"], f"verify: {verified}")
+    expect(verified["verdict"] == "sound", f"verify: {verified}")
     expect(verified["messages"] == messages, f"{messages} written, {verified['messages']} found")
     expect(verified["entries"] == messages, f"{verified['entries']} entries of {messages}")
     rebuilt = Place(place.directory, place.name, place.port, place.log_file)
@@ -629,7 +669,8 @@ def main() -> int:
                 if given.picture:
                     from helm.monitoring import picture  # noqa: PLC0415 - needs matplotlib
 
-                    picture.draw(server.url, given.picture, server.seconds)
+                    since = server.seconds - (time.time() - shown.ended_at)
+                    picture.draw(server.url, given.picture, since, at=shown.ended_at)
             except Exception as error:  # noqa: BLE001 - said below
                 failures.append(f"{LIVE}: {error}")
                 print(failures[-1], flush=True)

@@ -15,18 +15,24 @@ import urllib.request
 from typing import Any
 
 from helm.monitoring import dashboard, generate
-from helm.monitoring.alerts import ALERTS, THRESHOLDS, fill
+from helm.monitoring.alerts import ALERTS, SCOPE, THRESHOLDS, fill
 
 _RATE_INTERVAL = "1m"
 
 
-def query(server: str, expression: str) -> list[Any]:
+def query(server: str, expression: str, at: float | None = None) -> list[Any]:
     """Return the results of an instant query.
+
+    Args:
+        server: URL of Prometheus.
+        expression: PromQL.
+        at: Unix time; now by default.
 
     Raises:
         ValueError: Prometheus says why not.
     """
-    text = urllib.parse.urlencode({"query": expression})
+    when = {"time": str(at)} if at is not None else {}
+    text = urllib.parse.urlencode({"query": expression, **when})
     try:
         with urllib.request.urlopen(f"{server}/api/v1/query?{text}", timeout=30) as answer:  # noqa: S310
             found: list[Any] = json.load(answer)["data"]["result"]
@@ -57,7 +63,9 @@ def main(server: str) -> int:
         (title, fill_variables(text), "_kafka_" not in text)
         for title, text in dashboard.expressions(board)
     ]
-    rules = [(alert.name, fill(alert.expression, THRESHOLDS), False) for alert in ALERTS]
+    rules = [
+        (alert.name, fill(alert.expression, {**THRESHOLDS, **SCOPE}), False) for alert in ALERTS
+    ]
     for title, expression, needs_data in [*panels, *rules]:
         total += 1
         try:

@@ -1,12 +1,15 @@
-"""Draws the dashboard's main panels from a live Prometheus: `picture.py URL FILE.png [SECONDS]`.
+"""Draws the dashboard's tiles and main panels from a live Prometheus.
 
-Titles and queries are those of the checked-in dashboard, so what is shown is what Grafana would
-get; it needs matplotlib.
+`picture.py URL FILE.png [SECONDS]`. Titles, queries, units and limits are those of the checked-in
+dashboard, so what is shown is what Grafana would get; it is drawn with matplotlib and not by
+Grafana. A line ends where its series does.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import sys
 import time
 import urllib.parse
@@ -14,11 +17,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from helm.monitoring import generate, panels
+from helm.monitoring import dashboard, generate, panels
 
 MAIN = (
     "Behind, bytes",
-    "Behind, seconds",
+    "Oldest undispatched record",
     "Messages a second",
     "Log, dispatched and written",
     "Stored until visible",
@@ -27,15 +30,18 @@ MAIN = (
     "Where the time of batches goes",
     "Index items a second",
     "Newest index file",
-    "Processors",
+    "Memory",
     "Up for",
 )
 _COLUMNS = 3
 _POINTS = 240
+_KILO, _KIBI = 1000, 1024
+_MINUTES = 120
+_LINES = 6
+_BINARY = {"bytes": "B", "binBps": "B/s"}
 
 
-def _range(server: str, expression: str, seconds: float) -> list[Any]:
-    end = time.time()
+def _range(server: str, expression: str, seconds: float, end: float) -> list[Any]:
     values = {
         "query": expression,
         "start": end - seconds,
@@ -48,48 +54,132 @@ def _range(server: str, expression: str, seconds: float) -> list[Any]:
         return found
 
 
-def draw(server: str, path: Path, seconds: float, store: str = "live") -> None:
+def draw(
+    server: str, path: Path, seconds: float, store: str = "live", at: float | None = None
+) -> None:
     """Write a PNG.
 
     Args:
         server: URL of Prometheus.
         path: of the file.
-        seconds: back from now.
+        seconds: how far back.
         store: which one is shown.
+        at: Unix time that the picture ends with; now by default.
     """
     import matplotlib as mpl  # noqa: PLC0415 - wanted here only
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
+    end = time.time() if at is None else at
     board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
-    by_title = {panel["title"]: panel for panel in board["panels"]}
+    shown = {panel["title"]: panel for panel in dashboard.all_panels(board)}
+    tiles = [panel for panel in shown.values() if panel["type"] == "stat"]
     rows = -(-len(MAIN) // _COLUMNS)
-    figure, axes = plt.subplots(rows, _COLUMNS, figsize=(15, 2.9 * rows), layout="constrained")
+    figure = plt.figure(figsize=(15, 1.1 + 2.9 * rows), layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=(1.1, 2.9 * rows))
+    top, below = parts.flat
+    for axis, panel in zip(top.subplots(1, len(tiles)), tiles, strict=True):
+        text, color = _tile(server, panel, end)
+        axis.set_facecolor(color)
+        axis.set_xticks([])
+        axis.set_yticks([])
+        axis.set_title(panel["title"], fontsize=9, loc="left")
+        axis.text(0.5, 0.5, text, ha="center", va="center", fontsize=12)
+    axes = below.subplots(rows, _COLUMNS)
     for axis, title in zip(axes.flat, MAIN, strict=False):
+        unit = shown[title]["fieldConfig"]["defaults"]["unit"]
         axis.set_title(title, fontsize=10, loc="left")
-        for target in by_title[title]["targets"]:
+        highest = 0.0
+        for target in shown[title]["targets"]:
             expression = panels.fill_variables(target["expr"], store)
-            for line in _range(server, expression, seconds):
+            for line in _range(server, expression, seconds, end):
                 if line["metric"].get("pod", store) != store:
                     continue
-                points = [(float(at), float(value)) for at, value in line["values"]]
-                first = time.time() - seconds
-                axis.plot(
-                    [at - first for at, _ in points],
-                    [value for _, value in points],
-                    linewidth=1,
-                    label=_short(panels.legend(target["legendFormat"], line["metric"]), store),
-                )
-        if by_title[title]["fieldConfig"]["defaults"]["unit"] in {"bytes", "binBps"}:
-            axis.yaxis.set_major_formatter(lambda value, _: f"{value / (1 << 20):.3g} MiB")
-        axis.set_ylim(bottom=0)
+                times, values = _broken([(float(at), float(v)) for at, v in line["values"]])
+                highest = max([highest, *(value for value in values if not math.isnan(value))])
+                label = _short(panels.legend(target["legendFormat"], line["metric"]), store)
+                axis.plot([at - end + seconds for at in times], values, linewidth=1, label=label)
+        for step in shown[title]["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ()):
+            if step["value"] and step["value"] < 2 * highest:
+                axis.axhline(step["value"], color=step["color"], linestyle="--", linewidth=1)
+        axis.yaxis.set_major_formatter(lambda value, _, unit=unit: readable(value, unit))
+        axis.xaxis.set_major_formatter(lambda value, _: f"{int(value // 60)}:{int(value % 60):02d}")
+        axis.set_ylim(0, 1.1 * highest or 1)
         axis.set_xlim(0, seconds)
+        axis.set_yticks(_ticks(1.1 * highest or 1, _KIBI if unit in _BINARY else 10, _LINES))
+        axis.set_xticks(range(0, int(seconds) + 1, 60))
         axis.grid(alpha=0.3)
         axis.tick_params(labelsize=7)
         axis.legend(fontsize=6, loc="upper left")
-    figure.savefig(path, dpi=70)
+    figure.savefig(path, dpi=80)
     plt.close(figure)
+
+
+def readable(value: float, unit: str) -> str:
+    """Return a value in a unit of Grafana's as its axes have it: two digits and a prefix."""
+    if unit in _BINARY:
+        for prefix in ("", "Ki", "Mi", "Gi", "Ti"):
+            if abs(value) < _KIBI or prefix == "Ti":
+                return f"{value:.3g} {prefix}{_BINARY[unit]}"
+            value /= _KIBI
+    if unit == "s":
+        if 0 < abs(value) < 1:
+            return f"{value * 1000:.3g} ms"
+        return f"{value:.3g} s" if abs(value) < _MINUTES else f"{value / 60:.3g} min"
+    if unit == "percentunit":
+        return f"{value:.0%}"
+    for prefix in ("", "k", "M"):
+        if abs(value) < _KILO or prefix == "M":
+            return f"{value:.3g}{prefix}" + ("/s" if unit == "ops" else "")
+        value /= _KILO
+    return f"{value:g}"
+
+
+def _ticks(highest: float, base: int, most: int) -> list[float]:
+    """Return round values from 0 up: 1, 2 or 5 times a power of ten, or powers of two."""
+    power = float(base) ** math.floor(math.log(highest, base))
+    factors = [2**n for n in range(-4, 11)] if base == _KIBI else [0.1, 0.2, 0.5, 1, 2, 5, 10]
+    step = next(power * each for each in factors if highest / (power * each) <= most)
+    return [step * number for number in range(int(highest / step) + 1)]
+
+
+def _tile(server: str, panel: dict[str, Any], at: float) -> tuple[str, str]:
+    """Return a tile's text and colour, as Grafana makes them of thresholds and mappings."""
+    defaults = panel["fieldConfig"]["defaults"]
+    steps = defaults["thresholds"]["steps"]
+    words = {k: v for each in defaults.get("mappings") or () for k, v in each["options"].items()}
+    texts, color = [], "#eeeeee"
+    for target in panel["targets"]:
+        found = panels.query(server, panels.fill_variables(target["expr"]), at)
+        if not found:
+            return "no data", color
+        value = float(found[0]["value"][1])
+        word = words.get(f"{value:g}")
+        color = next(s["color"] for s in reversed(steps) if (s["value"] or -math.inf) <= value)
+        if word:
+            color = word["color"]
+        text = word["text"] if word else readable(value, defaults["unit"])
+        texts.append(f"{target['legendFormat']} {text}".strip())
+    if panel["options"]["colorMode"] == "none":
+        color = "#eeeeee"
+    return "\n".join(texts), {"green": "#9fd69f", "yellow": "#f2d974", "red": "#e88a8a"}.get(
+        color, color
+    )
+
+
+def _broken(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """Return times and values, with no value between points that are far from each other."""
+    steps = [b - a for (a, _), (b, _) in itertools.pairwise(points)]
+    usual = min(steps, default=1.0)
+    times, values = [], []
+    for (at, value), gap in zip(points, [*steps, 0.0], strict=True):
+        times.append(at)
+        values.append(value)
+        if gap > 1.5 * usual:
+            times.append(at + usual)
+            values.append(math.nan)
+    return times, values
 
 
 def _short(label: str, store: str) -> str:

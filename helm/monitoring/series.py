@@ -9,7 +9,13 @@ from __future__ import annotations
 
 BEHIND_BYTES = "rocketmq_storage_dispatch_behind_bytes"
 BEHIND_SECONDS = "rocketmq_storage_dispatch_behind_seconds"
+AGE = "rocketmq_reput_oldest_undispatched_age_seconds"
 OFFSET = "rocketmq_reput_offset_bytes"
+FREE = "rocketmq_reput_output_free_bytes"
+SIZE = "rocketmq_reput_output_size_bytes"
+HEAP_USED = "rocketmq_reput_jvm_heap_used_bytes"
+HEAP_MAX = "rocketmq_reput_jvm_heap_max_bytes"
+JVM_RESIDENT = "rocketmq_reput_jvm_resident_memory_bytes"
 MESSAGES = "rocketmq_reput_messages_total"
 LOG_BYTES = "rocketmq_reput_log_bytes_total"
 BATCHES = "rocketmq_reput_batches_total"
@@ -40,6 +46,7 @@ KAFKA_DEAD = "rocketmq_reput_kafka_dead_letters_total"
 KAFKA_RETRIES = "rocketmq_reput_kafka_retries_total"
 KAFKA_TRUNCATIONS = "rocketmq_reput_kafka_truncations_total"
 KAFKA_SECONDS = "rocketmq_reput_kafka_transaction_duration_seconds"
+AWAITED = "rocketmq_reput_first_message_awaited"
 LAST_BATCH = "rocketmq_reput_last_batch_timestamp_seconds"
 ACTIVE = "rocketmq_reput_query_active"
 STARTED = "rocketmq_reput_start_timestamp_seconds"
@@ -47,6 +54,13 @@ BUILD = "rocketmq_reput_build_info"
 CPU = "process_cpu_seconds_total"
 RESIDENT = "process_resident_memory_bytes"
 OPEN_FILES = "process_open_fds"
+# Of Prometheus itself, of the rules, and of kube-state-metrics.
+UP = "up"
+START = "reput:dispatcher:start_timestamp_seconds"
+TARGET = "reput:dispatcher:up"
+EXPECTED = "reput:dispatchers:expected"
+KUBE_RESTARTS = "kube_pod_container_status_restarts_total"
+KUBE_WAITING = "kube_pod_container_status_waiting_reason"
 
 # The broker's own labels of its two series, which the others have not.
 BROKER_LABELS = ("node_id", "storage_type", "storage_medium")
@@ -54,8 +68,11 @@ WITHOUT_BROKER = f"ignoring ({', '.join(BROKER_LABELS)})"
 STORE_LABELS = ("cluster", "store", "node_type")
 NODE = 'node_type="dispatcher"'
 
-PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES}
+JVM = {HEAP_USED, HEAP_MAX, JVM_RESIDENT}
+PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES, *JVM}
 HISTOGRAMS = {BATCH_SECONDS, LATENCY, KAFKA_SECONDS}
+# What rules and dashboard ask for besides, and no dispatcher exports.
+OTHERS = {UP, "ALERTS", START, TARGET, EXPECTED, KUBE_RESTARTS, KUBE_WAITING}
 # Only of stores that are sent to Kafka.
 KAFKA = {
     KAFKA_LAG_BYTES, KAFKA_LAG_SECONDS, KAFKA_OFFSET, KAFKA_IN_FLIGHT, KAFKA_CONNECTED, KAFKA_HELD,
@@ -64,7 +81,10 @@ KAFKA = {
 ALL: dict[str, tuple[str, ...]] = {
     BEHIND_BYTES: BROKER_LABELS,
     BEHIND_SECONDS: BROKER_LABELS,
+    AGE: (),
     OFFSET: ("which",),
+    FREE: (),
+    SIZE: (),
     MESSAGES: (),
     LOG_BYTES: (),
     BATCHES: (),
@@ -85,6 +105,7 @@ ALL: dict[str, tuple[str, ...]] = {
     ERRORS: ("kind",),
     **dict.fromkeys(KAFKA, ()),
     KAFKA_MESSAGES: ("product",),
+    AWAITED: (),
     LAST_BATCH: (),
     ACTIVE: (),
     STARTED: (),
@@ -92,4 +113,5 @@ ALL: dict[str, tuple[str, ...]] = {
     CPU: (),
     RESIDENT: (),
     OPEN_FILES: (),
+    **dict.fromkeys(JVM, ()),
 }

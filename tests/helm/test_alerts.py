@@ -5,7 +5,7 @@ import json
 import pytest
 
 from streaming.metrics import ERROR_KINDS
-from tests.helm.helm_tools import ROOT, find_tool, run
+from tests.helm.helm_tools import CHART, ROOT, find_tool, run
 
 yaml = pytest.importorskip("yaml")
 
@@ -13,7 +13,11 @@ RULES = ROOT / "helm" / "monitoring" / "reput.rules.yaml"
 STORE = 'cluster="c",store="a",node_type="dispatcher"'
 BROKER = 'node_id="a",storage_type="local",storage_medium="disk"'
 BEHIND = f"rocketmq_storage_dispatch_behind_bytes{{{STORE},{BROKER}}}"
-LATE = f"rocketmq_storage_dispatch_behind_seconds{{{STORE},{BROKER}}}"
+LATE = f"rocketmq_reput_oldest_undispatched_age_seconds{{{STORE}}}"
+FREE = f"rocketmq_reput_output_free_bytes{{{STORE}}}"
+SIZE = f"rocketmq_reput_output_size_bytes{{{STORE}}}"
+HEAP_USED = 'rocketmq_reput_jvm_heap_used_bytes{job="reput",instance="10.0.0.1:9464"}'
+HEAP_MAX = 'rocketmq_reput_jvm_heap_max_bytes{job="reput",instance="10.0.0.1:9464"}'
 BYTES = f"rocketmq_reput_log_bytes_total{{{STORE}}}"
 MISPLACED = f'rocketmq_consumequeue_entries_total{{{STORE},outcome="misplaced"}}'
 CORRUPT = f"rocketmq_reput_corrupt_skipped_total{{{STORE}}}"
@@ -24,7 +28,10 @@ KAFKA_CONNECTED = f"rocketmq_reput_kafka_connected{{{STORE}}}"
 KAFKA_DEAD = f"rocketmq_reput_kafka_dead_letters_total{{{STORE}}}"
 KAFKA_HELD = f"rocketmq_reput_kafka_stopped{{{STORE}}}"
 KAFKA_CUT = f"rocketmq_reput_kafka_truncations_total{{{STORE}}}"
+UP = 'up{job="reput",namespace="rocketmq",pod="reput-a-0",instance="10.0.0.1:9464"}'
 PROCESS = 'job="reput",namespace="rocketmq",pod="reput-a-0"'
+AWAITED = f'rocketmq_reput_first_message_awaited{{{STORE},{PROCESS},instance="10.0.0.1:9464"}}'
+OTHER_AWAITED = AWAITED.replace('store="a"', 'store="b"')
 STARTED = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.1:9464"}}'
 STARTED_ELSEWHERE = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.2:9464"}}'
 ACTIVE = f'rocketmq_reput_query_active{{{PROCESS},instance="10.0.0.1:9464"}}'
@@ -52,8 +59,14 @@ HEALTHY = {
     CORRUPT: "0x120",
     GAPS: "0x120",
     WAITING: "0x120",
+    UP: "1x120",
     STARTED: "1000x120",
     ACTIVE: "1x120",
+    AWAITED: "0x120",
+    FREE: "600000000000x120",
+    SIZE: "1000000000000x120",
+    HEAP_USED: "100 200 300 400 500 100 200 300 400 500 100" + " 300x110",
+    HEAP_MAX: "536x120",
     **{errors(kind): "0x120" for kind in ERROR_KINDS},
     KAFKA_LAG: "100000x120",
     KAFKA_CONNECTED: "1x120",
@@ -76,6 +89,24 @@ CASES = [
     ("a pause of three minutes", {BYTES: "0+6x40 240x3 246+6x80"}, 46, ""),
     ("nothing moves, nothing waits", {BYTES: "9x120", BEHIND: "0x120"}, 60, ""),
     ("the query has ended", {ACTIVE: later(0, 1)}, 46, "QueryInactive"),
+    ("no first message yet", {ACTIVE: "0x120", AWAITED: "1x120"}, 60, ""),
+    (
+        "no first message yet, of one of two stores",
+        {ACTIVE: "0x120", AWAITED: "1x120", OTHER_AWAITED: "0x120"},
+        60,
+        "QueryInactive",
+    ),
+    ("a tenth of the disk is free", {FREE: later(10**11, 6 * 10**11)}, 60, "OutputFilling"),
+    (
+        "four per cent of the disk are free",
+        {FREE: later(4 * 10**10, 6 * 10**11)},
+        60,
+        "OutputFilling OutputFull",
+    ),
+    ("full within a day", {FREE: f"{49 * 10**10}-400000000x120"}, 60, "OutputFilling"),
+    ("full in a month", {FREE: f"{49 * 10**10}-10000000x120"}, 60, ""),
+    ("the heap is full", {HEAP_USED: later(530, 100)}, 80, "HeapFull"),
+    ("the heap is full, and is swept", {HEAP_USED: "0x39" + " 530 520 510 90" * 20}, 80, ""),
     ("gone", {STARTED: "1000x40 stale", ACTIVE: "1x40 stale"}, 50, "Missing"),
     (
         "moved to another address",
@@ -83,7 +114,25 @@ CASES = [
         50,
         "",
     ),
-    ("gone for good", {STARTED: "1000x5 stale", ACTIVE: "1x5 stale"}, 400, ""),
+    (
+        "gone, and Prometheus knows its target",
+        {UP: later(0, 1), STARTED: "1000x39 stale", ACTIVE: "1x39 stale"},
+        50,
+        "Missing",
+    ),
+    (
+        "gone for longer than anybody looks back",
+        {UP: "1x5 stale", STARTED: "1000x5 stale", ACTIVE: "1x5 stale"},
+        420,
+        "Missing TooFew",
+    ),
+    (
+        "never there",
+        {UP: "_", STARTED: "_", ACTIVE: "_"},
+        30,
+        "TooFew",
+    ),
+    ("down for three minutes", {UP: "1x39 0x3 1x80", STARTED: "1000x39 stale _ _ 9000x80"}, 60, ""),
     (
         "restarts every two minutes",
         {STARTED: "1000x30 " + " ".join(f"{9000 + i} {9000 + i}" for i in range(0, 40, 2))},
@@ -178,6 +227,12 @@ CASES = [
 ]
 
 
+def rules_of(path):
+    """Return the alerts of a rule file."""
+    groups = yaml.safe_load(path.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+
+
 def group(name, changed, minute, alerts):
     """Return one test of promtool."""
     series = HEALTHY | changed
@@ -215,11 +270,163 @@ def test_each_alert_fires_by_its_cause_and_by_nothing_else(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+# ---------------------------------------------------------------------------------------------
+# The kubelet's back-off: 10 s, 20 s, 40 s … 5 minutes between the end of a container and the next.
+
+_SCRAPE = 15
+_HOURS = 4
+_QUIET = 30 * 60
+POD = 'namespace="rocketmq",pod="reput-a-0"'
+RESTARTS = f'kube_pod_container_status_restarts_total{{{POD},container="reput"}}'
+WAITS = (
+    f'kube_pod_container_status_waiting_reason{{{POD},container="reput",reason="CrashLoopBackOff"}}'
+)
+# The rules of old, which a test of "restarts every two minutes" had passed.
+OLD_RULES = {
+    "groups": [
+        {
+            "name": "old",
+            "rules": [
+                {
+                    "alert": "OldRestartLoop",
+                    "expr": "changes((max by (job, namespace, pod)"
+                    " (rocketmq_reput_start_timestamp_seconds))[20m:30s]) > 3",
+                    "for": "1m",
+                },
+                {
+                    "alert": "OldMissing",
+                    "expr": "max by (job, namespace, pod)"
+                    " (max_over_time(rocketmq_reput_start_timestamp_seconds[6h]))"
+                    " unless max by (job, namespace, pod) (rocketmq_reput_start_timestamp_seconds)",
+                    "for": "5m",
+                },
+            ],
+        }
+    ]
+}
+
+
+def crashing(life):
+    """
+    Return what is scraped of a pod that crashes `life` seconds after each start: its target, its
+    start, and what kube-state-metrics says of it.
+    """
+    up, started, restarts, waits = [], [], [], []
+    begin, restart, wait, runs = -1000, 0, 10, True
+    change = _QUIET
+    for second in range(0, _HOURS * 3600, _SCRAPE):
+        while second >= change:
+            if runs:
+                change, wait = change + wait, min(2 * wait, 300)
+            else:
+                begin, restart, change = change, restart + 1, change + life
+            runs = not runs
+        # A process answers some seconds after its start.
+        answers = runs and second - begin >= 10
+        up.append("1" if answers else "0")
+        started.append(str(10_000 + begin) if answers else "stale")
+        restarts.append(str(restart))
+        waits.append("stale" if runs else "1")
+    return {UP: up, STARTED: started, RESTARTS: restarts, WAITS: waits}
+
+
+def loop(life, without=(), also=None):
+    """Return series of a crash loop as promtool takes them."""
+    series = {key: " ".join(v) for key, v in crashing(life).items() if key not in without}
+    return {**series, **(also or {})}
+
+
+_SAMPLES = _HOURS * 3600 // _SCRAPE
+_KUBE, _SCRAPED = (RESTARTS, WAITS), (UP, STARTED)
+# (what happens, series, alerts that fire from 90 minutes on without a break)
+LOOPS = [
+    *(
+        (
+            f"killed for memory after {life} s",
+            loop(life, without=_KUBE),
+            "Missing RestartLoop TooFew",
+        )
+        for life in (45, 60, 90)
+    ),
+    ("nothing scraped it", loop(60, without=_SCRAPED), "Missing RestartLoop TooFew"),
+    (
+        "exit code 2 before it answers",
+        loop(5, without=(STARTED, UP), also={UP: f"0x{_SAMPLES}"}),
+        "Missing RestartLoop TooFew",
+    ),
+    ("a target that never answered", {UP: f"0x{_SAMPLES}"}, "Missing TooFew"),
+    (
+        "an image that is not there",
+        {WAITS.replace("CrashLoopBackOff", "ImagePullBackOff"): f"1x{_SAMPLES}"},
+        "Missing TooFew",
+    ),
+    ("no target at all", {}, "TooFew"),
+    ("crashes after nine minutes", loop(540, without=_KUBE), "RestartLoop"),
+    (
+        "crashes while it is behind",
+        loop(60, also={LATE: " ".join("9000" if v == "1" else "stale" for v in crashing(60)[UP])}),
+        "Missing RestartLoop TooFew BehindSeconds BehindSecondsCritical",
+    ),
+    ("fine", {UP: f"1x{_SAMPLES}", STARTED: f"1000x{_SAMPLES}"}, ""),
+]
+
+
+def firing(function, alert):
+    """Return a query of the number of alerts of a name that fired in the last 150 minutes."""
+    count = f'(count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0))'
+    return f"{function}_over_time({count}[150m:1m])"
+
+
+def test_a_crash_loop_stays_an_alert_for_hours(tmp_path):
+    """
+    At the kubelet's longest back-off, whatever is scraped between two crashes: the alert fires
+    and does not end before the cause does. The rules of old are silent, or flap.
+    """
+    old = tmp_path / "old.yaml"
+    old.write_text(json.dumps(OLD_RULES))
+    names = {rule["alert"] for rule in rules_of(RULES)}
+    tests = []
+    for name, series, alerts in LOOPS:
+        wanted = {f"Reput{alert}" for alert in alerts.split()}
+        checks = [
+            (firing("min", alert), 1) if alert in wanted else (firing("max", alert), 0)
+            for alert in sorted(names)
+        ]
+        if "killed" in name:
+            checks += [(firing("max", "OldRestartLoop"), 0), (firing("min", "OldMissing"), 0)]
+        tests.append(
+            {
+                "name": name,
+                "interval": f"{_SCRAPE}s",
+                "input_series": [{"series": k, "values": v} for k, v in series.items()],
+                "promql_expr_test": [
+                    {
+                        "expr": text,
+                        "eval_time": f"{_HOURS}h",
+                        "exp_samples": [{"labels": "{}", "value": value}],
+                    }
+                    for text, value in checks
+                ],
+            }
+        )
+    path = tmp_path / "cases.yaml"
+    cases = {
+        "rule_files": [str(RULES), str(old)],
+        "evaluation_interval": "30s",
+        "tests": tests,
+    }
+    path.write_text(json.dumps(cases))
+
+    result = run(find_tool("promtool"), "test", "rules", str(path))
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_every_alert_has_a_case():
     """
     An alert that no case makes fire may never fire.
     """
-    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    rules = rules_of(RULES)
     fired = {f"Reput{name}" for case in CASES for name in case[3].split()}
 
     assert {rule["alert"] for rule in rules} == fired
@@ -229,13 +436,20 @@ def test_every_alert_has_a_page_and_every_page_an_alert():
     """
     Who is woken finds what to do under the very name.
     """
-    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    rules = rules_of(RULES)
     text = (ROOT / "docs" / "runbook.md").read_text()
     headings = {line[3:] for line in text.splitlines() if line.startswith("## Reput")}
 
     assert headings == {rule["alert"] for rule in rules}
-    for rule in rules:
-        assert rule["annotations"]["runbook_url"].endswith("#" + rule["alert"].lower())
+    for rule in rules_of(CHART / "files" / "alerts.yaml"):
+        assert rule["annotations"]["runbook_url"] == "${runbookUrl}#" + rule["alert"].lower()
+
+
+def test_nothing_links_to_where_no_page_is():
+    """
+    The plain rules do not know where the runbook is published, so they have no link.
+    """
+    assert "runbook" not in RULES.read_text()
 
 
 def test_the_rule_file_is_clean():

@@ -25,13 +25,36 @@ RENDERS = {
     "everything": (("test",), ()),
     "one job": (("test",), ("singleJob=true",)),
     "pod monitor": (("minimal",), ("metrics.podMonitor.enabled=true",)),
+    "metrics by TLS": (
+        ("minimal",),
+        (
+            "metrics.tls.certFile=/a", "metrics.tls.keyFile=/b", "metrics.auth.tokenFile=/c",
+            "metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.honorLabels=true",
+            "metrics.serviceMonitor.sampleLimit=9", "metrics.serviceMonitor.jobLabel=a",
+            "metrics.serviceMonitor.tlsConfig.serverName=a",
+            "metrics.serviceMonitor.tlsConfig.ca.secret.name=a",
+            "metrics.serviceMonitor.tlsConfig.ca.secret.key=a",
+            "metrics.serviceMonitor.authorization.credentials.name=a",
+            "metrics.serviceMonitor.authorization.credentials.key=a",
+        ),
+    ),
+    "metrics of pods by TLS": (
+        ("minimal",),
+        (
+            "metrics.podMonitor.enabled=true", "metrics.podMonitor.honorLabels=true",
+            "metrics.podMonitor.sampleLimit=9", "metrics.podMonitor.jobLabel=a",
+            "metrics.podMonitor.tlsConfig.serverName=a", "metrics.podMonitor.scheme=https",
+            "metrics.podMonitor.basicAuth.username.name=a",
+            "metrics.podMonitor.basicAuth.username.key=a",
+        ),
+    ),
     "existing claims": (
         ("test",),
         ("output.existingClaim=a", "sparkCheckpoint.existingClaim=b"),
     ),
     "sidecar": (("test",), ("mode=sidecar",)),
     "spark": (("test",), SPARK),
-}
+}  # fmt: skip
 renders = pytest.mark.parametrize(("values", "settings"), RENDERS.values(), ids=RENDERS)
 
 
@@ -291,7 +314,11 @@ def test_the_job_understands_its_arguments(render):
     """
     Every option that the chart gives is one of `reput run`.
     """
-    settings = ("run.deleteExpired=true", "run.flushSeconds=5")
+    settings = (
+        "run.deleteExpired=true", "run.flushSeconds=5", "metrics.tls.certFile=/a",
+        "metrics.tls.keyFile=/b", "metrics.tls.clientCaFile=/c", "metrics.auth.tokenFile=/d",
+        "metrics.auth.basicAuthFile=/e",
+    )  # fmt: skip
     (spec,) = [
         each for each in pods(render(*settings)) if each["containers"][0]["args"][0] == "run"
     ]
@@ -317,10 +344,15 @@ def test_rules_are_those_that_are_tested(render):
     """
     With the chart's default numbers, its rules are the plain rule file that promtool tests.
     """
-    (rule,) = objects(render(*MONITORED, "prometheusRule.runbookUrl=runbook.md"), "PrometheusRule")
-    plain = yaml.safe_load((ROOT / "helm" / "monitoring" / "reput.rules.yaml").read_text())
+    text = render(*MONITORED, "prometheusRule.job=.*reput.*", show="prometheusrule.yaml")
+    for theirs, plain in (('namespace=~"rocketmq"', 'namespace=~".*"'), ("rocketmq/", ".*/")):
+        assert theirs in text
+        text = text.replace(theirs, plain)
+    (rule,) = objects(text, "PrometheusRule")
 
-    assert rule["spec"] == plain
+    assert rule["spec"] == yaml.safe_load(
+        (ROOT / "helm" / "monitoring" / "reput.rules.yaml").read_text()
+    )
 
 
 def test_the_dashboard_is_the_one_that_is_tested(render):

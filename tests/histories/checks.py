@@ -411,6 +411,9 @@ def answers_differ(
                 wrong.append(f"{_shown(words)}: the broker says {answer}, we say {ours}")
     if pulled:
         started = broker.answers_after_start([words for words, _, _ in pulled])
+        if started is None:
+            counts["a broker that cannot start with these files"] += 1
+            return wrong
         for (words, answer, ours), other in zip(pulled, started, strict=True):
             counts["asked a broker that starts"] += 1
             if ours != other and not _is_without_pieces(ours, other, now):

@@ -93,6 +93,7 @@ class Real:
         self.traits = traits
         self.files = Files(store, traits.log_file)
         self.begin = self.end = 0
+        self.keeps_expired = False
         self.is_running = False
         self._jvm = jvm
         self._conf = ",".join(f"{key}={value}" for key, value in conf.items())
@@ -162,6 +163,12 @@ class Real:
     def _take_ends(self, ends: Sequence[int]) -> None:
         # Without a file a broker says -1 and 0.
         self.begin, self.end = max(ends[0], 0), ends[1]
+        # A file that expired while it was held is removed later; until then it is out of reach
+        # (`MappedFileQueue#getMinOffset` asks whether a file is available).
+        bases = self.files.bases
+        self.keeps_expired = bool(bases) and bases[0] < self.files.base_of(self.begin)
+        if self.keeps_expired:
+            self.begin = bases[0]
 
     def fan_offset(self, queue_id: int) -> int:
         """Return the next offset of the queue that messages fan out to."""
@@ -180,8 +187,11 @@ class Real:
         found: list[Any] = self._ask("ask", *(" ".join(words) for words in requests))
         return found
 
-    def answers_after_start(self, requests: Sequence[Sequence[str]]) -> list[Any]:
-        """Return what a broker of this version answers that starts with these files as they are."""
+    def answers_after_start(self, requests: Sequence[Sequence[str]]) -> list[Any] | None:
+        """Return what a broker of this version answers that starts with these files as they are.
+
+        None if it cannot: 5.3.3 does not load some, where entries of a queue lead past the log.
+        """
         copy = self.store.with_name(f"{self.store.name}-started")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.store, copy)
@@ -189,7 +199,13 @@ class Real:
         for base in self.left_behind():
             # By stale entries its recovery could begin in such a file, and take it for the log's.
             (copy / names.COMMITLOG / names.offset_file(base)).unlink()
-        self._jvm.ask("open", copy, self._conf, self._topics)
+        try:
+            self._jvm.ask("open", copy, self._conf, self._topics)
+        except BrokerError as error:
+            shutil.rmtree(copy)
+            if "load failed" in str(error):
+                return None
+            raise
         try:
             words = (" ".join(request) for request in requests)
             found: list[Any] = self._jvm.ask("ask", copy, *words)

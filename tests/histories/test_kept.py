@@ -275,6 +275,24 @@ KEPT = {
         put count=8 seed=262318 kind=large
         expire count=1
     """,
+    "a queue whose records have all expired loses its last file": """
+        settings version=5.5.0 log=8192 queue=4 items=40 ext=0 fan=0 batch=0 quiet=1
+        start
+        put count=11 seed=563563 kind=longer
+        truncate back=3
+        put count=6 seed=543342 kind=large
+        open
+        close
+        expire count=1
+        lose what=file seed=412759
+    """,
+    "a record without the number in its further queue": """
+        settings version=4.9.8 log=8192 queue=50 items=12 ext=0 fan=1 batch=0
+        start
+        put count=8 seed=797020 kind=mixed
+        stop
+        tear back=1 byte=4989 rest=zero
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
@@ -357,6 +375,25 @@ REAL = {
         tear back=1 byte=0 rest=ones
         start
         put count=5 seed=160301 kind=same
+    """,
+    "verify of a queue that a cut has shifted before what is left of its log": """
+        settings version=5.3.3 log=16384 queue=4 items=300 ext=1 fan=0 batch=0
+        start
+        put count=9 seed=52693 kind=longer
+        open
+        stream
+        put count=5 seed=132683 kind=same
+        open
+        kill at=parsed number=7 moment=before during=poll
+        truncate back=1
+        put count=3 seed=19657 kind=mixed
+        put count=7 seed=37156 kind=large
+        open
+        put count=8 seed=515121 kind=large
+        crash
+        start
+        put count=4 seed=23494 kind=zero
+        expire count=1
     """,
 }
 

@@ -981,6 +981,10 @@ class World:
             # It is not in the log for us, as long as a broker may still be writing it.
             return
         assert isinstance(self.broker, Real)
+        if self.broker.keeps_expired:
+            # To the broker its records are gone; the files do not say so.
+            self.outcome.events["an expired file is still there"] += 1
+            return
         there = set(self.truth)
         gone = [r for r in self.gone if r not in there]
         with _as_failure("answers"):

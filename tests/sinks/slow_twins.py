@@ -231,7 +231,7 @@ class SlowStore:
             return
         names = record.properties.get("INNER_MULTI_DISPATCH", "")
         offsets = record.properties.get("INNER_MULTI_QUEUE_OFFSET", "")
-        if names and names.count(",") == offsets.count(","):
+        if names and offsets and names.count(",") == offsets.count(","):
             for name, offset in zip(names.split(","), offsets.split(","), strict=True):
                 queue_id = 0 if settings.lmq and name.startswith("%LMQ%") else record.queue_id
                 self.queue(name, queue_id).put(int(offset), *entry, code)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +17,7 @@ from stores.findings import KEPT, Kind, Report
 from stores.tail import find_tail
 from streaming.config import store_config
 from streaming.dispatcher import StoreDispatcher, rebuild
+from streaming.verdict import Verdict, verdict_of
 from streaming.verify import verify
 from tests.golden_stores import GOLDENS
 
@@ -537,7 +540,10 @@ class TestProgress:
         with pytest.raises(StoreError, match="version"):
             verify(other)
 
-    def test_an_output_that_is_behind_its_log_is_clean(self, output_of, tmp_path):
+    def test_an_output_that_is_behind_its_log_is_incomplete(self, output_of):
+        """
+        Nothing is wrong with it, and nobody is about to write the rest.
+        """
         config = output_of()
         shutil.rmtree(config.output)
         dispatcher = StoreDispatcher(config)
@@ -547,7 +553,69 @@ class TestProgress:
         report = verify(config)
 
         assert report.findings == []
-        assert "not dispatched yet" in report.notes[0].detail
+        assert verdict_of(report) == Verdict.INCOMPLETE
+        [lack] = report.lacks
+        assert "are not dispatched, and nothing is writing" in lack.detail
+        assert "`reput rebuild`" in lack.detail
+
+    def test_an_output_that_is_being_written_is_not_incomplete(self, output_of):
+        """
+        What its writer has not come to is a matter of time; who that is, is said.
+        """
+        config = output_of()
+        shutil.rmtree(config.output)
+        dispatcher = StoreDispatcher(config)
+        try:
+            dispatcher.dispatch(find_tail(dispatcher.log).end // 2)
+            dispatcher.flush()
+            report = verify(config)
+        finally:
+            dispatcher.close()
+
+        assert verdict_of(report) == Verdict.SOUND
+        assert report.writer == f"this process, {os.getpid()}"
+        said = f"not dispatched yet; {report.writer} is writing"
+        assert any(note.detail.endswith(said) for note in report.notes)
+
+    def test_a_damaged_output_that_is_behind_is_damaged(self, output_of):
+        """
+        Adding what is missing would not mend it.
+        """
+        config = output_of()
+        shutil.rmtree(config.output)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(find_tail(dispatcher.log).end // 2)
+        dispatcher.close()
+        entry = min(p for p in (config.output / "consumequeue").rglob("*") if p.is_file())
+        data = bytearray(entry.read_bytes())
+        data[10] ^= 1
+        entry.write_bytes(data)
+        report = verify(config)
+
+        assert not report.is_complete
+        assert verdict_of(report) == Verdict.DAMAGED
+
+    def test_an_output_that_is_not_there_is_no_finding(self, output_of):
+        """
+        A path with a mistake in it is an error, as it is in all commands.
+        """
+        config = output_of()
+        shutil.rmtree(config.output)
+        with pytest.raises(StoreError, match="no such directory"):
+            verify(config)
+
+    def test_an_interrupted_rebuild_in_place_is_incomplete(self, output_of):
+        """
+        Only a broker that has gone on makes the store its own again.
+        """
+        config = output_of()
+        shutil.rmtree(config.output)
+        config = replace(config, output=config.path, in_place=True)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(find_tail(dispatcher.log).end // 2)
+        dispatcher.close()
+
+        assert verdict_of(verify(config)) == Verdict.INCOMPLETE
 
     @pytest.mark.parametrize("scenario", ["basic", "extonly", "sqlext", "lmq", "batches"])
     def test_what_a_killed_writer_left_is_a_note(self, output_of, scenario):

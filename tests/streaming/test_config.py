@@ -77,9 +77,17 @@ class TestReadConfig:
             ("[store]\npath='a'", r"no \[\[store\]\] table"),
             ("[other]\n[[store]]\npath='a'\noutput='b'", "unknown key 'other'"),
             ("[[store]]\noutput='b'", "number 1: path is missing"),
-            ("[[store]]\npath='a'", "number 1: --output is missing"),
+            (
+                "[[store]]\npath='a'",
+                "number 1: output is missing: say where to write, or give in_place = true",
+            ),
             ("[[store]]\npath='a'\noutput='b'\ncolour='red'", "unknown key 'colour'; known are"),
             ("[[store]]\npath=1\noutput='b'", "path must be a text"),
+            (
+                "[[store]]\npath='a'\noutput='b'\nin_place=true",
+                "in_place = true writes into the store itself: leave output out",
+            ),
+            ("[[store]]\npath='a'\noutput='a/b'\nname='n'", r"number 1 \(n\): the output .*inside"),
             ("[[store]]\npath='a'\nin_place='yes'", "in_place must be a truth value"),
             ("[[store]]\npath='a'\noutput='b'\nname='../x'", "may have letters"),
             ("[[store]]\npath='a'\noutput='b'\nbroker_version='3.2'", "number 1: broker version"),

@@ -191,12 +191,11 @@ class TestExport:
         rows = pq.read_table(tmp_path / "b").column("physicalOffset").to_pylist()
 
         assert stopped.returncode == 3
-        # Before it stand lines of Spark's own.
-        said = stopped.stderr.splitlines()[-1]
+        [said] = stopped.stderr.splitlines()
         assert str(second) in said
         assert said.count("--on-corrupt skip") == 1
         assert "onCorrupt" not in said
-        assert done.returncode == 1, done.stderr
+        assert done.returncode == 4, done.stderr
         assert answer["complete"] is False
         assert [(g["start"], g["end"]) for g in answer["passed_over"]] == [(start, end)]
         assert answer["messages"] == len(rows)
@@ -218,6 +217,50 @@ class TestExport:
         )
         assert done.returncode == 3
         assert str(tmp_path / "no") in done.stderr
+
+    def test_a_full_disk_is_one_line(self, store, tmp_path):
+        """
+        Code 3, for 1 says that no message passed; what Spark says of it is in a file.
+        """
+        target = tmp_path / "full"
+        target.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", target], check=True)
+        try:
+            done = export(store, "--to", target / "t", "--json")
+        finally:
+            subprocess.run(["umount", target], check=True)
+
+        assert done.returncode == 3
+        [said] = done.stderr.splitlines()
+        assert "No space left on device" in said
+        details = Path(said.partition("details are in ")[2])
+        assert "Caused by: " in details.read_text()
+        details.unlink()
+        assert json.loads(done.stdout)["exit_code"] == 3
+
+    def test_an_interrupted_one_is_incomplete(self, store, tmp_path):
+        """
+        Ctrl-C goes to Spark's processes as well, and none has anything to say.
+        """
+        command = ["-m", "streaming", "export", "--store", store / "store", "--to", tmp_path / "t"]
+        command += ["--broker-conf", store / "broker.conf"]
+        with subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            # Held from before Spark starts.
+            while not (tmp_path / "t").is_dir():
+                assert process.poll() is None
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGINT)
+            said = process.stderr.read()
+
+        assert process.returncode == 4
+        [line] = said.splitlines()
+        assert "run it again: reput export" in line
 
 
 class TestExamples:

@@ -56,7 +56,8 @@ def test_what_is_exported_is_not_written_over(tmp_path):
     for target in (store, tmp_path / "data", tmp_path / "link", tmp_path / "data" / "." / "store"):
         with pytest.raises(UsageError, match="is to be read"):
             check(target, overwrite=True, sources=[store])
-    check(store / "exports", overwrite=True, sources=[store])
+    with pytest.raises(UsageError, match="is only read"):
+        check(store / "exports", overwrite=True, sources=[store])
 
 
 def test_a_file_system_that_holds_nothing_is_no_hindrance(tmp_path, monkeypatch, caplog):

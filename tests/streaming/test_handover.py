@@ -11,6 +11,7 @@ import pytest
 from formats import names
 from formats.errors import StoreError
 from streaming.config import FlushPolicy
+from streaming.console import print_handover
 from streaming.dispatcher import StoreDispatcher
 from streaming.handover import examine
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
@@ -121,5 +122,35 @@ def test_the_command(made, tmp_path, is_complete):
     command += ["--store", str(config.path), "--output", str(config.output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert json.loads(done.stdout)["safe"] is is_complete
-    assert done.returncode == (0 if is_complete else 1)
+    said = json.loads(done.stdout)
+    assert said["safe"] is is_complete
+    assert said["verdict"] == ("sound" if is_complete else "incomplete")
+    # What verify says of the rest is the same problem.
+    assert len(said["problems"]) == (0 if is_complete else 1)
+    assert done.returncode == (0 if is_complete else 4)
+
+
+@pytest.mark.parametrize("has_own", [True, False])
+def test_what_to_type_puts_the_files_in_place(made, tmp_path, has_own, capsys):
+    """
+    Pasted into a shell as they stand: the output's files are the store's, and its own are kept.
+    """
+    log, config = made
+    spaced = tmp_path / "the store"
+    config.path.rename(spaced)
+    config = config_of(spaced, config.output)
+    dispatch(config, log.end)
+    if has_own:
+        (spaced / "index").mkdir()
+        (spaced / "index" / "old").touch()
+        (spaced / "before-reput").mkdir()
+    written = {kind: (config.output / kind).stat().st_ino for kind in ("index", "consumequeue")}
+
+    print_handover(config, examine(config), as_json=False)
+    said, _, lines = capsys.readouterr().out.partition("With the broker stopped:\n")
+    subprocess.run(["/bin/sh", "-e", "-c", lines], check=True)
+
+    assert said.startswith("safe: ")
+    assert {kind: (spaced / kind).stat().st_ino for kind in written} == written
+    assert (spaced / "checkpoint").exists()
+    assert (spaced / "before-reput-2" / "index" / "old").exists() == has_own

@@ -22,8 +22,11 @@ from streaming import metrics as metrics_module
 from streaming.config import FlushPolicy
 from streaming.dispatcher import PHASES, StoreDispatcher
 from streaming.events import kind_of_event
+from streaming.jvm import Jvm
 from streaming.kafka_feed import SECONDS, KafkaState
-from streaming.metrics import ERROR_KINDS, Metrics, State, kind_of, serve
+from streaming.metrics import ERROR_KINDS, Metrics, State, kind_of
+from streaming.metrics_server import serve
+from streaming.space import space_of
 from streaming.writer_protocol import error_of, failure_of
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
 
@@ -41,7 +44,23 @@ def made(tmp_path):
 
 
 def state_of(dispatcher) -> State:
-    return State(dispatcher.progress, dispatcher.recorded_end, dispatcher.index.fill)
+    return State(
+        dispatcher.progress,
+        dispatcher.recorded_end,
+        dispatcher.index.fill,
+        space=space_of(dispatcher.config.output),
+    )
+
+
+class FakeJvm:
+    """What py4j shows of a JVM: this process, with a heap of 100 bytes of which 30 are free."""
+
+    def __init__(self):
+        self.java = self.lang = self.Runtime = self.ProcessHandle = self
+
+    def __getattr__(self, name):
+        values = {"totalMemory": 80, "freeMemory": 30, "maxMemory": 100, "pid": os.getpid()}
+        return lambda: values.get(name, self)
 
 
 @pytest.fixture
@@ -123,6 +142,131 @@ def test_behind_is_what_is_in_the_log_and_not_dispatched(made, served):
     found = samples(get("/metrics")[1])
     assert found["rocketmq_storage_dispatch_behind_bytes", ""] == 0
     assert found["rocketmq_storage_dispatch_behind_seconds", ""] == 0
+
+
+def test_a_record_that_waits_gets_older_by_the_clock(made, served, monkeypatch):
+    """
+    A store that stands one record short of an idle log: how far it is behind in store time stays
+    the same for ever, and the age of that record grows. At the log's end there is none.
+    """
+    log, dispatcher, metrics = made
+    get = served(metrics)
+    before = log.places[-2]
+    metrics.batch("s", dispatcher.dispatch(before.end), state_of(dispatcher))
+    stored = log.places[-1].message.store_timestamp / 1000
+    found = []
+    for now in (stored + 1, stored + 10_000):
+        monkeypatch.setattr(metrics_module.time, "time", lambda now=now: now)
+        found.append(samples(get("/metrics")[1]))
+    late, age = (
+        "rocketmq_storage_dispatch_behind_seconds",
+        "rocketmq_reput_oldest_undispatched_age_seconds",
+    )
+
+    assert found[0][late, ""] == found[1][late, ""]
+    assert [round(each[age, ""], 3) for each in found] == [1, 10_000]
+    metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    assert samples(get("/metrics")[1])[age, ""] == 0
+
+
+def test_the_age_is_that_of_the_record_after_the_end_of_a_file(tmp_path, served, monkeypatch):
+    """
+    Where dispatch stands before what fills the rest of a file, the next file's first one waits.
+    """
+    log = fill(Log(), 5, 150)
+    first = next(p for p in log.places if p.position >= LOG_FILE)
+    before = next(p for p in reversed(log.places) if p.end <= LOG_FILE)
+    assert before.end < LOG_FILE
+    config = config_of(log.write(tmp_path / "store"), tmp_path / "out")
+    dispatcher = StoreDispatcher(config)
+    metrics = Metrics({"s": config}, "c", "1.2.3")
+    dispatcher.dispatch(before.end)
+    progress = replace(dispatcher.progress, end=before.end)
+    metrics.state("s", replace(state_of(dispatcher), progress=progress))
+    stored = first.message.store_timestamp / 1000
+    monkeypatch.setattr(metrics_module.time, "time", lambda: stored + 7)
+    found = samples(served(metrics)("/metrics")[1])
+    dispatcher.close()
+
+    assert found["rocketmq_reput_oldest_undispatched_age_seconds", ""] == pytest.approx(7)
+
+
+def test_room_of_the_output_is_shown(made, served):
+    """
+    As `df` counts it: free for those without privileges, of what they may use at all.
+    """
+    _, dispatcher, metrics = made
+    metrics.state("s", state_of(dispatcher))
+    found = samples(served(metrics)("/metrics")[1])
+    seen = os.statvfs(dispatcher.config.output)
+    free, size = (found[f"rocketmq_reput_output_{name}_bytes", ""] for name in ("free", "size"))
+
+    assert 0 < free <= size <= seen.f_blocks * seen.f_frsize
+
+
+def test_memory_of_the_jvm_is_shown(made, served):
+    """
+    Its heap as it says itself, and its process as the kernel says; nothing before it was asked.
+    """
+    _, _, metrics = made
+    get = served(metrics)
+    metrics.jvm = Jvm(FakeJvm())
+    assert "_jvm_" not in get("/metrics")[1]
+    metrics.sample_jvm()
+    text = get("/metrics")[1]
+
+    assert "\nrocketmq_reput_jvm_heap_used_bytes 50.0\n" in text
+    assert "\nrocketmq_reput_jvm_heap_max_bytes 100.0\n" in text
+    resident = float(re.search(r"\nrocketmq_reput_jvm_resident_memory_bytes (\S+)", text)[1])
+    assert 10 << 20 < resident < 100 << 30
+
+
+def test_each_store_has_the_cluster_of_its_broker(tmp_path, served):
+    """
+    `brokerClusterName` as RocketMQ's BrokerConfig has it: one job may write stores of several
+    clusters. What the command is told counts for all.
+    """
+    given = {"s": {"brokerClusterName": "prod"}, "t": {"brokerClusterName": "test"}, "u": {}}
+    configs = {
+        name: replace(config_of(tmp_path / name, tmp_path / f"out-{name}"), properties=properties)
+        for name, properties in given.items()
+    }
+
+    def clusters(told):
+        text = served(Metrics(configs, told, "1.2.3"))("/metrics")[1]
+        return {
+            sample.labels["store"]: sample.labels["cluster"]
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if "store" in sample.labels
+        }
+
+    assert clusters("") == {"s": "prod", "t": "test", "u": "DefaultCluster"}
+    assert clusters("mine") == dict.fromkeys("stu", "mine")
+
+
+def test_a_broker_without_messages_is_no_trouble(tmp_path, served):
+    """
+    Its job has nothing to run for yet: it is ready, and says what it waits for. Where another
+    store of the job has messages, those wait too, and it is not ready.
+    """
+    configs = {n: config_of(tmp_path / n, tmp_path / f"out-{n}") for n in "st"}
+    for name in "st":
+        (tmp_path / name / "commitlog").mkdir(parents=True)
+    metrics = Metrics(configs, "c", "1.2.3")
+    get = served(metrics)
+    awaited = ("rocketmq_reput_first_message_awaited", "")
+    assert get("/readyz")[0] == 503
+    metrics.awaits_logs()
+    assert get("/readyz")[0] == 200
+    assert samples(get("/metrics")[1])[awaited] == 1
+    fill(Log(), 1, 5).write(tmp_path / "t")
+    metrics.awaits_logs()
+    assert get("/readyz")[0] == 503
+    assert samples(get("/metrics")[1])[awaited] == 1
+    metrics.alive(is_active=False)
+    assert get("/readyz")[0] == 503
+    assert samples(get("/metrics")[1])[awaited] == 0
 
 
 @pytest.mark.parametrize("is_live", [False, True])
@@ -224,6 +368,8 @@ def test_dashboard_and_alerts_know_what_is_exported(made, served):
     """
     log, dispatcher, metrics = made
     metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    metrics.jvm = Jvm(FakeJvm())
+    metrics.sample_jvm()
     exported = {}
     for family in text_string_to_metric_families(served(metrics)("/metrics")[1]):
         for sample in family.samples:

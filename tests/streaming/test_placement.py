@@ -19,7 +19,8 @@ from formats import names
 from formats.errors import FormatError, ReputError, UsageError
 from streaming import writer_process, writer_protocol, writer_task
 from streaming.config import FlushPolicy
-from streaming.dispatcher import StoreDispatcher
+from streaming.counted import Counted
+from streaming.dispatcher import Batch, StoreDispatcher
 from streaming.job import Job
 from streaming.job_options import JobOptions
 from streaming.placement import _spec
@@ -59,6 +60,22 @@ def test_an_error_comes_back_as_itself(error):
     assert str(back) == str(error)
 
 
+def test_records_after_a_cut_are_new():
+    """
+    They are counted though they stand where others were counted before; what is only said again
+    is not.
+    """
+    counted = Counted()
+    assert [b.messages for b in counted.take([Batch(0, 900, messages=9)], 9, 0)] == [9]
+    again = counted.take(
+        [Batch(0, 0), Batch(0, 900, messages=9), Batch(900, 950, messages=1)], 10, 0
+    )
+    assert [(b.bytes, b.messages) for b in again] == [(0, 0), (0, 0), (50, 1)]
+    cut = counted.take([Batch(500, 950, messages=4)], 9, 1)
+    assert [b.messages for b in cut] == [4]
+    assert [b.messages for b in counted.take([Batch(500, 950, messages=4)], 9, 1)] == [0]
+
+
 @pytest.fixture
 def made(tmp_path):
     broker = Broker(tmp_path / "store", 3)
@@ -67,7 +84,8 @@ def made(tmp_path):
 
 
 def order(kind: str, end: int = -1, **values) -> Order:
-    defaults = {"starts": True, "patience": 1.0, "seen": ("", 0), "executor": os.getpid()}
+    defaults = {"starts": True, "patience": 1.0, "seen": ("", 0), "counted": (-1, 0)}
+    defaults["executor"] = os.getpid()
     return Order(kind=kind, end=end, **{**defaults, **values})
 
 
@@ -152,6 +170,42 @@ class TestWriter:
         assert any("killed" in e or "taken back" in e for b in answer["batches"] for e in b.events)
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
         assert not (config.output / names.ABORT).exists()
+
+    @pytest.mark.parametrize("is_sync", [False, True])
+    def test_what_killed_ones_had_done_is_counted_once(self, made, is_sync):
+        """
+        Each is killed behind its batch, four times: with nothing recorded the next one does all
+        of it again; with all recorded, and an answer that was lost, the next one does nothing.
+        """
+        broker, config = made
+        carrier = Carrier(config, flush=FlushPolicy(is_sync=is_sync, thorough_seconds=3600))
+        counted, seen, found = Counted(), ("", 0), []
+
+        def send(kind, end, *, is_lost=False):
+            nonlocal seen
+            answer = carrier.send(kind, end, seen=seen, counted=(counted.end, counted.messages))
+            if not is_lost:
+                seen = (answer["incarnation"], answer["first"] + len(answer["batches"]))
+                where = answer["state"]["progress"]
+                found.extend(counted.take(answer["batches"], where.messages, where.truncations))
+
+        for _ in range(4):
+            send(DISPATCH, broker.append(20))
+            send(DISPATCH, broker.append(10), is_lost=is_sync)
+            os.kill(carrier.process, signal.SIGKILL)
+        send(CLOSE, broker.log.end)
+        twin = StoreDispatcher(replace(config, output=config.output.with_name("twin")))
+        whole = twin.dispatch(broker.log.end)
+        twin.close()
+
+        assert sum(batch.messages for batch in found) == whole.messages == 120
+        assert sum(batch.bytes for batch in found) == whole.bytes
+        if not is_sync:
+            # An output's record has no number of entries: what was recorded and not said is lost.
+            for name in ("entries", "items", "repeated"):
+                assert sum(getattr(batch, name) for batch in found) == getattr(whole, name)
+            assert sum(sum(batch.latencies) for batch in found) == 120
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
 
     def test_one_that_dies_each_time_is_given_up(self, made, monkeypatch):
         """
@@ -307,6 +361,8 @@ class TestJob:
             events = job.summary.stores[0].events
 
         assert any("taken back" in event for event in events)
+        assert job.summary.stores[0].messages == 60
+        assert job.summary.stores[0].bytes == broker.log.end
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
 
     def test_one_that_is_killed_before_the_end_is_made_up_for(self, spark, made):

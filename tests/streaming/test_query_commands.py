@@ -165,10 +165,10 @@ class TestShown:
         document = json.loads(shown)
 
         assert code == 0
-        assert document.pop("notes") == []
+        assert (document.pop("notes"), document.pop("notes_total")) == ([], 0)
         for key, answer in zip(("k2", "all"), document["keys"], strict=True):
             alone = json.loads(filled("query", "key", key, *words)[1])
-            del alone["notes"]
+            del alone["notes"], alone["notes_total"]
             assert answer == {"key": key, **alone}
 
     def test_by_id_with_its_parts(self, filled):
@@ -232,7 +232,7 @@ class TestShown:
             code, shown, _ = reput(*words, "--ascending-store-time")
             assert code == 0
             found = json.loads(shown)["messages"][0]
-            assert found["store_timestamp"] >= NOW + 1000 * at
+            assert found["stored_ms"] >= NOW + 1000 * at
         assert reput(*words, "--ascending-store-time", "--topic", "t")[0] == 2
 
     def test_topics_and_their_queues(self, filled):

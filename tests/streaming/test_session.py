@@ -49,6 +49,20 @@ def test_old_java_is_refused(monkeypatch, tmp_path, version, accepted):
             session.require_java()
 
 
+def test_old_java_behind_a_script_is_refused(monkeypatch, tmp_path):
+    """
+    A script beside which no file says the version is asked for it.
+    """
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(UsageError, match=r"is Java 8\. Spark needs a JDK 17"):
+        session.require_java()
+
+
 def test_archive_belongs_to_one_java(monkeypatch, tmp_path):
     """
     Another one would map it, find that it does not fit and start as slowly as without.

@@ -12,13 +12,15 @@ import pytest
 
 from checkpoints import progress
 from formats import names
+from formats.consumequeue import ENTRY_SIZE
+from formats.encode import Message
 from formats.errors import StoreError
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.repair import repair
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
-from tests.streaming.stores_for_tests import files_of
+from tests.streaming.stores_for_tests import Log, config_of, files_of
 from tests.streaming.test_repair import Made
 
 if TYPE_CHECKING:
@@ -237,3 +239,34 @@ def test_in_place_a_broker_may_have_gone_on(tmp_path):
     assert path.read_bytes() == before
     assert repair(made.config).ok
     assert progress.load(made.output).tails == {}
+
+
+@pytest.mark.parametrize("damage", ["removed", "other entry"])
+def test_verify_finds_it_in_a_queue_whose_records_have_all_expired(tmp_path, damage):
+    """
+    Nothing in the log tells what such a queue should hold.
+    """
+    log = Log()
+    for i in range(3):
+        log.append(Message("early", properties={"TAGS": "a"}, queue_offset=i))
+    for i in range(60):
+        log.append(Message("late", body=bytes(100), queue_offset=i))
+    store = log.write(tmp_path / "store")
+    config = config_of(store, tmp_path / "out")
+    dispatcher = StoreDispatcher(config)
+    dispatcher.dispatch(log.end)
+    dispatcher.close()
+    (store / "commitlog" / names.offset_file(0)).unlink()
+    assert verify(config).ok
+    path = max((config.output / "consumequeue" / "early" / "0").iterdir())
+    raw = bytearray(path.read_bytes())
+    raw[2 * ENTRY_SIZE + 19] ^= 1
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(raw)
+
+    report = verify(config)
+    assert [finding.path for finding in report.findings] == [str(path)]
+    with pytest.raises(StoreError, match="early"):
+        StoreDispatcher(config)

@@ -78,6 +78,28 @@ annotations:
 {{ include "reput.fullname" .root }}{{ with .job.id }}-{{ . }}{{ end }}
 {{- end }}
 
+{{/* How many dispatchers should answer, and a regular expression of their `job` label. */}}
+{{- define "reput.dispatchers" -}}
+{{- if kindIs "invalid" .Values.prometheusRule.dispatchers -}}
+{{- len (include "reput.jobs" . | fromYaml).jobs -}}
+{{- else -}}
+{{- int64 .Values.prometheusRule.dispatchers -}}
+{{- end -}}
+{{- end }}
+
+{{- define "reput.scrapeJob" -}}
+{{- $name := include "reput.fullname" . -}}
+{{- $monitor := ternary .Values.metrics.podMonitor .Values.metrics.serviceMonitor .Values.metrics.podMonitor.enabled -}}
+{{- $labels := include "reput.labels" . | fromYaml -}}
+{{- if .Values.prometheusRule.job -}}
+{{- .Values.prometheusRule.job -}}
+{{- else if and $monitor.jobLabel (hasKey $labels $monitor.jobLabel) -}}
+{{- get $labels $monitor.jobLabel -}}
+{{- else -}}
+{{ $name }}|{{ .Release.Namespace }}/{{ $name }}
+{{- end -}}
+{{- end }}
+
 {{/* What the values' schema cannot say. */}}
 {{- define "reput.check" -}}
 {{- if not .Values.stores }}
@@ -98,6 +120,17 @@ annotations:
 {{- end }}
 {{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled }}
 {{- fail "metrics: serviceMonitor and podMonitor would scrape everything twice; enable one" }}
+{{- end }}
+{{- if ne (empty .Values.metrics.tls.certFile) (empty .Values.metrics.tls.keyFile) }}
+{{- fail "metrics.tls: give certFile and keyFile together, as paths below a mount of secretMounts" }}
+{{- end }}
+{{- if and .Values.metrics.tls.clientCaFile (not .Values.metrics.tls.certFile) }}
+{{- fail "metrics.tls.clientCaFile needs certFile and keyFile" }}
+{{- end }}
+{{- range list .Values.metrics.serviceMonitor .Values.metrics.podMonitor }}
+{{- if and .basicAuth .authorization }}
+{{- fail "metrics: a monitor has basicAuth or authorization, not both" }}
+{{- end }}
 {{- end }}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) }}
 {{- fail "metrics.serviceMonitor needs metrics.service.enabled" }}

@@ -7,6 +7,19 @@
 - --config=/etc/reput/reput.toml
 - --metrics-port={{ $.Values.metrics.port }}
 - --metrics-host=0.0.0.0
+{{- with $.Values.metrics.tls.certFile }}
+- --metrics-tls-cert={{ . }}
+- --metrics-tls-key={{ $.Values.metrics.tls.keyFile }}
+{{- end }}
+{{- with $.Values.metrics.tls.clientCaFile }}
+- --metrics-tls-client-ca={{ . }}
+{{- end }}
+{{- with $.Values.metrics.auth.tokenFile }}
+- --metrics-token-file={{ . }}
+{{- end }}
+{{- with $.Values.metrics.auth.basicAuthFile }}
+- --metrics-basic-auth-file={{ . }}
+{{- end }}
 {{- with $.Values.metrics.sparkPort }}
 - --spark-metrics-port={{ . }}
 {{- end }}
@@ -192,18 +205,17 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{/* Probes of the metrics port speak TLS where the port does. Arguments: root, probes. */}}
 {{- define "reput.probes" -}}
-{{- with .startup }}
-startupProbe:
-  {{- toYaml . | nindent 2 }}
+{{- range $name := list "startup" "liveness" "readiness" }}
+{{- with get $.probes $name }}
+{{- $probe := deepCopy . }}
+{{- if and $.root.Values.metrics.tls.certFile $probe.httpGet (not (dig "httpGet" "scheme" "" $probe)) }}
+{{- $_ := set $probe.httpGet "scheme" "HTTPS" }}
 {{- end }}
-{{- with .liveness }}
-livenessProbe:
-  {{- toYaml . | nindent 2 }}
+{{ $name }}Probe:
+  {{- toYaml $probe | nindent 2 }}
 {{- end }}
-{{- with .readiness }}
-readinessProbe:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

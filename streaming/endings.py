@@ -1,0 +1,243 @@
+"""How the command ends when something gets in between: signals, broken pipes, errors of our own.
+
+SIGTERM and Ctrl-C are the same. A command ends at once with a line and its code, unless it has
+begun something that is to be closed in order: then `Ending` passes the wish on. A second signal
+ends the process as signals do. The module is imported before all others, and so imports little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shlex
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from streaming.exit_codes import INCOMPLETE, OK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# They have no end of their own, so one that comes from outside leaves nothing undone.
+_ENDLESS = {"run", "tail"}
+
+
+class OutputError(Exception):
+    """Standard output has not taken what was printed.
+
+    Not an OSError: that may be of any file, and click has an exit code of its own for broken pipes.
+
+    Attributes:
+        error: why.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"standard output: {error.strerror}")
+        self.error = error
+
+
+class _Output(io.TextIOWrapper):
+    """Standard output whose errors are told from those of files."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise OutputError(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise OutputError(error) from error
+
+
+_Made = TypeVar("_Made")
+_LOOK_SECONDS = 0.1
+
+
+class Interrupted(BaseException):
+    """A signal came while there was something to tidy up: it passes all handlers of errors."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def begin() -> None:
+    """Take over signals and standard streams; what came before is Python's own start."""
+    _open_missing_streams()
+    if type(sys.stdout) is io.TextIOWrapper:
+        before = sys.stdout
+        sys.stdout = _Output(
+            before.buffer, before.encoding, before.errors, line_buffering=before.line_buffering
+        )
+        before.detach()
+    for number in SIGNALS:
+        signal.signal(number, _end_at_once)
+
+
+def _open_missing_streams() -> None:
+    """Give closed standard streams a descriptor, or files of a store would get theirs.
+
+    What is written to standard output then fails, as it has to: nobody would get the answer.
+    """
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is not None:
+            continue
+        # The lowest free number is taken: they come in order.
+        opened = os.open(os.devnull, os.O_RDWR if name == "stderr" else os.O_RDONLY)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+        mode = "r" if name == "stdin" else "w"
+        setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def command() -> str:
+    """Return the command's name, "" without one."""
+    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+
+
+def again() -> str:
+    """Return the command line, to be run once more."""
+    return shlex.join(["reput", *sys.argv[1:]])
+
+
+def interrupted_code() -> int:
+    """Return the exit code of this command where it is interrupted and has no answer yet."""
+    return OK if command() in _ENDLESS else INCOMPLETE
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
+    _ends_by_signal_now()
+    name = signal.Signals(number).name
+    code = interrupted_code()
+    if code == OK:
+        # What was shown so far was wanted.
+        with contextlib.suppress(OutputError, RuntimeError, ValueError):
+            sys.stdout.flush()
+    else:
+        tell_interrupted(name)
+    # No thread and no child of ours has anything to say after this.
+    os._exit(code)
+
+
+def tell_interrupted(name: str) -> None:
+    """Say on standard error, and with --json as a document, that there is no answer."""
+    text = f"{name}: interrupted before it was done; run it again: {again()}"
+    if "--json" in sys.argv:
+        import json  # noqa: PLC0415 - slow to import
+
+        _write(1, json.dumps({"error": text, "exit_code": INCOMPLETE}))
+    _write(2, f"reput: {text}")
+
+
+def _write(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(descriptor, f"{text}\n".encode("utf-8", "surrogateescape"))
+
+
+def _ends_by_signal_now() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def tidying() -> Iterator[None]:
+    """Have a signal raise `Interrupted`, for what has children or temporary files."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+        _ends_by_signal_now()
+        raise Interrupted(number)
+
+    with _handling(interrupt):
+        yield
+
+
+class Ending:
+    """The wish to end in order, from a signal to what has to know of it.
+
+    Attributes:
+        name: of the signal that came, "" before.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """Begin without a signal.
+
+        Args:
+            say: called with the name of the first signal.
+        """
+        self.name = ""
+        self._say = say
+        self._stop: Callable[[], None] | None = None
+
+    def passes_to(self, stop: Callable[[], None]) -> None:
+        """Have `stop` called at a signal; at once if there was one."""
+        self._stop = stop
+        if self.name:
+            stop()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Take signals; the second one ends the process."""
+        with _handling(self._take):
+            yield
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        _ends_by_signal_now()
+        self.name = signal.Signals(number).name
+        self._say(self.name)
+        if self._stop is not None:
+            self._stop()
+
+
+def beside(make: Callable[[], _Made], is_over: Callable[[], bool] = lambda: False) -> _Made | None:
+    """Return what `make` returns, called in another thread; None once `is_over` says so.
+
+    In the main thread PySpark would take over Ctrl-C.
+
+    Raises:
+        BaseException: what `make` has raised.
+    """
+    made: list[_Made] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            made.append(make())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="beside", daemon=True)
+    thread.start()
+    while thread.is_alive() and not is_over():
+        thread.join(_LOOK_SECONDS)
+    if failures:
+        raise failures[0]
+    return made[0] if made else None
+
+
+def elsewhere(make: Callable[[], _Made]) -> _Made:
+    """Return what `make` returns, called in another thread; see `beside`."""
+    made = beside(make)
+    if made is None:
+        raise RuntimeError("nothing was made")
+    return made
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle signals so; after the first one they stay as that has left them."""
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, older in before.items():
+            if signal.getsignal(number) is handler:
+                signal.signal(number, older)

@@ -1,0 +1,135 @@
+"""Runs a job for the command: its signals, its session, its summary and its exit code.
+
+An interrupted `rebuild` is not done, and says how far it got; an interrupted `run` has ended in
+order, for it has no end of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from checkpoints.progress import STATE_DIRECTORY
+from streaming import console
+from streaming.endings import Ending, again, beside
+from streaming.exit_codes import INCOMPLETE, OK
+from streaming.failures import FAILURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from streaming.config import StoreConfig
+    from streaming.job import Job, Summary
+    from streaming.job_options import JobOptions
+    from streaming.metrics import Metrics
+    from streaming.session import SessionStart
+
+LOG = logging.getLogger("reput")
+
+
+def run_job(
+    configs: Sequence[StoreConfig],
+    options: JobOptions,
+    *,
+    as_json: bool,
+    shows_progress: bool = False,
+    metrics: Metrics | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> int:
+    """Run the job, print its summary and return the exit code.
+
+    Raises:
+        ReputError, OSError: what stopped it; what was dispatched before stays.
+    """
+    from streaming.session import (  # noqa: PLC0415 - Spark is slow to import
+        QUICK_START,
+        begin_session,
+    )
+
+    # Its JVM takes a second to start; what follows is slow to import as well.
+    starting = begin_session("reput", **QUICK_START, **(conf or {}))
+    from streaming.job import Job  # noqa: PLC0415
+
+    ending = Ending(_say_ending)
+    with ending.watching():
+        # A broker's store is no place for files of ours that it does not know.
+        FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
+        job = Job(configs, options)
+        if metrics is not None:
+            job.report_to(metrics)
+        console.report_openings(job)
+        ending.passes_to(job.stop)
+        job.prepare()
+        summary = _dispatch(job, starting, ending, shows_progress=shows_progress)
+    return _conclude(configs, options, job, summary, ending, as_json=as_json)
+
+
+def _say_ending(name: str) -> None:
+    LOG.info("%s: ending in order", name, extra={"event": "ending", "signal": name})
+
+
+def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progress: bool) -> Summary:
+    from streaming.session import end_session, naming_its_end  # noqa: PLC0415
+    from streaming.source import register  # noqa: PLC0415
+
+    with naming_its_end():
+        spark = beside(starting.session, lambda: bool(ending.name))
+        if spark is None:
+            # Its start goes on in a thread, and ends with this process.
+            FAILURES.leaves_at_once = True
+            return job.abandon()
+        try:
+            # What stops the job is said once, by us; Spark's account of it is a page of Scala.
+            spark.sparkContext.setLogLevel("OFF")
+            register(spark)
+            with console.progress(job) if shows_progress else console.quiet():
+                return job.run(spark)
+        finally:
+            _end_session(spark, end_session, ending)
+
+
+def _end_session(
+    spark: SparkSession, end_session: Callable[[SparkSession], None], ending: Ending
+) -> None:
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+
+    # Where the signal was for Spark as well, it may have ended by itself.
+    is_expected = (Py4JError, ConnectionError) if ending.name else ()
+    with contextlib.suppress(*is_expected):
+        end_session(spark)
+
+
+def _conclude(
+    configs: Sequence[StoreConfig],
+    options: JobOptions,
+    job: Job,
+    summary: Summary,
+    ending: Ending,
+    *,
+    as_json: bool,
+) -> int:
+    """Print what was done, and what was not."""
+    from streaming.reach import shortfalls  # noqa: PLC0415 - numba is slow to import
+
+    left = []
+    if options.available_now:
+        left = shortfalls(
+            configs,
+            summary,
+            job.known_ends,
+            is_interrupted=bool(ending.name),
+            only_flushed=options.only_flushed,
+        )
+    code = FAILURES.answered(INCOMPLETE if left else OK)
+    said = []
+    if left:
+        why = f"{ending.name}: ended" if ending.name else "ended"
+        said = [f"{why} before the log's end. {each}" for each in left]
+        said.append(f"it goes on there when it is run again: {again()}")
+    console.print_summary(summary, as_json=as_json, left=said)
+    for line in said:
+        console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
+    return code

@@ -1,0 +1,94 @@
+"""How far a job got in logs that it was to dispatch to their ends, and what to run next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.errors import ReputError
+from stores.commitlog import CommitLog, commitlog_directories
+from stores.flushed import FlushedEnd
+from streaming.readable import find_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streaming.config import StoreConfig
+    from streaming.job import Summary
+
+
+class Shortfall(NamedTuple):
+    """What a job has left undone of one store.
+
+    Attributes:
+        name: the store's.
+        end: physical offset after what is dispatched, the log's beginning if nothing is.
+        log_end: physical offset where the log ends.
+        total: bytes that the log has.
+        kafka_bytes: of what is dispatched, bytes of log that Kafka does not have yet.
+    """
+
+    name: str
+    end: int
+    log_end: int
+    total: int
+    kafka_bytes: int
+
+    def __str__(self) -> str:
+        left = self.log_end - self.end
+        said = []
+        if left > 0:
+            said.append(
+                f"dispatched up to physical offset {self.end} of {self.log_end}; {left} of "
+                f"{self.total} bytes of the log are left"
+            )
+        if self.kafka_bytes:
+            said.append(f"{self.kafka_bytes} bytes of the log have not been sent to Kafka")
+        return f"{self.name}: {', and '.join(said)}"
+
+
+def shortfalls(
+    configs: Sequence[StoreConfig],
+    summary: Summary,
+    known_ends: Mapping[str, int],
+    *,
+    is_interrupted: bool,
+    only_flushed: bool,
+) -> list[Shortfall]:
+    """Return the stores of which a job has not dispatched all.
+
+    Args:
+        configs: the stores, in the order of the summary.
+        summary: what the job has done.
+        known_ends: physical offsets where logs ended when the job began, as far as it looked: all
+            that a job that was not interrupted has to reach, for a broker may be writing.
+        is_interrupted: the logs are looked at once more.
+        only_flushed: only what the broker has on disk was to be dispatched.
+    """
+    found = []
+    for config, store in zip(configs, summary.stores, strict=True):
+        lag = store.kafka.lag if store.kafka is not None else 0
+        if not is_interrupted and known_ends.get(store.name, 0) <= store.end and not lag:
+            continue
+        first, end = _ends_of(config, store.end, only_flushed=only_flushed)
+        if not is_interrupted:
+            end = known_ends.get(store.name, store.end)
+        if store.end < end or lag:
+            done = max(store.end, first)
+            found.append(Shortfall(store.name, done, end, end - first, lag))
+    return found
+
+
+def _ends_of(config: StoreConfig, done: int, *, only_flushed: bool) -> tuple[int, int]:
+    """Return physical offsets where a log begins and ends, as far as that can be told."""
+    log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+    try:
+        try:
+            end = find_ends(log).last
+            if only_flushed:
+                end = FlushedEnd(config.path).before(log, end, done)
+        except ReputError:
+            # Something is wrong with it, which is said by the next run: that has to go on.
+            end = log.end_of_files
+        return log.min_offset, end
+    finally:
+        log.close()

@@ -1,0 +1,73 @@
+"""Which store a command is about: `--store` with its settings, or one of a `reput.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from formats.errors import UsageError
+from streaming.config import read_config
+
+if TYPE_CHECKING:
+    from streaming.config import StoreConfig
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="A reput.toml that names the store, instead of --store and what goes with it.",
+    ),
+]
+StoreName = Annotated[
+    str | None,
+    typer.Option("--store-name", help="Which store of --config, if it has several: its name."),
+]
+
+
+def of_file(config: Path | None, name: str | None, *others: object) -> StoreConfig | None:
+    """Return the store of a `reput.toml` that the options name; None if they name no file.
+
+    Args:
+        config: the file.
+        name: of the store.
+        others: options that the file stands for: None where they are not given.
+
+    Raises:
+        UsageError: such an option is given as well; the file cannot be read, or has no such store,
+            or several and none is named.
+    """
+    if config is None:
+        if name is not None:
+            raise UsageError("--store-name is for a store of --config FILE")
+        return None
+    if any(each is not None for each in others):
+        raise UsageError("--config names the store: leave --store, --output and the rest out")
+    configs = read_config(config, reads_kafka=False)
+    names = [each.name for each in configs]
+    if name is None:
+        if len(configs) > 1:
+            raise UsageError(
+                f"{config} has {len(configs)} stores, {', '.join(names)}: say which with "
+                "--store-name"
+            )
+        return configs[0]
+    for each in configs:
+        if each.name == name:
+            return each
+    # It brings difflib.
+    from streaming.no_such import no_such  # noqa: PLC0415
+
+    raise UsageError(f"{config}: {no_such('store', name, names, '')}")
+
+
+def required(store: Path | None) -> Path:
+    """Return the store that is given.
+
+    Raises:
+        UsageError: none is.
+    """
+    if store is None:
+        raise UsageError("say what to read with --store DIR, or name it with --config FILE")
+    return store

@@ -1,0 +1,121 @@
+"""Checks documents against the JSON schemas of docs/json: the few keywords that these use.
+
+A keyword that is not known here is an error, so a schema cannot ask for more than is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+SCHEMAS = Path(__file__).parent.parent / "docs" / "json"
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_SAYS_NOTHING = {"$schema", "title", "description", "$defs"}
+
+
+def load(name: str) -> dict[str, Any]:
+    """Return a schema by the name of its file."""
+    schema: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
+    return schema
+
+
+def problems(value: Any, schema: dict[str, Any], at: str = "$") -> list[str]:
+    """Return what of a value is not as a schema says, with where; empty if all is.
+
+    Raises:
+        ValueError: a keyword that is not known here.
+    """
+    found: list[str] = []
+    for keyword, wanted in schema.items():
+        if keyword in _SAYS_NOTHING:
+            continue
+        check = _CHECKS.get(keyword)
+        if check is None:
+            raise ValueError(f"{at}: keyword {keyword!r} is not known")
+        found += check(value, wanted, schema, at)
+    return found
+
+
+def _ref(value: Any, wanted: str, _schema: dict[str, Any], at: str) -> list[str]:
+    file, _, name = wanted.partition("#/$defs/")
+    return problems(value, load(file.removesuffix(".json"))["$defs"][name], at)
+
+
+def _type(value: Any, wanted: str | list[str], _schema: dict[str, Any], at: str) -> list[str]:
+    names = [wanted] if isinstance(wanted, str) else wanted
+    is_one = any(
+        isinstance(value, _TYPES[name]) and (not isinstance(value, bool) or name == "boolean")
+        for name in names
+    )
+    return [] if is_one else [f"{at}: {value!r} is not of type {' or '.join(names)}"]
+
+
+def _properties(value: Any, wanted: dict[str, Any], _schema: dict[str, Any], at: str) -> list[str]:
+    if not isinstance(value, dict):
+        return []
+    return [
+        problem
+        for name in wanted.keys() & value.keys()
+        for problem in problems(value[name], wanted[name], f"{at}.{name}")
+    ]
+
+
+def _required(value: Any, wanted: list[str], _schema: dict[str, Any], at: str) -> list[str]:
+    missing = [name for name in wanted if isinstance(value, dict) and name not in value]
+    return [f"{at}: {name} is missing" for name in missing]
+
+
+def _additional(value: Any, wanted: Any, schema: dict[str, Any], at: str) -> list[str]:
+    if not isinstance(value, dict):
+        return []
+    more = value.keys() - schema.get("properties", {}).keys()
+    if wanted is False:
+        return [f"{at}: {name} is in no schema" for name in sorted(more)]
+    return [problem for name in more for problem in problems(value[name], wanted, f"{at}.{name}")]
+
+
+def _items(value: Any, wanted: Any, _schema: dict[str, Any], at: str) -> list[str]:
+    if not isinstance(value, list):
+        return []
+    return [
+        problem
+        for number, each in enumerate(value)
+        for problem in problems(each, wanted, f"{at}[{number}]")
+    ]
+
+
+def _enum(value: Any, wanted: list[Any], _schema: dict[str, Any], at: str) -> list[str]:
+    return [] if value in wanted else [f"{at}: {value!r} is none of {wanted}"]
+
+
+def _any_of(value: Any, wanted: list[Any], _schema: dict[str, Any], at: str) -> list[str]:
+    tried = [problems(value, each, at) for each in wanted]
+    return [] if not all(tried) else [f"{at}: no form fits: {tried}"]
+
+
+def _pattern(value: Any, wanted: str, _schema: dict[str, Any], at: str) -> list[str]:
+    is_fine = not isinstance(value, str) or re.search(wanted, value)
+    return [] if is_fine else [f"{at}: {value!r} is not like {wanted}"]
+
+
+_CHECKS = {
+    "$ref": _ref,
+    "type": _type,
+    "properties": _properties,
+    "required": _required,
+    "additionalProperties": _additional,
+    "items": _items,
+    "enum": _enum,
+    "anyOf": _any_of,
+    "pattern": _pattern,
+}

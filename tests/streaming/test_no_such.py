@@ -1,0 +1,120 @@
+"""A name that a store does not have is said to be one, with the names that it has."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from formats.broker import settings_of
+from streaming.export_commands import _missing
+from streaming.no_such import nearest
+from tests.streaming.stores_for_tests import SMALL
+from tests.streaming.test_query_commands import Reput
+
+
+@pytest.fixture
+def reput(tmp_path, monkeypatch, capsys):
+    made = Reput(tmp_path, monkeypatch, capsys)
+    for topic in ("orders", "orders-eu", "payments"):
+        made.put(b"body", topic=topic, properties={"KEYS": "k", "UNIQ_KEY": "U"})
+    made.dispatch()
+    return made
+
+
+WORDS = "no such topic 'Oders'; there are orders, orders-eu, payments"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "query key k",
+        "query key k l",
+        "query id U",
+        "query offset 0 --queue 0",
+        "query time 0",
+        "query time 0 --queue 0",
+        "topics",
+    ],
+)
+def test_a_topic(reput, command):
+    """
+    A typing error must not look like a topic without messages: exit code 1, and the nearest names.
+    """
+    code, shown, error = reput(*command.split(), "--topic", "Oders")
+    assert code == 1
+    assert f"reput: {WORDS}\n" in error
+
+    code, shown, _ = reput(*command.split(), "--topic", "Oders", "--json")
+    assert (code, json.loads(shown)["missing"]) == (1, WORDS)
+
+
+def test_a_topic_that_is_there_is_not_missing(reput):
+    for command in ("query key other", "query id other", "query offset 9 --queue 0"):
+        code, shown, error = reput(*command.split(), "--topic", "orders", "--json")
+        assert (code, error) == (1, "")
+        assert "missing" not in json.loads(shown)
+
+
+@pytest.mark.parametrize("command", ["query offset 0", "query time 0"])
+def test_a_queue(reput, command):
+    _, _, error = reput(*command.split(), "--topic", "orders", "--queue", "7")
+
+    assert error == "reput: topic orders has no queue 7; there are 0\n"
+
+
+def test_tail_says_at_once_that_it_waits(reput):
+    """
+    A topic may come; a typing error must not wait for ever without a word.
+    """
+    words = ("tail", "--seconds", "0", "--topic")
+
+    assert reput(*words, "Oders") == (1, "", f"reput: {WORDS}. Waiting for it to appear\n")
+    assert "has no queue 3; there are 0. Waiting" in reput(*words, "orders", "--queue", "3")[2]
+    assert reput(*words, "orders")[2] == ""
+
+
+def test_a_store_without_queues_names_the_option(reput):
+    for path in (reput.output / "consumequeue").iterdir():
+        for queue in path.iterdir():
+            for file in queue.iterdir():
+                file.unlink()
+            queue.rmdir()
+        path.rmdir()
+
+    _, _, error = reput("query", "offset", "0", "--topic", "orders", "--queue", "0")
+
+    assert f"{reput.output} has no queues at all; if reput wrote them elsewhere" in error
+
+
+def test_an_export_of_nothing_says_why(reput):
+    """
+    Unless the store has no queues at all: a log alone is exported as well.
+    """
+    settings = settings_of("5.5", SMALL)
+
+    assert _missing(reput.store, reput.output, settings, "Oders", None) == WORDS
+    assert _missing(reput.store, reput.output, settings, "orders", 0) is None
+    assert _missing(reput.store, None, settings, "Oders", None) is None
+
+
+def test_groups_and_topics_of_consumers(reput):
+    config = reput.store / "config"
+    config.mkdir(exist_ok=True)
+    table = {"offsetTable": {"orders@billing": {"0": 1}, "payments@ledger": {"0": 1}}}
+    (config / "consumerOffset.json").write_text(json.dumps(table))
+    words = ("query", "consumers")
+
+    assert reput(*words, "--group", "biling")[::2] == (
+        1,
+        "reput: no such group 'biling'; there are billing, ledger\n",
+    )
+    assert "no such topic 'x'; there are orders, payments" in reput(*words, "--topic", "x")[2]
+    assert reput(*words, "--group", "billing")[0] == 0
+
+
+def test_the_nearest_come_first_and_few_are_shown():
+    known = [f"topic-{i}" for i in range(9)] + ["Orders", "orders"]
+
+    assert nearest("ORDER", known) == "Orders, orders, topic-0, topic-1, topic-2 and 6 more"
+    assert nearest("x", []) == ""

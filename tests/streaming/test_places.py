@@ -1,0 +1,255 @@
+"""What --store names is what is read, and nothing is written into it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from formats import names
+from formats.errors import StoreError, UsageError
+from stores.log_places import commitlog_directories
+from streaming.__main__ import main
+from streaming.config import FlushPolicy, read_config, store_config
+from streaming.job_options import JobOptions
+from streaming.options import parse
+from streaming.placement import _spec
+from streaming.source import RocketMQDataSource
+from tests.streaming.stores_for_tests import SMALL, Log, fill
+
+
+def run(monkeypatch, capsys, *words):
+    """Run a command here; return exit code, standard output and standard error."""
+    monkeypatch.setattr("sys.argv", ["reput", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown = capsys.readouterr()
+    return ended.value.code, shown.out, shown.err
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A live store, a backup with its first file only, and the live broker's settings."""
+    log = fill(Log(), 3, 60)
+    live = log.write(tmp_path / "live")
+    backup = tmp_path / "backup"
+    (backup / "commitlog").mkdir(parents=True)
+    shutil.copy(live / "commitlog" / names.offset_file(0), backup / "commitlog")
+    conf = tmp_path / "broker.conf"
+    settings = {**SMALL, "storePathCommitLog": str(live / "commitlog")}
+    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return log, live, backup, conf
+
+
+class TestSettingsThatLeadAway:
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "query offset 0 --physical",
+            "query time 0",
+            "query transactions",
+            "topics",
+            "tail --topic t --seconds 0",
+            "verify",
+            "handover",
+            "rebuild --output OUT",
+            "rebuild --repair --output OUT",
+            "run --output OUT",
+            "export --to OUT",
+        ],
+    )
+    def test_each_command_refuses_them_and_names_both(
+        self, copied, tmp_path, monkeypatch, capsys, command
+    ):
+        """
+        A backup that is asked by the settings of its broker must not be answered for by the live
+        log: what is found there is not in the backup.
+        """
+        _, live, backup, conf = copied
+        words = command.replace("OUT", str(tmp_path / "out")).split()
+
+        code, shown, error = run(
+            monkeypatch, capsys, *words, "--store", backup, "--broker-conf", conf
+        )
+
+        assert (code, shown) == (2, "")
+        for part in ("storePathCommitLog", str(live / "commitlog"), str(backup / "commitlog")):
+            assert part in error
+        assert not (tmp_path / "out").exists()
+
+    def test_an_option_says_which_is_meant(self, copied, monkeypatch, capsys):
+        log, live, backup, conf = copied
+        last = log.places[-1].position
+        words = ["query", "offset", last, "--physical", "--store", backup, "--broker-conf", conf]
+
+        there = run(monkeypatch, capsys, *words, "--commitlog", live / "commitlog")
+        not_there = run(monkeypatch, capsys, *words, "--commitlog", backup / "commitlog")
+
+        assert there[0] == 0
+        assert not_there[0] == 3
+        assert "the commitlog holds 0 to " in not_there[2]
+
+    def test_a_link_to_the_same_directory_leads_nowhere_else(self, copied):
+        _, live, _, _ = copied
+        link = live.parent / "link"
+        link.symlink_to(live / "commitlog")
+
+        config = store_config(
+            live, live.parent / "o", broker_conf={"storePathCommitLog": str(link)}
+        )
+
+        assert commitlog_directories(live, config.settings) == [link]
+
+    def test_a_store_without_a_log_of_its_own_has_it_where_the_setting_says(self, copied):
+        _, live, backup, _ = copied
+        shutil.rmtree(backup / "commitlog")
+        conf = {"storePathCommitLog": str(live / "commitlog")}
+        config = store_config(backup, live.parent / "o", broker_conf=conf)
+
+        assert commitlog_directories(backup, config.settings) == [live / "commitlog"]
+
+    @pytest.mark.parametrize("setting", ["storePathCommitLog", "readOnlyCommitLogStorePaths"])
+    def test_a_listed_directory_that_is_not_there_is_named_with_its_setting(self, copied, setting):
+        """
+        A volume that is not mounted would read as records that expired.
+        """
+        _, live, _, _ = copied
+        second = live.parent / "second"
+        own = f"{live / 'commitlog'},{second}"
+        conf = {"storePathCommitLog": own, "readOnlyCommitLogStorePaths": str(live.parent / "old")}
+        if setting != "storePathCommitLog":
+            second.mkdir()
+        config = store_config(live, live.parent / "o", broker_conf=conf)
+
+        with pytest.raises(StoreError) as raised:
+            commitlog_directories(live, config.settings)
+
+        assert f"{setting}={conf[setting]}" in str(raised.value)
+
+    def test_a_data_frame_refuses_them_and_takes_an_option(self, copied):
+        _, live, backup, conf = copied
+        options = {"path": str(backup), "brokerConf": str(conf)}
+        single = {"path": str(backup), "broker.storePathCommitLog": str(live / "commitlog")}
+
+        for given in (options, single):
+            with pytest.raises(UsageError, match="leads away"):
+                RocketMQDataSource(given).schema()
+        (store,) = parse({**options, "commitlog": str(live / "commitlog")}).stores
+        assert commitlog_directories(store.path, store.settings) == [live / "commitlog"]
+        table = {"b": {"path": str(backup), "commitlog": [str(live / "commitlog")]}}
+        (store,) = parse({"stores": json.dumps(table), "brokerConf": str(conf)}).stores
+        assert commitlog_directories(store.path, store.settings) == [live / "commitlog"]
+
+    def test_a_table_of_a_file_takes_a_key(self, copied, tmp_path):
+        _, live, backup, conf = copied
+        table = f"[[store]]\npath='{backup}'\noutput='o'\nbroker_conf='{conf}'\n"
+        path = tmp_path / "reput.toml"
+        path.write_text(table)
+        with pytest.raises(UsageError, match=r"number 1: .*leads away"):
+            read_config(path)
+
+        for value in ("'live/commitlog'", "['live/commitlog']"):
+            path.write_text(f"{table}commitlog={value}\n")
+            (config,) = read_config(path)
+            assert commitlog_directories(backup, config.settings) == [live / "commitlog"]
+        path.write_text(f"{table}commitlog=1\n")
+        with pytest.raises(UsageError, match="commitlog must be"):
+            read_config(path)
+
+    def test_a_writer_beside_an_executor_reads_the_same_log(self, copied, tmp_path):
+        _, live, backup, conf = copied
+        config = store_config(
+            backup, tmp_path / "o", broker_conf=conf, commitlog=[live / "commitlog"]
+        )
+
+        spec = _spec("job", config, FlushPolicy(), JobOptions())
+
+        assert spec["commitlog"] == [str(live / "commitlog")]
+
+
+class TestOutputs:
+    def refused(self, store, output, **more):
+        with pytest.raises(UsageError) as raised:
+            store_config(store, output, **more)
+        return str(raised.value)
+
+    def test_none_is_in_a_store_above_one_or_the_store(self, tmp_path):
+        store = tmp_path / "a" / "store"
+        (store / "commitlog").mkdir(parents=True)
+
+        for inside in ("consumequeue", "x", "commitlog/x", "../store/./index/y"):
+            assert "is inside the store" in self.refused(store, store / inside)
+        assert "inside it" in self.refused(store, tmp_path / "a")
+        assert "itself" in self.refused(store, tmp_path / "a" / "b" / ".." / "store")
+        assert store_config(store, tmp_path / "a" / "store2").output == tmp_path / "a" / "store2"
+
+    def test_links_are_followed(self, tmp_path):
+        store = tmp_path / "store"
+        (store / "commitlog").mkdir(parents=True)
+        (tmp_path / "link").symlink_to(store)
+        output = tmp_path / "output"
+        output.mkdir()
+
+        assert "is inside the store" in self.refused(store, tmp_path / "link" / "out")
+        assert "is inside the store" in self.refused(tmp_path / "link", store / "out")
+        (output / "index").symlink_to(store / "index")
+        assert "index, which leads to" in self.refused(store, output)
+
+    def test_none_is_in_a_commitlog_that_is_elsewhere_or_above_it(self, tmp_path):
+        store, log = tmp_path / "store", tmp_path / "disk" / "log"
+        store.mkdir()
+        log.mkdir(parents=True)
+        conf = {"storePathCommitLog": str(log)}
+        (tmp_path / "led").mkdir()
+        (store / "commitlog").symlink_to(tmp_path / "led")
+
+        for output in (log, log / "x", tmp_path / "disk"):
+            assert "commitlog" in self.refused(store, output, commitlog=[log])
+            (store / "commitlog").unlink()
+            assert "commitlog" in self.refused(store, output, broker_conf=conf)
+            (store / "commitlog").symlink_to(tmp_path / "led")
+            assert "commitlog" in self.refused(store, tmp_path / "led" / "x")
+
+    def test_one_that_is_a_file_or_below_one_is_named(self, tmp_path):
+        (tmp_path / "file").touch()
+
+        for output in (tmp_path / "file", tmp_path / "file" / "x" / "y"):
+            assert f"{tmp_path / 'file'} is a file" in self.refused(tmp_path / "store", output)
+
+    def test_in_place_the_store_is_the_output(self, tmp_path):
+        (tmp_path / "commitlog").mkdir()
+
+        assert store_config(tmp_path, None, in_place=True).output == tmp_path
+
+    @pytest.mark.parametrize(
+        ("first", "second", "problem"),
+        [
+            ("b/out", "c", "inside the store .*/b"),
+            ("c", "c/d", "inside it"),
+            ("c/d", "c", "inside the output .*/c of store b"),
+        ],
+    )
+    def test_one_store_keeps_off_the_other_and_its_output(self, tmp_path, first, second, problem):
+        path = tmp_path / "reput.toml"
+        path.write_text(
+            f"[[store]]\npath='a'\noutput='{first}'\n[[store]]\npath='b'\noutput='{second}'\n"
+        )
+        with pytest.raises(UsageError, match=problem):
+            read_config(path)
+
+    def test_an_output_is_not_in_a_store_that_is_written_in_place(self, tmp_path):
+        path = tmp_path / "reput.toml"
+        path.write_text("[[store]]\npath='a'\nin_place=true\n[[store]]\npath='b'\noutput='a/out'\n")
+        with pytest.raises(UsageError, match="inside"):
+            read_config(path)
+
+    def test_a_copy_is_not_made_in_a_store(self, copied, monkeypatch, capsys):
+        _, live, _, _ = copied
+
+        code, _, error = run(
+            monkeypatch, capsys, "export", "--store", live, "--to", live / "consumequeue" / "x"
+        )
+
+        assert code == 2
+        assert "is inside" in error

@@ -1,0 +1,117 @@
+"""A store that a reput.toml names is asked by --config, in every command that is about one."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from streaming.__main__ import main
+from tests.streaming.stores_for_tests import SMALL
+from tests.streaming.test_query_commands import Reput
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch, capsys):
+    """A file with two stores, of which the second has messages, and the command."""
+    store = Reput(tmp_path, monkeypatch, capsys)
+    store.put(b"body", properties={"KEYS": "k", "UNIQ_KEY": "U"})
+    store.dispatch()
+    file = tmp_path / "reput.toml"
+    file.write_text(
+        "[[store]]\nname='a'\npath='none'\noutput='nowhere'\n"
+        "[[store]]\nname='b'\npath='store'\noutput='out'\nbroker_conf='broker.conf'\n"
+        "[kafka]\nbootstrap='kafka:9092'\n"
+    )
+
+    def reput(*words):
+        monkeypatch.setattr(sys, "argv", ["reput", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return ended.value.code, shown.out, shown.err
+
+    return store, file, reput
+
+
+COMMANDS = (
+    "query key k --topic t",
+    "query id U --topic t",
+    "query offset 0 --topic t --queue 0",
+    "query time 0",
+    "query transactions",
+    "query delayed",
+    "query timer",
+    "query consumers",
+    "topics",
+    "tail --topic t --from-start --limit 1",
+    "verify",
+    "handover",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_it_is_what_store_and_the_rest_name(made, command):
+    store, file, reput = made
+    words = [*command.split(), "--json"]
+    code, shown, error = store(*words)
+    by_file = reput(*words, "--config", file, "--store-name", "b")
+
+    def without_time(text):
+        return {name: value for name, value in json.loads(text).items() if name != "seconds"}
+
+    if command == "handover":
+        document, other = json.loads(shown), json.loads(by_file[1])
+        document["verify"].pop("seconds"), other["verify"].pop("seconds")
+        assert {**document, "seconds": 0} == {**other, "seconds": 0}
+    else:
+        assert without_time(by_file[1]) == without_time(shown)
+    assert (by_file[0], by_file[2]) == (code, error)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "export --to made"])
+def test_what_is_wrong_is_said(made, command):
+    store, file, reput = made
+    words = command.split()
+
+    for more, problem in (
+        ([], "say what to read with --store DIR, or name it with --config FILE"),
+        (["--config", file], "has 2 stores, a, b: say which with --store-name"),
+        (["--config", file, "--store-name", "B"], "no such store 'B'; there are b, a"),
+        (["--store-name", "b"], "--store-name is for a store of --config"),
+        (["--config", file, "--store", store.store], "leave --store, --output and the rest out"),
+        (["--config", store.directory / "none.toml"], "cannot be read"),
+    ):
+        code, shown, error = reput(*words, *more)
+        assert (code, shown) == (2, "")
+        assert problem in error
+
+
+def test_a_single_store_needs_no_name(made):
+    store, file, reput = made
+    file.write_text("[[store]]\npath='store'\noutput='out'\nbroker_conf='broker.conf'\n")
+
+    assert reput("topics", "--config", file) == store("topics")
+
+
+def test_inspect_takes_its_settings(made):
+    store, file, reput = made
+    (index,) = (store.output / "index").iterdir()
+
+    assert reput("inspect", "index", index)[0] == 3
+    code, shown, _ = reput(
+        "inspect", "index", index, "--config", file, "--store-name", "b", "--json"
+    )
+    assert code == 0
+    assert json.loads(shown)["file"]["slots"] == int(SMALL["maxHashSlotNum"])
+
+
+def test_an_output_that_is_not_there_is_named(made):
+    store, file, reput = made
+    file.write_text("[[store]]\npath='store'\noutput='later'\nbroker_conf='broker.conf'\n")
+
+    code, _, error = reput("topics", "--config", file)
+
+    assert code == 2
+    assert f"output {store.directory / 'later'}: no such directory" in error

@@ -1,0 +1,496 @@
+"""How the command ends when something gets in between: signals, full disks, closed pipes, bugs.
+
+A command that has not done what it was asked for never ends with 0, nor with the code that says
+that nothing was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from checkpoints import progress
+from formats.errors import ReputError
+from streaming.demo_writer import Writer
+
+ROOT = Path(__file__).parent.parent
+FILE_SIZE = 4 << 20
+# A few MiB in small batches keep a job busy for longer than a signal takes.
+LOG_BYTES = 12 << 20
+BATCH = "256k"
+PATIENCE = 240
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A store with a log of some MiB, and its broker.conf."""
+    directory = tmp_path_factory.mktemp("endings")
+    writer = Writer(directory / "store" / "commitlog", FILE_SIZE)
+    written = 0
+    while written < LOG_BYTES:
+        message = writer.next_message()
+        writer.append(message)
+        written += 100 + len(message.body)
+    conf = directory / "broker.conf"
+    conf.write_text(f"mappedFileSizeCommitLog={FILE_SIZE}\n")
+    return directory / "store", conf
+
+
+class Command:
+    """One `reput` in a process group of its own, as a terminal starts it."""
+
+    def __init__(self, directory, *arguments, python=(), words=(), environment=None):
+        self.output = directory / "stdout"
+        self.errors = directory / "stderr"
+        command = [sys.executable, *python, *(words or ("-m", "streaming")), *map(str, arguments)]
+        with self.output.open("wb") as out, self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=errors,
+                cwd=ROOT,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
+
+    def until(self, is_so):
+        """Wait for a state of things; the command must not end before."""
+        end = time.monotonic() + PATIENCE
+        while not is_so():
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < end, self.said
+            time.sleep(0.02)
+
+    def until_said(self, text):
+        self.until(lambda: text in self.said)
+
+    def signal(self, number, *, group):
+        if group:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+
+    def ended(self):
+        """Return the exit code."""
+        try:
+            return self.process.wait(PATIENCE)
+        finally:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+
+    @property
+    def said(self):
+        return self.errors.read_text("utf-8", "replace")
+
+    @property
+    def printed(self):
+        return self.output.read_text("utf-8", "replace")
+
+
+def below(process):
+    """Return the processes that descend from one."""
+    children = []
+    for task in Path("/proc", str(process), "task").iterdir():
+        children += map(int, (task / "children").read_text().split())
+    return [each for child in children for each in (child, *below(child))]
+
+
+def options(log, output):
+    store, conf = log
+    return ("--store", store, "--output", output, "--broker-conf", conf)
+
+
+def reput(*arguments, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "streaming", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=PATIENCE,
+        **more,
+    )
+
+
+class TestBeforeItBegins:
+    """A signal while Python still imports: -X importtime tells how far it is."""
+
+    @pytest.mark.parametrize("number", SIGNALS)
+    @pytest.mark.parametrize(("command", "code"), [("rebuild", 4), ("run", 0), ("verify", 4)])
+    def test_it_ends_in_order(self, log, tmp_path, command, code, number):
+        job = Command(
+            tmp_path, command, *options(log, tmp_path / "out"), python=("-X", "importtime")
+        )
+        job.until_said(" typer")
+        job.signal(number, group=True)
+
+        assert job.ended() == code
+        assert "Traceback" not in job.said
+        assert ("run it again: reput" in job.said) == (code == 4)
+
+    def test_so_does_what_pip_installs(self, tmp_path):
+        """
+        The script of an installation takes signals before it imports the rest, too.
+        """
+        program = "from streaming.command import main; main()"
+        job = Command(
+            tmp_path,
+            "verify",
+            "--store",
+            tmp_path,
+            python=("-X", "importtime"),
+            words=("-c", program),
+        )
+        job.until_said(" typer")
+        job.signal(signal.SIGINT, group=True)
+
+        assert job.ended() == 4
+        assert "Traceback" not in job.said
+
+    def test_as_json(self, tmp_path):
+        """
+        Whatever it is, --json makes it a document.
+        """
+        job = Command(
+            tmp_path, "topics", "--json", "--store", tmp_path, python=("-X", "importtime")
+        )
+        job.until_said(" typer")
+        job.signal(signal.SIGTERM, group=False)
+
+        assert job.ended() == 4
+        assert json.loads(job.printed)["exit_code"] == 4
+
+    def test_a_store_without_a_message(self, tmp_path):
+        """
+        A job that waits for the first message is a job that runs: it ends in order.
+        """
+        (tmp_path / "store" / "commitlog").mkdir(parents=True)
+        job = Command(tmp_path, "run", "--store", tmp_path / "store", "--output", tmp_path / "out")
+        job.until_said("waiting for the first message")
+        job.signal(signal.SIGTERM, group=False)
+
+        assert job.ended() == 0
+        assert "Traceback" not in job.said
+
+    def test_tail_ends_by_a_signal(self, golden, tmp_path):
+        """
+        Nothing is missing: it has no other end.
+        """
+        source = golden("5.5.0", "basic")
+        conf = tmp_path / "broker.conf"
+        conf.write_text("".join(f"{k}={v}\n" for k, v in source.conf.items()))
+        topic = min(path.name for path in (source.path / "consumequeue").iterdir())
+        job = Command(
+            tmp_path, "tail", "--topic", topic, "--store", source.path,
+            "--broker-conf", conf, "--from-start",
+        )  # fmt: skip
+        job.until(lambda: job.printed)
+        job.signal(signal.SIGINT, group=True)
+
+        assert job.ended() == 0
+        assert "Traceback" not in job.said
+
+
+@pytest.mark.spark
+class TestJobs:
+    """A signal to the job, or to its whole group as a terminal and a service send it."""
+
+    @pytest.mark.parametrize(
+        ("number", "group"),
+        [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGINT, False)],
+    )
+    def test_an_interrupted_rebuild_is_incomplete(self, log, tmp_path, number, group):
+        """
+        It says how far it got, verify says the same, and the next one does the rest.
+        """
+        out = tmp_path / "out"
+        job = Command(tmp_path, "rebuild", *options(log, out), "--max-batch-bytes", BATCH, "--json")
+        job.until(lambda: any((out / "consumequeue").glob("*/*/*")))
+        job.signal(number, group=group)
+
+        assert job.ended() == 4
+        assert "Traceback" not in job.said
+        said = json.loads(job.printed)
+        reached = said["stores"][0]["end"]
+        assert not said["complete"]
+        assert f"dispatched up to physical offset {reached} of " in job.said
+        assert "run again: reput rebuild --store" in job.said
+        assert not (out / "abort").exists()
+        assert progress.load(out).clean
+        checked = reput("verify", *options(log, out))
+        assert checked.returncode == 4
+        assert checked.stdout.splitlines()[-1].startswith("incomplete: ")
+
+        again = reput("rebuild", *options(log, out), "--json")
+        assert again.returncode == 0, again.stderr
+        assert json.loads(again.stdout)["complete"]
+        sound = reput("verify", *options(log, out))
+        assert sound.returncode == 0
+        assert sound.stdout.splitlines()[-1].startswith("sound: ")
+
+    @pytest.mark.parametrize("number", SIGNALS)
+    @pytest.mark.parametrize("command", ["run", "rebuild"])
+    def test_while_spark_starts(self, log, tmp_path, command, number):
+        """
+        What was opened is closed in order, and Spark's own handler of Ctrl-C is none.
+        """
+        out = tmp_path / "out"
+        job = Command(tmp_path, command, *options(log, out))
+        job.until((out / "abort").exists)
+        job.signal(number, group=True)
+
+        assert job.ended() == (0 if command == "run" else 4)
+        assert "Traceback" not in job.said
+        assert not (out / "abort").exists()
+        assert ("run again: reput rebuild" in job.said) == (command == "rebuild")
+
+    @pytest.mark.parametrize("number", SIGNALS)
+    def test_a_job_that_runs_ends_in_order(self, log, tmp_path, number):
+        """
+        With its whole group, Spark's processes among them, in the middle of its batches.
+        """
+        out = tmp_path / "out"
+        job = Command(tmp_path, "run", *options(log, out), "--max-batch-bytes", BATCH)
+        job.until_said("batch 1 of")
+        job.signal(number, group=True)
+
+        assert job.ended() == 0
+        assert f"{number.name}: ending in order" in job.said
+        assert "Traceback" not in job.said
+        assert not (out / "abort").exists()
+        assert progress.load(out).clean
+
+    @pytest.mark.parametrize("placement", ["driver", "executors"])
+    def test_every_process_of_a_service_gets_the_signal(self, log, tmp_path, placement):
+        """
+        The JVM, Spark's workers and the writers beside them, whatever group they are in.
+        """
+        out = tmp_path / "out"
+        job = Command(
+            tmp_path, "run", *options(log, out),
+            "--max-batch-bytes", BATCH, "--placement", placement,
+        )  # fmt: skip
+        job.until_said("batch 1 of")
+        everyone = [job.process.pid, *below(job.process.pid)]
+        for process in everyone:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+
+        assert len(everyone) > 2
+        assert job.ended() == 0
+        assert len(job.said.splitlines()) < 30
+        assert not (out / "abort").exists()
+        assert progress.load(out).clean
+
+    def test_the_second_signal_ends_it_at_once(self, log, tmp_path):
+        """
+        Nobody has to wait for an end in order; the next start takes back what was not recorded.
+        """
+        out = tmp_path / "out"
+        job = Command(tmp_path, "run", *options(log, out), "--max-batch-bytes", BATCH)
+        job.until_said("batch 1 of")
+        job.signal(signal.SIGINT, group=True)
+        job.until_said("ending in order")
+        job.signal(signal.SIGINT, group=True)
+
+        assert job.ended() != 1
+        assert "Traceback" not in job.said
+        assert reput("rebuild", *options(log, out)).returncode == 0
+        assert reput("verify", *options(log, out)).returncode == 0
+
+
+class TestUnexpected:
+    """A bug, or a machine without memory or threads: one line, a file, and exit code 3."""
+
+    def run(self, tmp_path, error, *arguments):
+        program = (
+            "from streaming import command, topic_commands\n"
+            "def fail(*_, **__):\n"
+            f"    raise {error}\n"
+            "topic_commands.open_store = fail\n"
+            "import streaming.verify; streaming.verify.verify = fail\n"
+            "command.main()\n"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", program, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+
+    @pytest.mark.parametrize("command", ["topics", "verify"])
+    @pytest.mark.parametrize(
+        "error", ["MemoryError", 'RuntimeError("can\'t start new thread")', "KeyError('x')"]
+    )
+    def test_one_line_and_a_file(self, log, tmp_path, command, error):
+        store, conf = log
+        done = self.run(tmp_path, error, command, "--store", store, "--broker-conf", conf)
+
+        assert done.returncode == 3
+        [line] = done.stderr.splitlines()
+        assert line.startswith(f"reput: unexpected {error.partition('(')[0]}")
+        path = Path(line.partition("details are in ")[2])
+        assert path.parent == tmp_path
+        text = path.read_text()
+        assert "Traceback" in text
+        assert "pyspark " in text
+
+    def test_as_json(self, log, tmp_path):
+        store, conf = log
+        done = self.run(
+            tmp_path, "KeyError('x')", "topics", "--json", "--store", store, "--broker-conf", conf
+        )
+
+        assert done.returncode == 3
+        assert json.loads(done.stdout)["error"].startswith("unexpected KeyError: 'x'; details")
+
+    def test_without_a_place_for_it(self):
+        """
+        What cannot be written does not hide what happened.
+        """
+        program = (
+            "import tempfile\n"
+            "from streaming.failures import FAILURES\n"
+            "def full(*_, **__):\n"
+            "    raise OSError(28, 'No space left on device')\n"
+            "tempfile.mkstemp = full\n"
+            "print(FAILURES.describe(ValueError('odd')))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+
+        assert done.stdout == (
+            "unexpected ValueError: odd; its details cannot be written: No space left on device\n"
+        )
+
+
+class TestOutput:
+    """Standard output that is full, closed, or not read to its end."""
+
+    @pytest.fixture
+    def topics(self, golden, tmp_path):
+        source = golden("5.5.0", "basic")
+        conf = tmp_path / "broker.conf"
+        conf.write_text("".join(f"{k}={v}\n" for k, v in source.conf.items()))
+        return ("--store", source.path, "--broker-conf", conf)
+
+    @pytest.mark.parametrize("json_option", [(), ("--json",)])
+    @pytest.mark.parametrize("command", ["topics", "verify"])
+    def test_full(self, topics, command, json_option):
+        """
+        The answer did not arrive, so it is not 0, nor 1.
+        """
+        command = [sys.executable, "-m", "streaming", command, *map(str, topics), *json_option]
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
+            )
+
+        assert done.returncode == 3
+        assert done.stderr == "reput: standard output: No space left on device\n"
+
+    def test_closed(self, topics):
+        command = [sys.executable, "-m", "streaming", "topics", *map(str, topics)]
+        shell = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+        done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+
+        assert done.returncode == 3
+        assert done.stderr == "reput: standard output: Bad file descriptor\n"
+
+    @pytest.mark.parametrize("command", ["topics", "verify", "tail", "--help"])
+    def test_not_read(self, topics, command):
+        """
+        `| head -1` is no error.
+        """
+        more = [] if command == "--help" else list(map(str, topics))
+        if command == "tail":
+            more += ["--topic", "topic-1", "--from-start", "--limit", "50"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streaming", command, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        process.stdout.close()
+        with process.stderr:
+            said = process.stderr.read()
+
+        assert process.wait(PATIENCE) == 0
+        assert said == b""
+
+    def test_not_read_and_damaged(self, log, tmp_path):
+        """
+        The verdict's code comes through a pipe that nobody reads.
+        """
+        (tmp_path / "out" / "consumequeue").mkdir(parents=True)
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "streaming",
+                "verify",
+                *map(str, options(log, tmp_path / "out")),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        process.stdout.close()
+        with process.stderr:
+            assert process.stderr.read() == b""
+
+        assert process.wait(PATIENCE) == 1
+
+
+def test_a_thread_that_fails_says_one_line(tmp_path):
+    """
+    Its traceback goes where that of the command would go.
+    """
+    program = (
+        "import threading\n"
+        "from pathlib import Path\n"
+        "from streaming.failures import FAILURES\n"
+        f"FAILURES.writes([Path({str(tmp_path)!r})])\n"
+        "FAILURES.watch_threads()\n"
+        "thread = threading.Thread(target=lambda: 1 / 0, name='ends')\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+
+    path = tmp_path / "unexpected.txt"
+    assert done.stderr == (
+        f"reput: ends: unexpected ZeroDivisionError: division by zero; details are in {path}\n"
+    )
+    assert "Traceback" in path.read_text()
+
+
+def test_secrets_stay_out_of_the_details(monkeypatch, tmp_path):
+    """
+    The command line is written down, except for what looks like a secret.
+    """
+    from streaming.failures import Failures
+
+    monkeypatch.setattr(sys, "argv", ["reput", "run", "--kafka", "sasl_password=abc"])
+    failures = Failures()
+    failures.writes([tmp_path])
+    failures.describe(ReputError("x"))
+
+    text = (tmp_path / "unexpected.txt").read_text()
+    assert "reput run --kafka ***" in text
+    assert "abc" not in text
