@@ -604,7 +604,8 @@ class Job:
             return
         for store, dispatcher in self.dispatchers.items():
             try:
-                for batch in dispatcher.drain_kafka(self._stopping.is_set):
+                # What an interrupted job leaves undone is said at its end, with the rest of it.
+                for batch in dispatcher.drain_kafka(self._stopping.is_set, says_lack=False):
                     self._account(store, batch)
             except (ReputError, OSError) as error:
                 self.error = self.error or error
