@@ -16,10 +16,11 @@ headers                varint       how many; each a key and a value, varint and
 ====================== ============ ==================================================
 
 A message becomes: key as chosen; value its body; headers `rmq.…` with where it stood, then its
-properties under their own names. An arrival notice becomes: key `topic@queue id`; value JSON with
-what a broker's message-arriving listener gets. The slow twin is kafka-python's own record builder,
-see tests/formats/test_kafkarecords.py. Source: Kafka's "Record Batch" in its protocol guide;
-RocketMQ `DefaultMessageStore#notifyMessageArriveIfNecessary`.
+properties under their own names; but a name that begins with `rmq.` gets `property.` before it, so
+no producer can say for us where a message stood. An arrival notice becomes: key `topic@queue id`;
+value JSON with what a broker's message-arriving listener gets. The slow twin is kafka-python's own
+record builder, see tests/formats/test_kafkarecords.py. Source: Kafka's "Record Batch" in its
+protocol guide; RocketMQ `DefaultMessageStore#notifyMessageArriveIfNecessary`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ NO_KEY, KEYS_KEY, UNIQ_KEY_KEY = 0, 1, 2
 _FIXED = 320
 _VARINT = 5
 _PROPERTY = 2 * _VARINT
+# Names that begin with this are ours; a property's that does begins with the other one too.
+OURS, RENAMED = b"rmq.", b"property."
+_OURS = np.frombuffer(OURS, np.uint8).copy()
+_RENAMED = np.frombuffer(RENAMED, np.uint8).copy()
 _NO_VALUE = 1
 
 
@@ -68,6 +73,11 @@ def _names(*names: str) -> tuple[Bytes, Slices]:
     lengths = np.array([len(piece) for piece in pieces], np.int32)
     at = (np.cumsum(lengths) - lengths).astype(np.int64)
     return np.frombuffer(b"".join(pieces), np.uint8).copy(), Slices(at, lengths)
+
+
+def property_name(name: str) -> str:
+    """Return under what name a property is a header."""
+    return RENAMED.decode() + name if name.startswith(OURS.decode()) else name
 
 
 # Headers with a number as text, in this order.
@@ -132,6 +142,16 @@ def _put_bytes(out: Bytes, at: int, data: Bytes, start: int, length: int) -> int
     for i in range(length):
         out[at + i] = data[start + i]
     return at + length
+
+
+@kernel
+def _begins_like_ours(data: Bytes, start: int, length: int) -> bool:
+    if length < len(_OURS):
+        return False
+    for i in range(len(_OURS)):  # noqa: SIM110 - numba knows no generators
+        if data[start + i] != _OURS[i]:
+            return False
+    return True
 
 
 @kernel
@@ -218,7 +238,7 @@ def encode_messages(
         body_length = columns.body.length[row]
         bound = _FIXED + body_length + key_length + pieces.headers.length[route]
         if properties:
-            bound += property_count * _PROPERTY
+            bound += property_count * (_PROPERTY + len(_RENAMED))
             for i in range(begin_property, begin_property + property_count):
                 bound += columns.names.length[i] + columns.values.length[i]
         if at + bound > len(out):
@@ -266,7 +286,11 @@ def encode_messages(
                 end = _put_sized_digits(out, end, value)
         if properties:
             for i in range(begin_property, begin_property + property_count):
-                end = _put_varint(out, end, columns.names.length[i])
+                if _begins_like_ours(data, columns.names.at[i], columns.names.length[i]):
+                    end = _put_varint(out, end, columns.names.length[i] + len(_RENAMED))
+                    end = _put_bytes(out, end, _RENAMED, 0, len(_RENAMED))
+                else:
+                    end = _put_varint(out, end, columns.names.length[i])
                 end = _put_bytes(out, end, data, columns.names.at[i], columns.names.length[i])
                 end = _put_varint(out, end, columns.values.length[i])
                 end = _put_bytes(out, end, data, columns.values.at[i], columns.values.length[i])

@@ -12,6 +12,7 @@ Knows one store and no thread; `streaming.kafka_feed` calls it beside dispatch.
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,32 +22,46 @@ from kafka import TopicPartition, errors
 from formats.errors import FormatError, KafkaError
 from sinks import kafka_progress
 from sinks.kafka_blocks import RowReader
-from sinks.kafka_client import BATCH_HEADER, Client, RefusedError, describe
+from sinks.kafka_client import (
+    BATCH_HEADER,
+    FENCED,
+    Client,
+    FencedError,
+    RefusedError,
+    TimedOutError,
+    TopicError,
+    describe,
+    encode_records,
+)
 from sinks.kafka_encoder import Encoder
-from sinks.kafka_plain import PlainMessage, dead_letter, plain_records
-from sinks.kafka_progress import Position
+from sinks.kafka_plain import RECORD_BYTES, PlainMessage, dead_letter
+from sinks.kafka_progress import Memory, Position
 from sinks.kafka_refusals import Note, Refusals
 from sinks.kafka_routes import DEAD, Routes
 from sinks.kafka_settings import (
     ARRIVALS,
     CONTINUE,
+    DEAD_LETTERS,
     DECOMPRESSED,
     LATEST,
     MESSAGES,
     TRANSACTIONS,
 )
+from sinks.kafka_trail import Chunk, Trail, parting, sent_until
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
+from stores.tail import find_tail
 from stores.trail import Point
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from formats.broker import BrokerSettings
     from sinks.kafka_blocks import RowBlock
     from sinks.kafka_routes import Rows
     from sinks.kafka_settings import KafkaSettings
+    from sinks.kafka_trail import Parting, SentRecords
     from stores.trail import Fingerprint
 
 # Records that are kept to find again, and how far from one to the next at least.
@@ -55,6 +70,8 @@ _NEWEST_POINTS = 4
 # A log in which nothing is wanted still moves the position now and then, to be read only once.
 _IDLE_BYTES = 64 << 20
 _SHORT_PATIENCE = 1.0
+# Longer than a job needs from its beginning to its claim.
+_DOUBT_SECONDS = 5.0
 
 
 class Extent(NamedTuple):
@@ -112,6 +129,7 @@ class KafkaSink:
 
     Attributes:
         position: last committed, as far as is known; None before `open`.
+        access: kafka-python's settings of security, for the next `open`.
     """
 
     def __init__(
@@ -140,7 +158,7 @@ class KafkaSink:
             StoreError: the log cannot be read.
         """
         self._settings = settings
-        self._access = access
+        self.access = access
         self._name = name
         self._fail_on_data_loss = fail_on_data_loss
         self._memory = memory
@@ -155,9 +173,22 @@ class KafkaSink:
         self._client: Client | None = None
         self._routes = Routes(settings, name, self._partitions)
         self._progress_partition: TopicPartition | None = None
+        self._path = path.resolve()
+        self._writer = uuid.uuid4().hex
+        self._has_claimed = self._is_in_doubt = False
+        # Topics that are there, or were made.
+        self._made: set[str] = set()
+        self._trail = Trail(self.transactional_id, settings.max_message_bytes - BATCH_HEADER)
+        # What is known of a log that was cut: the records that were sent, where it parts from them.
+        self._sent_before: SentRecords | None = None
+        self._compared: tuple[tuple[int, int], Parting] | None = None
+        # The first record of the log: where it begins, and its hash.
+        self._first: tuple[int, int] | None = None
         self.position: Position | None = None
         # To be told with the next transaction that is committed.
         self._events: list[str] = []
+        self._losses = 0
+        self._cluster = ""
         self._remembered = False
 
     @property
@@ -186,24 +217,126 @@ class KafkaSink:
         """
         settings = self._settings
         is_transactional = settings.mode == TRANSACTIONS
-        client = Client(settings, self._access, self.transactional_id if is_transactional else None)
+        if self._has_claimed:
+            self._look_for_heir()
+        client = Client(settings, self.access, self.transactional_id if is_transactional else None)
         try:
             partitions = self._progress_partitions(client)
-            self._progress_partition = TopicPartition(
-                settings.progress_topic,
-                kafka_progress.partition_of(self.transactional_id, partitions),
-            )
-            found = kafka_progress.read(settings, self._access, self.transactional_id, partitions)
+            found = kafka_progress.read(settings, self.access, self.transactional_id, partitions)
+            if found is not None:
+                self._check_identity(found.position)
             self._remembered = self._compare_memory(client.cluster, is_there=found is not None)
         except BaseException:
             client.close()
             raise
         self._client = client
+        self._cluster = client.cluster
+        self._made.clear()
         self._routes.forget()
+        # What was noticed and not committed is noticed again.
+        self._events, self._losses = [], 0
         if found is None:
             begin = extent.end if settings.start == LATEST else self.log.min_offset
-            found = Position(max(begin, 0), cut=extent.last_cut)
-        self.position = found
+            position = Position(max(begin, 0), cut=extent.last_cut)
+            number = kafka_progress.partition_of(self.transactional_id, partitions)
+        else:
+            position, number = found
+        self._progress_partition = TopicPartition(settings.progress_topic, number)
+        self._sent_before = self._compared = None
+        end = position.end
+        self._trail.begin(Chunk(position.chunk + 1, end, end, np.zeros(0, np.uint32)))
+        self.position = position
+        if is_transactional:
+            self._claim(position)
+
+    def _claim(self, position: Position) -> None:
+        """Write the position again as ours.
+
+        A process that was stopped for so long that Kafka has ended its transaction sees by it that
+        another one has gone on, and does not take that for the end of its own patience.
+
+        Raises:
+            KafkaError: it could not be written, or another process has begun since.
+        """
+        claimed = replace(position, writer=self._writer, origin=str(self._path))
+        self._opened.begin()
+        self._add_position(claimed, [])
+        self._opened.commit()
+        self.position = claimed
+        self._has_claimed = True
+
+    def _look_for_heir(self) -> None:
+        """Look whether another process has gone on since this one was last connected.
+
+        Raises:
+            FencedError: one has; opening would end its transaction, and it has begun later.
+            KafkaError: the position cannot be read.
+        """
+        if self._is_in_doubt:
+            # One that has just begun may not have written its claim.
+            time.sleep(_DOUBT_SECONDS)
+        partition = self._progress_partition
+        if partition is None:
+            raise RuntimeError("the sink was not open")
+        found = kafka_progress.last_of(
+            self._settings, self.access, self.transactional_id, partition.partition
+        )
+        if found is not None and found[1].writer not in {"", self._writer}:
+            raise FencedError(f"Kafka at {self._settings.bootstrap}: {FENCED}")
+        self._is_in_doubt = False
+
+    def _first_record(self) -> tuple[int, int] | None:
+        """Return where the log's first record begins and its hash; None if there is none to read.
+
+        It stays the first one until its file expires.
+        """
+        begin = self.log.min_offset
+        if self._first is None or self._first[0] != begin:
+            found = trail.hash_at(self.log, begin)
+            self._first = (begin, found) if found is not None else None
+        return self._first
+
+    def _check_identity(self, position: Position) -> None:
+        """Look whether a position is of this store, and not of another one of the same name.
+
+        Raises:
+            KafkaError: it is of another one.
+        """
+        self.log.refresh()
+        known = position.first
+        remedy = (
+            'Give this one a name of its own (name = "…" in its [[store]] of reput.toml), or an '
+            "id_prefix"
+        )
+        if self.log.end_of_files <= self.log.min_offset:
+            # No file is there: nothing is sent from it either.
+            return
+        if known is not None and known[0] >= self.log.min_offset:
+            if self.log.damage_at(known[0]) is not None:
+                return
+            is_there = trail.hash_at(self.log, known[0]) == known[1]
+            self.log.refresh()
+            if is_there or known[0] < self.log.min_offset:
+                return
+            raise KafkaError(
+                f"{self._name}: the position of this name in {self._settings.progress_topic} is of "
+                f"another store, {position.origin}: at physical offset {known[0]} that one has "
+                f"another record than {self._path}. {remedy}. That is right as well for a broker "
+                "that has begun its log again"
+            )
+        is_comparable = any(
+            p.record.physical_offset >= self.log.min_offset for p in position.points
+        )
+        is_here = position.origin in {"", str(self._path)}
+        if is_comparable or is_here or position.end >= self.log.min_offset:
+            return
+        if self._settings.on_truncation != CONTINUE:
+            raise KafkaError(
+                f"{self._name}: the position of this name in {self._settings.progress_topic} was "
+                f"written for the store {position.origin}, and of what was sent from there nothing "
+                f"is left in {self._path} to compare. If it is another store: {remedy}. If it is "
+                'the same one at a new place: set on_truncation = "continue" for one start'
+            )
 
     def _compare_memory(self, cluster: str, *, is_there: bool) -> bool:
         """Compare with what is remembered; tell whether that is right.
@@ -214,22 +347,35 @@ class KafkaSink:
         if self._memory is None:
             return True
         known = kafka_progress.remembered(self._memory)
-        if known != (cluster, self.transactional_id):
+        if known is None or known[:2] != (cluster, self.transactional_id):
             return False
         if not is_there:
             raise KafkaError(
                 f"Kafka at {self._settings.bootstrap} has no position of {self._name} any more, "
-                f"though it was sent there: topic {self._settings.progress_topic} was made anew, "
-                "or its records have expired (its cleanup.policy has to be compact). Everything "
-                f"would be sent again; if that is right, remove {self._memory}"
+                f"though it was sent there: topic {self._settings.progress_topic} was made again, "
+                "or its records have expired (its cleanup.policy has to be compact). Restore the "
+                'topic. Without it: set start = "latest" and remove '
+                f"{self._memory}, which sends only what is dispatched after that; with "
+                'start = "earliest" everything is sent a second time'
             )
         return True
 
-    def _remember(self) -> None:
-        """Remember that Kafka has a position, once it has."""
-        if not self._remembered and self._memory is not None:
-            kafka_progress.remember(self._memory, self._opened.cluster, self.transactional_id)
-        self._remembered = True
+    def remember(self) -> None:
+        """Write down that Kafka has a position, and which, for a process that cannot ask it.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        known = self.position
+        if self._memory is None or known is None or not self._remembered:
+            return
+        memory = Memory(self._cluster, self.transactional_id, known.end, known.store_timestamp)
+        kafka_progress.remember(self._memory, memory)
+
+    def take_losses(self) -> int:
+        """Return how often since the last call the log had lost what Kafka was to have."""
+        losses, self._losses = self._losses, 0
+        return losses
 
     def _progress_partitions(self, client: Client) -> int:
         topic = self._settings.progress_topic
@@ -241,7 +387,7 @@ class KafkaSink:
                     f"topic {topic}, which holds the positions: {describe(error.cause)}. Allow "
                     "us to describe, read and write it"
                 ) from error
-        kafka_progress.make_topic(self._settings, self._access)
+        kafka_progress.make_topic(self._settings, self.access)
         return client.partitions(topic, self._settings.request_seconds)
 
     def _partitions(self, topic: str) -> int:
@@ -252,11 +398,40 @@ class KafkaSink:
         """
         if self._refusals.has_topic(topic):
             return 0
+        self._make_missing(topic)
         try:
             return self._opened.partitions(topic, self._refusals.patience(topic))
         except RefusedError as error:
             self._refusals.add_topic(topic, describe(error.cause))
             return 0
+
+    def _make_missing(self, topic: str) -> None:
+        """Make a topic that is missing, where that is asked for.
+
+        Raises:
+            KafkaError: it is missing and could not be made.
+        """
+        settings = self._settings
+        if not settings.create_topics or topic in self._made:
+            return
+        try:
+            self._opened.partitions(topic, _SHORT_PATIENCE)
+        except RefusedError as error:
+            if not isinstance(error.cause, errors.UnknownTopicOrPartitionError):
+                # Said by whoever asks next.
+                return
+            wanted = {
+                "num_partitions": settings.new_topic_partitions or -1,
+                "replication_factor": settings.new_topic_replication or -1,
+            }
+            try:
+                kafka_progress.create_topic(settings, self.access, topic, wanted)
+            except errors.KafkaError as refused:
+                raise TopicError(
+                    f"Kafka at {settings.bootstrap}: topic {topic} is missing, and could not be "
+                    f"made (create_topics): {describe(refused)}"
+                ) from refused
+        self._made.add(topic)
 
     @property
     def _opened(self) -> Client:
@@ -287,7 +462,7 @@ class KafkaSink:
         sent = Sent(self._known.end, self._known.end)
         self._follow_log(extent, sent)
         self._skip_expired(sent)
-        if sent.start >= extent.end:
+        if sent.start >= extent.end and not self._events:
             return None
         if self._refusals.forget_old_topics():
             self._routes.forget()
@@ -295,6 +470,9 @@ class KafkaSink:
             try:
                 is_sent = self._attempt(extent, sent)
                 break
+            except TimedOutError:
+                self._is_in_doubt = True
+                raise
             except RefusedError as error:
                 self._refusals.learn(error)
                 if error.topics:
@@ -314,7 +492,7 @@ class KafkaSink:
             return
         # What has arrived stays, and will come again; a producer that was refused is of no use.
         self.close()
-        self._client = Client(self._settings, self._access, None)
+        self._client = Client(self._settings, self.access, None)
 
     def _follow_log(self, extent: Extent, sent: Sent) -> None:
         """Compare the log with what was sent of it, and take in the cuts that dispatch found.
@@ -330,30 +508,90 @@ class KafkaSink:
         if not found.is_same:
             places.append(found.common.end if found.common is not None else self.log.min_offset)
         common = min(places, default=known.end)
-        if common >= known.end:
-            self.position = replace(known, cut=max(known.cut, extent.last_cut))
+        followed = replace(known, cut=max(known.cut, extent.last_cut))
+        if common >= known.end and known.accepted < 0:
+            self.position = followed
             return
+        parted = self._parting(extent)
+        if parted is not None and parted.same and parted.end >= known.end:
+            # It was cut and written again with the same records, or another output has told before.
+            self.position = replace(followed, accepted=-1)
+            return
+        # A log is cut in one place: what is the same vouches for what is before it.
+        is_exact = parted is not None and (parted.same > 0 or parted.start <= common)
+        if parted is not None and is_exact:
+            common = parted.end
+        if known.accepted < 0:
+            self._accept(common, is_exact=is_exact)
+        if parted is not None and is_exact and not parted.differs:
+            # What was cut may come back as it was, and was sent: it goes on where that ends.
+            self.position = replace(followed, accepted=common)
+            return
+        number = known.chunk + 1
+        last = Chunk(number, common, common, np.zeros(0, np.uint32))
+        self._trail.begin(parted.last if parted is not None and is_exact else last)
+        self._sent_before = None
+        points = tuple(p for p in known.points if p.end <= common)
+        self.position = replace(followed, end=common, points=points, chunk=number, accepted=-1)
+        sent.start = sent.end = common
+
+    def _accept(self, common: int, *, is_exact: bool) -> None:
+        """Take down that the log was cut, where the operator accepts that.
+
+        Raises:
+            KafkaError: the operator wants to know first.
+        """
         what = (
             f"{self._name}: the log has other records than those that Kafka was sent. What was "
             f"sent of physical offsets {common} to {self._known.end} is not in the log any more, "
             "and stays in Kafka"
         )
+        if not is_exact:
+            what = (
+                f"{what}; or some of it is: of what was sent there, single records are not known "
+                "(docs/kafka.md says for how many they are), so all from there on is sent again"
+            )
+        self._losses += 1
         if self._settings.on_truncation != CONTINUE:
             raise KafkaError(
                 f"{what}. To go on with the log's new records, which may have the queue offsets "
                 'of those, set on_truncation = "continue" for one start'
             )
-        points = tuple(p for p in known.points if p.end <= common)
-        cut = max(known.cut, extent.last_cut)
-        self.position = replace(known, end=common, points=points, cut=cut)
-        sent.start = sent.end = common
         self._events.append(what)
+
+    def _parting(self, extent: Extent) -> Parting | None:
+        """Return where the log parts from what was sent; None if no record of that is known.
+
+        Raises:
+            KafkaError: what is known cannot be read.
+        """
+        known, partition = self._known, self._progress_partition
+        if partition is None:
+            raise RuntimeError("the sink is not open")
+        if self._sent_before is None:
+            chunks = kafka_progress.read_chunks(
+                self._settings, self.access, self.transactional_id, partition.partition
+            )
+            self._sent_before = sent_until([*chunks, *self._trail.held], known.end)
+        sent = self._sent_before.after(self.log.min_offset)
+        if not len(sent.values):
+            return None
+        try:
+            limit = max(find_tail(self.log).end, extent.end)
+        except FormatError:
+            limit = extent.end
+        if self._compared is None or self._compared[0] != (limit, known.end):
+            gaps = dict(extent.gaps)
+            found = parting(self.log, sent, known.end, limit, gaps, known.chunk)
+            self._compared = (limit, known.end), found
+        return self._compared[1]
 
     def _skip_expired(self, sent: Sent) -> None:
         begin, end = self._known.end, self.log.min_offset
         if begin >= end:
             return
         lost = f"{self._name}: physical offsets {begin} to {end} expired before they were sent"
+        self._losses += 1
         if self._fail_on_data_loss:
             raise KafkaError(
                 f"{lost} to Kafka. Restore the files, or go on behind the gap with "
@@ -367,6 +605,7 @@ class KafkaSink:
         """Send a range; False if the log is not the one that dispatch saw."""
         settings, client = self._settings, self._opened
         client.begin()
+        self._trail.forget()
         deadline = time.monotonic() + settings.transaction_seconds
         place = (0, 0)
         try:
@@ -376,6 +615,7 @@ class KafkaSink:
                     # What is sent cannot be taken back.
                     return False
                 if count:
+                    self._trail.add(block.columns)
                     self._send_block(block, sent)
                     columns = block.columns
                     place = int(columns.physical_offset[count - 1]), int(columns.size[count - 1])
@@ -391,13 +631,14 @@ class KafkaSink:
             client.abort()
             return False
         commit_began = time.monotonic()
+        chunks = self._trail.chunks(sent.start, sent.end)
         position = self._following(sent, trail.fingerprint(self.log, *place) if place[1] else None)
         is_idle = not (sent.messages or sent.notices or sent.dead_letters or self._events)
         is_idle = is_idle and sent.end - sent.start < _IDLE_BYTES
         if is_idle:
             client.abort()
         elif settings.mode == TRANSACTIONS:
-            self._add_position(position)
+            self._add_position(position, chunks)
             client.flush()
             if not self._is_settled(extent):
                 client.abort()
@@ -406,12 +647,15 @@ class KafkaSink:
         else:
             # Without a transaction the position is never ahead of what has arrived.
             client.flush()
-            self._add_position(position)
+            self._add_position(position, chunks)
             client.flush()
-        if not is_idle:
-            self._remember()
-        sent.commit_seconds = time.monotonic() - commit_began
+        self._trail.commit(is_written=not is_idle)
         self.position = position
+        if not is_idle and not self._remembered:
+            # Before anything else is sent: from now on a position that is gone is a loss.
+            self._remembered = True
+            self.remember()
+        sent.commit_seconds = time.monotonic() - commit_began
         return True
 
     def _is_settled(self, extent: Extent) -> bool:
@@ -433,15 +677,33 @@ class KafkaSink:
             messages=known.messages + sent.messages,
             dead_letters=known.dead_letters + sent.dead_letters,
             cut=known.cut,
+            store_timestamp=sent.store_timestamp or known.store_timestamp,
+            first=self._first_record() or known.first,
+            origin=str(self._path),
+            writer=self._writer,
+            chunk=self._trail.number,
+            accepted=known.accepted,
         )
 
-    def _add_position(self, position: Position) -> None:
+    def _add_position(self, position: Position, chunks: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send a position, and before it the chunks of its trail, in batches that Kafka takes."""
         if self._progress_partition is None:
             raise RuntimeError("the sink is not open")
-        records, now = plain_records(
-            [(int(time.time() * 1000), self.transactional_id.encode(), position.pack(), [])]
-        )
-        self._opened.add(self._progress_partition, records, 1, now, now)
+        now = int(time.time() * 1000)
+        most = min(self._settings.batch_bytes, self._settings.max_message_bytes)
+        batch: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]] = []
+        size = 0
+        last = (self.transactional_id.encode(), position.pack())
+        for key, value in (*chunks, last):
+            length = len(key) + len(value) + RECORD_BYTES
+            if batch and size + length > most:
+                self._opened.add(
+                    self._progress_partition, encode_records(batch), len(batch), now, now
+                )
+                batch, size = [], 0
+            batch.append((now, key, value, []))
+            size += length
+        self._opened.add(self._progress_partition, encode_records(batch), len(batch), now, now)
 
     def _send_block(self, block: RowBlock, sent: Sent) -> None:
         rows = self._routes.of_rows(block.data, block.columns)
@@ -487,7 +749,10 @@ class KafkaSink:
                 self._send_dead(block, row, product, why, sent)
                 following += 1
                 continue
-            note = Note(product, *_place(block, row), encoded.records)
+            inside = chosen[following : following + encoded.records]
+            note = Note(
+                product, block.columns.physical_offset[inside], block.columns.queue_offset[inside]
+            )
             self._opened.add(
                 partition,
                 records,
@@ -532,15 +797,23 @@ class KafkaSink:
             product=product,
             store=self._name,
             room=room,
+            content=self._refusals.content_of(*_place(block, row)),
         )
         number = record.queue_id % self._dead_letter_partitions()
         partition = TopicPartition(self._settings.dead_letter_topic, number)
-        self._opened.add(partition, records, 1, timestamp, timestamp)
+        one = slice(row, row + 1)
+        note = Note(
+            DEAD_LETTERS,
+            block.columns.physical_offset[one].copy(),
+            block.columns.queue_offset[one].copy(),
+        )
+        self._opened.add(partition, records, 1, timestamp, timestamp, note)
         sent.dead_letters += 1
         sent.bytes += len(records)
 
     def _dead_letter_partitions(self) -> int:
         topic = self._settings.dead_letter_topic
+        self._make_missing(topic)
         try:
             return self._opened.partitions(topic, self._settings.refusal_seconds)
         except RefusedError as error:

@@ -3,7 +3,8 @@
 kafka-python's `send` makes each record in Python, which is most of what it costs. Here a batch
 comes as encoded records (`formats.kafkarecords`) and goes into kafka-python's accumulator as it is;
 sequence numbers, checksums, requests, retries and transactions stay kafka-python's own. For that
-some of its inner parts are touched, all of them in this file; pyproject.toml pins its version.
+some of its inner parts are touched, all of them in this file; `sinks.kafka_versions` lets in the
+versions that this was tested with.
 
 kafka-python goes on where a batch of a transaction could not be delivered in time. So before a
 commit each batch is looked at, and nothing is committed that has not arrived.
@@ -18,20 +19,24 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer, TopicPartition, errors
 from kafka.producer.producer_batch import FinalState, ProducerBatch
+from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from formats.errors import KafkaError, ReputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sinks.kafka_settings import KafkaSettings
 
 _MAGIC = 2
+_MOST_BYTES = 1 << 30
 _MILLISECONDS = 1000
 # Requests carry batches of several partitions up to this; brokers take 100 MiB by default.
 _REQUEST_BYTES = 8 << 20
 _JOIN_SECONDS = 5.0
+# For taking back what is open when there is no time, or Kafka does not answer.
+_ABORT_SECONDS = 3.0
 _CONNECTIONS = logging.getLogger("kafka.net.manager")
 # Bytes of a batch before its first record.
 BATCH_HEADER = 61
@@ -67,6 +72,18 @@ class AwayError(KafkaError):
     """Kafka cannot be reached, or not in time: worth another try."""
 
 
+class TimedOutError(AwayError):
+    """A transaction was open for longer than Kafka allows; or another process has ended it."""
+
+
+class TopicError(KafkaError):
+    """A topic is missing or not for us: worth another try, once somebody has made or allowed it."""
+
+
+FENCED = (
+    "another process writes with this store's transactional id, and has begun later. Only one job "
+    "may send a store: stop one of them"
+)
 # What is wrong with a record or a batch: it will be refused again.
 _RECORD_ERRORS = (
     errors.MessageSizeTooLargeError,
@@ -113,12 +130,37 @@ class Batch(ProducerBatch):  # type: ignore[misc]
     Attributes:
         note: the caller's, to know again what is in it.
         size: bytes of records.
+        refused: records that Kafka has named as what is wrong, by their number, and why.
     """
 
-    def __init__(self, partition: TopicPartition, records: Any, note: object, size: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, records: Any, note: object, size: int, count: int = 1
+    ) -> None:
         super().__init__(partition, records)
         self.note = note
         self.size = size
+        self.refused: dict[int, BaseException] = {}
+        self._count = count
+        self._reason: BaseException | None = None
+
+    def done(
+        self,
+        base_offset: int | None = None,
+        timestamp_ms: int | None = None,
+        top_level_exception: Exception | None = None,
+        record_exceptions_fn: Callable[[int], Exception] | None = None,
+    ) -> bool:
+        """Take what Kafka has said of it; of an innocent record that is nothing of use."""
+        if top_level_exception is not None and record_exceptions_fn is not None:
+            self._reason = top_level_exception
+            for number in range(self._count):
+                said = record_exceptions_fn(number)
+                if said is not top_level_exception and isinstance(said, _RECORD_ERRORS):
+                    # Of several its client says less of each than of one.
+                    self.refused[number] = type(top_level_exception)(*said.args)
+        return bool(
+            super().done(base_offset, timestamp_ms, top_level_exception, record_exceptions_fn)
+        )
 
     @property
     def record_count(self) -> int:
@@ -130,6 +172,8 @@ class Batch(ProducerBatch):  # type: ignore[misc]
         """Return why it did not arrive, None if it did or is on its way."""
         if not self.is_done or self.final_state is FinalState.SUCCEEDED:
             return None
+        if self._reason is not None:
+            return self._reason
         *_, exception_of = self.produce_future.value
         failure: BaseException = exception_of(0)
         return failure
@@ -164,7 +208,25 @@ def batch_of(
     builder._first_timestamp = first_timestamp  # noqa: SLF001
     builder._max_timestamp = max_timestamp  # noqa: SLF001
     memory._next_offset = count  # noqa: SLF001
-    return Batch(partition, memory, note, len(records))
+    return Batch(partition, memory, note, len(records), count)
+
+
+def encode_records(
+    records: Iterable[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+) -> memoryview:
+    """Return encoded records, made one by one by kafka-python: for few.
+
+    Args:
+        records: timestamp in ms, key, value and headers of each.
+    """
+    builder = DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _MOST_BYTES)
+    for number, (timestamp, key, value, headers) in enumerate(records):
+        builder.append(number, timestamp, key, value, headers)
+    return memoryview(builder.build())[BATCH_HEADER:]
+
+
+def _compression(settings: KafkaSettings) -> str | None:
+    return None if settings.compression == "none" else settings.compression
 
 
 class _Reasons(logging.Handler):
@@ -214,27 +276,29 @@ class Client:
         self._settings = settings
         self._unsettled: list[Batch] = []
         self._began = time.monotonic()
+        self._is_begun = False
         self.in_flight = 0
         milliseconds = int(settings.request_seconds * _MILLISECONDS)
         with _Reasons() as reasons, self._explained(reasons):
-            self._producer = KafkaProducer(
-                bootstrap_servers=[host.strip() for host in settings.bootstrap.split(",")],
-                client_id="reput",
-                transactional_id=transactional_id,
-                transaction_timeout_ms=int(settings.transaction_timeout_seconds * _MILLISECONDS),
-                enable_idempotence=True,
-                acks="all",
-                compression_type=None if settings.compression == "none" else settings.compression,
-                max_request_size=max(_REQUEST_BYTES, settings.max_message_bytes),
-                max_block_ms=milliseconds,
-                request_timeout_ms=milliseconds,
-                delivery_timeout_ms=2 * milliseconds,
-                bootstrap_timeout_ms=milliseconds,
-                reconnect_backoff_max_ms=_MILLISECONDS,
-                allow_auto_create_topics=settings.auto_create_topics,
-                metrics_enabled=False,
-                **access,
-            )
+            options: dict[str, Any] = {
+                "bootstrap_servers": [host.strip() for host in settings.bootstrap.split(",")],
+                "client_id": settings.client_id,
+                "transactional_id": transactional_id,
+                "transaction_timeout_ms": int(settings.transaction_timeout_seconds * _MILLISECONDS),
+                "enable_idempotence": True,
+                "acks": "all",
+                "compression_type": _compression(settings),
+                "max_request_size": max(_REQUEST_BYTES, settings.max_message_bytes),
+                "max_block_ms": milliseconds,
+                "request_timeout_ms": milliseconds,
+                "delivery_timeout_ms": 2 * milliseconds,
+                "bootstrap_timeout_ms": milliseconds,
+                "reconnect_backoff_max_ms": _MILLISECONDS,
+                "allow_auto_create_topics": settings.auto_create_topics,
+                "metrics_enabled": False,
+            }
+            # None of these is the operator's to change, but for how it connects.
+            self._producer = KafkaProducer(**{**options, **access})
         self._is_transactional = transactional_id is not None
         self._codec: int = self._producer.config["compression_attrs"]
         try:
@@ -271,14 +335,11 @@ class Client:
         if isinstance(cause, _FENCED):
             open_seconds = time.monotonic() - self._began
             if open_seconds >= self._settings.transaction_timeout_seconds:
-                return AwayError(
+                return TimedOutError(
                     f"Kafka at {where} has aborted a transaction that was open for "
                     f"{open_seconds:.0f} s"
                 )
-            return FencedError(
-                f"Kafka at {where}: another process writes with this store's transactional id. "
-                "Only one job may send a store; stop the other one, or give it another id_prefix"
-            )
+            return FencedError(f"Kafka at {where}: {FENCED}")
         if isinstance(cause, _ACCESS):
             return AccessError(
                 f"Kafka at {where} does not let us in: {describe(cause)}. Look at username, "
@@ -336,6 +397,7 @@ class Client:
         if self._is_transactional:
             with self._explained():
                 self._producer.begin_transaction()
+            self._is_begun = True
 
     def add(
         self,
@@ -437,6 +499,8 @@ class Client:
         self.flush()
         if self._is_transactional:
             with self._explained():
+                # From here on there is nothing to take back.
+                self._is_begun = False
                 result = self._manager.begin_commit()
                 self._producer._sender.wakeup()  # noqa: SLF001
                 if not result.wait(timeout_ms=self._settings.request_seconds * _MILLISECONDS):
@@ -448,16 +512,27 @@ class Client:
         Raises:
             KafkaError: it could not be; who opens anew will have it aborted.
         """
+        self._abort(self._settings.request_seconds)
+
+    def _abort(self, seconds: float) -> None:
         self.in_flight = 0
-        if self._is_transactional:
-            with self._explained():
-                result = self._manager.begin_abort()
-                self._producer._sender.wakeup()  # noqa: SLF001
-                if not result.wait(timeout_ms=self._settings.request_seconds * _MILLISECONDS):
-                    raise errors.KafkaTimeoutError("an abort was not answered in time")
+        if not self._is_transactional:
+            return
+        self._is_begun = False
+        with self._explained():
+            result = self._manager.begin_abort()
+            self._producer._sender.wakeup()  # noqa: SLF001
+            if not result.wait(timeout_ms=seconds * _MILLISECONDS):
+                raise errors.KafkaTimeoutError("an abort was not answered in time")
 
     def close(self) -> None:
-        """Give it back at once; what was not committed is not waited for."""
+        """Give it back at once, a transaction that is open aborted if Kafka answers.
+
+        One that is left open would keep readers waiting until its timeout.
+        """
+        if self._is_begun:
+            with contextlib.suppress(KafkaError):
+                self._abort(min(_ABORT_SECONDS, self._settings.request_seconds))
         sender = self._producer._sender  # noqa: SLF001
         sender.force_close()
         sender.join(_JOIN_SECONDS)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka.record.default_records import DefaultRecordBatchBuilder
-
 from formats import kafkarecords
-from sinks.kafka_client import BATCH_HEADER
+from sinks.kafka_client import encode_records
+from sinks.kafka_refusals import BARE, WHOLE
 from sinks.kafka_settings import MESSAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy as np
     from numpy.typing import NDArray
 
     from formats.texts import Slices
     from sinks.kafka_blocks import RowBlock
 
-_MOST_BYTES = 1 << 30
 _KEPT_OF_ERROR = 500
+_NO_KEY = "InvalidRecord"
 # Bytes of a header besides its value, and of a record besides its headers: upper bounds.
 _HEADER_BYTES = 200
+# Bytes of a record without headers besides key and value: an upper bound.
+RECORD_BYTES = 40
 
 
 class PlainMessage(NamedTuple):
@@ -30,10 +30,10 @@ class PlainMessage(NamedTuple):
 
     topic: str
     queue_id: int
-    timestamp: int
     key: bytes | None
     body: bytes
-    headers: list[tuple[str, bytes]]
+    coordinates: list[tuple[str, bytes]]
+    properties: list[tuple[str, bytes]]
 
     @classmethod
     def of(cls, block: RowBlock, row: int) -> PlainMessage:
@@ -51,41 +51,39 @@ class PlainMessage(NamedTuple):
         )  # fmt: skip
         topic = raw(columns.topic, row)
         queue_id = int(columns.queue_id[row])
-        headers = [("rmq.topic", topic), ("rmq.queueId", str(queue_id).encode())]
-        headers += [
+        coordinates = [("rmq.topic", topic), ("rmq.queueId", str(queue_id).encode())]
+        coordinates += [
             (name, str(int(column[row])).encode())
             for name, column in zip(kafkarecords.NUMBERS, numbers, strict=True)
         ]
-        headers += [
-            (raw(columns.names, i).decode(), raw(columns.values, i))
+        properties = [
+            (kafkarecords.property_name(raw(columns.names, i).decode()), raw(columns.values, i))
             for i in range(first, int(columns.property_end[row]))
         ]
         return cls(
             topic=topic.decode(),
             queue_id=queue_id,
-            timestamp=max(int(columns.store_timestamp[row]), 0),
             key=raw(columns.keys, row) or None,
             body=raw(columns.body, row),
-            headers=headers,
+            coordinates=coordinates,
+            properties=properties,
         )
 
 
-def plain_records(
-    records: Iterable[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
-) -> tuple[memoryview, int]:
-    """Return encoded records, made by kafka-python, and the first one's timestamp."""
-    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, _MOST_BYTES)
-    first = -1
-    for number, (timestamp, key, value, headers) in enumerate(records):
-        first = timestamp if number == 0 else first
-        builder.append(number, timestamp, key, value, headers)
-    return memoryview(builder.build())[BATCH_HEADER:], first
-
-
 def dead_letter(
-    message: PlainMessage, *, error: str, topic: str, product: str, store: str, room: int
+    message: PlainMessage,
+    *,
+    error: str,
+    topic: str,
+    product: str,
+    store: str,
+    room: int,
+    content: int = WHOLE,
 ) -> tuple[memoryview, int]:
     """Return a message as its dead letter, encoded, and its timestamp.
+
+    It has nothing of what its message may have been refused for: its timestamp is now, and where
+    a key is wanted and there is none, it has one of its own.
 
     Args:
         message: the message.
@@ -94,17 +92,24 @@ def dead_letter(
         product: as what.
         store: the store's name.
         room: bytes that it may have; the body is left out if need be.
+        content: how much of the message is in it, see `sinks.kafka_refusals`.
     """
-    headers = [
+    ours = [
         ("rmq.error", error[:_KEPT_OF_ERROR].encode()),
         ("rmq.error.topic", topic.encode()),
         ("rmq.error.product", product.encode()),
         ("rmq.store", store.encode()),
-        *message.headers,
+        *message.coordinates,
     ]
+    headers = ours if content == BARE else [*ours, *message.properties]
+    key = message.key if content != BARE else None
+    if key is None and (content != WHOLE or error.startswith(_NO_KEY)):
+        places = dict(message.coordinates)
+        key = b"@".join((store.encode(), places["rmq.physicalOffset"], places["rmq.queueOffset"]))
     value: bytes | None = message.body if product == MESSAGES else None
-    around = sum(len(text) + _HEADER_BYTES for _, text in headers) + len(message.key or b"")
-    if value is not None and len(value) + around > room:
+    around = sum(len(text) + _HEADER_BYTES for _, text in headers) + len(key or b"")
+    if value is not None and (content != WHOLE or len(value) + around > room):
         headers.append(("rmq.error.bodyBytes", str(len(value)).encode()))
         value = None
-    return plain_records([(message.timestamp, message.key, value, headers)])
+    now = int(time.time() * 1000)
+    return encode_records([(now, key, value, headers)]), now

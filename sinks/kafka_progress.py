@@ -8,21 +8,24 @@ The key is the transactional id; the value is JSON. See docs/adr/0018-kafka.md.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, errors
 
 from formats.errors import KafkaError
+from sinks import kafka_trail
 from sinks.kafka_client import AccessError, AwayError, describe
+from sinks.kafka_trail import Chunk
 from stores import disk
 from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from sinks.kafka_settings import KafkaSettings
@@ -52,6 +55,14 @@ class Position:
         dead_letters: of these, to the dead-letter topic.
         cut: number of the last cut of the log that sending has gone back for, see
             `checkpoints.progress.Progress.cuts`.
+        store_timestamp: of the last record before `end`, ms; 0 if not known.
+        first: physical offset and hash of the first record that the log had when this was written:
+            by it a store is told from another one of the same name. None if not known.
+        origin: path of the store, for messages.
+        writer: of whom this position is, another one for each process.
+        chunk: number of the last chunk of the trail, see `sinks.kafka_trail`.
+        accepted: physical offset where the log was found to end though more of it was sent, and
+            the operator has accepted that; -1 if that is not so.
     """
 
     end: int
@@ -59,14 +70,33 @@ class Position:
     messages: int = 0
     dead_letters: int = 0
     cut: int = 0
+    store_timestamp: int = 0
+    first: tuple[int, int] | None = None
+    origin: str = ""
+    writer: str = ""
+    chunk: int = 0
+    accepted: int = -1
 
     def pack(self) -> bytes:
         """Return the record's value."""
         trail = [
             [p.record.physical_offset, p.record.size, p.record.hash, p.end] for p in self.points
         ]
-        values = {"version": _VERSION, "end": self.end, "trail": trail, "messages": self.messages}
-        return json.dumps(values | {"deadLetters": self.dead_letters, "cut": self.cut}).encode()
+        values = {
+            "version": _VERSION,
+            "end": self.end,
+            "trail": trail,
+            "messages": self.messages,
+            "deadLetters": self.dead_letters,
+            "cut": self.cut,
+            "storeTimestamp": self.store_timestamp,
+            "first": self.first,
+            "origin": self.origin,
+            "writer": self.writer,
+            "chunk": self.chunk,
+            "accepted": self.accepted,
+        }
+        return json.dumps(values).encode()
 
     @classmethod
     def unpack(cls, raw: bytes, where: str) -> Position:
@@ -90,40 +120,105 @@ class Position:
                 Point(Fingerprint(int(at), int(size), int(crc)), int(end))
                 for at, size, crc, end in values["trail"]
             )
-            counts = int(values["messages"]), int(values["deadLetters"])
-            return cls(int(values["end"]), points, *counts, int(values["cut"]))
-        except (ValueError, KeyError, TypeError) as error:
+            first = values.get("first")
+            return cls(
+                end=int(values["end"]),
+                points=points,
+                messages=int(values["messages"]),
+                dead_letters=int(values["deadLetters"]),
+                cut=int(values["cut"]),
+                # Positions of earlier versions do not have what follows.
+                store_timestamp=int(values.get("storeTimestamp", 0)),
+                first=(int(first[0]), int(first[1])) if first is not None else None,
+                origin=str(values.get("origin", "")),
+                writer=str(values.get("writer", "")),
+                chunk=int(values.get("chunk", 0)),
+                accepted=int(values.get("accepted", -1)),
+            )
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             raise KafkaError(
                 f"{where} is no position of a store: {error!r}. Another program writes to this "
                 "topic; give another progress_topic"
             ) from error
 
 
+class Found(NamedTuple):
+    """A position, and in which partition it stands: it goes on there."""
+
+    position: Position
+    partition: int
+
+
 def partition_of(transactional_id: str, partitions: int) -> int:
-    """Return where the positions of a store stand."""
+    """Return where the positions of a store begin to stand."""
     return zlib.crc32(transactional_id.encode()) % partitions
 
 
-def remembered(path: Path) -> tuple[str, str] | None:
-    """Return in which Kafka there is a position, and of which id; None if nothing is known."""
+class Memory(NamedTuple):
+    """What an output remembers of Kafka while Kafka cannot be asked.
+
+    Attributes:
+        cluster: by what name Kafka tells itself from others.
+        transactional_id: whose position it has.
+        end: physical offset that was committed, or an earlier one; -1 if not known.
+        store_timestamp: of the last record before it, ms; 0 if not known.
+    """
+
+    cluster: str
+    transactional_id: str
+    end: int = -1
+    store_timestamp: int = 0
+
+
+def remembered(path: Path) -> Memory | None:
+    """Return what is remembered of a position; None if there is nothing."""
     try:
         values = json.loads(path.read_text("utf-8"))
-        return str(values["cluster"]), str(values["id"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        end, stored = int(values.get("end", -1)), int(values.get("storeTimestamp", 0))
+        return Memory(str(values["cluster"]), str(values["id"]), end, stored)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         # One that was being written when the machine went down has nothing to say.
         return None
 
 
-def remember(path: Path, cluster: str, transactional_id: str) -> None:
+def remember(path: Path, memory: Memory) -> None:
     """Remember that there is a position; `remembered` tells.
 
     Raises:
         OSError: the file cannot be written.
     """
     temporary = path.with_suffix(".new")
-    disk.write_file(temporary, json.dumps({"cluster": cluster, "id": transactional_id}).encode())
+    values = {
+        "cluster": memory.cluster,
+        "id": memory.transactional_id,
+        "end": memory.end,
+        "storeTimestamp": memory.store_timestamp,
+    }
+    disk.write_file(temporary, json.dumps(values).encode())
     disk.rename(temporary, path)
     disk.sync_directory(path.parent)
+
+
+def create_topic(
+    settings: KafkaSettings, access: Mapping[str, Any], topic: str, wanted: Mapping[str, Any]
+) -> None:
+    """Make a topic, if it is not there yet.
+
+    Args:
+        settings: the operator's.
+        access: kafka-python's settings of security.
+        topic: its name.
+        wanted: what kafka-python's `create_topics` takes.
+
+    Raises:
+        kafka.errors.KafkaError: it could not be made.
+    """
+    admin = KafkaAdminClient(**_connection(settings, access))
+    try:
+        with contextlib.suppress(errors.TopicAlreadyExistsError):
+            admin.create_topics({topic: dict(wanted)})
+    finally:
+        admin.close()
 
 
 def make_topic(settings: KafkaSettings, access: Mapping[str, Any]) -> None:
@@ -133,16 +228,9 @@ def make_topic(settings: KafkaSettings, access: Mapping[str, Any]) -> None:
         AccessError: that is not allowed.
         AwayError: Kafka does not answer.
     """
+    wanted = {"num_partitions": _PARTITIONS, "configs": _TOPIC_CONFIG}
     try:
-        admin = KafkaAdminClient(**_connection(settings, access))
-        try:
-            admin.create_topics(
-                {settings.progress_topic: {"num_partitions": _PARTITIONS, "configs": _TOPIC_CONFIG}}
-            )
-        finally:
-            admin.close()
-    except errors.TopicAlreadyExistsError:
-        return
+        create_topic(settings, access, settings.progress_topic, wanted)
     except (errors.ClusterAuthorizationFailedError, errors.TopicAuthorizationFailedError) as error:
         raise AccessError(
             f"topic {settings.progress_topic}, which holds the positions, is not there and we may "
@@ -159,11 +247,14 @@ def read(
     access: Mapping[str, Any],
     transactional_id: str,
     partitions: int,
-) -> Position | None:
+) -> Found | None:
     """Return a store's last committed position, None if it has none.
 
     To be called behind the opening of the producer: then no transaction of this store is open any
     more. Those of other stores may be; what is behind them is waited for.
+
+    The topic may have had fewer partitions when the position was written, so all are looked at
+    where it is not in the one that it would be in now.
 
     Args:
         settings: the operator's.
@@ -174,44 +265,121 @@ def read(
     Raises:
         KafkaError: the topic cannot be read.
     """
-    partition = TopicPartition(settings.progress_topic, partition_of(transactional_id, partitions))
-    deadline = (
-        time.monotonic() + settings.request_seconds + 2 * settings.transaction_timeout_seconds
-    )
+    home = partition_of(transactional_id, partitions)
+    found = last_of(settings, access, transactional_id, home)
+    if found is not None:
+        return Found(found[1], home)
+    others = [number for number in range(partitions) if number != home]
+    there = [
+        (*last, number)
+        for number in others
+        if (last := last_of(settings, access, transactional_id, number)) is not None
+    ]
+    if not there:
+        return None
+    _, position, number = max(there, key=lambda each: each[0])
+    return Found(position, number)
+
+
+def read_chunks(
+    settings: KafkaSettings, access: Mapping[str, Any], transactional_id: str, number: int
+) -> list[Chunk]:
+    """Return the chunks of a store's trail, see `sinks.kafka_trail`.
+
+    Args:
+        settings: the operator's.
+        access: kafka-python's settings of security.
+        transactional_id: the store's.
+        number: of the partition.
+
+    Raises:
+        KafkaError: the topic cannot be read.
+    """
+    prefix = kafka_trail.prefix_of(transactional_id)
+    newest: dict[bytes, bytes] = {}
+    with _committed(settings, access, number) as committed:
+        for record in committed.records(committed.begin, committed.end):
+            if record.key is not None and record.key.startswith(prefix):
+                newest[record.key] = record.value or b""
+    found = (Chunk.unpack(raw) for raw in newest.values())
+    return [chunk for chunk in found if chunk is not None]
+
+
+def last_of(
+    settings: KafkaSettings, access: Mapping[str, Any], transactional_id: str, number: int
+) -> tuple[int, Position] | None:
+    """Return the last position in a partition and its time, ms; None if there is none.
+
+    Raises:
+        KafkaError: the topic cannot be read.
+    """
+    key = transactional_id.encode()
+    with _committed(settings, access, number) as committed:
+        step, stop = _LOOKED_BACK, committed.end
+        while stop > committed.begin:
+            start = max(committed.begin, stop - step)
+            found = None
+            for record in committed.records(start, stop):
+                if record.key == key:
+                    found = record
+            if found is not None:
+                where = f"{settings.progress_topic}-{number}@{found.offset}"
+                return int(found.timestamp), Position.unpack(found.value, where)
+            stop, step = start, step * 8
+    return None
+
+
+class _Committed:
+    """What is committed in one partition, up to the end that it had at first."""
+
+    def __init__(
+        self, settings: KafkaSettings, partition: TopicPartition, reader: Any, begin: int, end: int
+    ) -> None:
+        self._settings = settings
+        self._partition = partition
+        self._reader = reader
+        self.begin, self.end = begin, end
+        patience = settings.request_seconds + 2 * settings.transaction_timeout_seconds
+        self._deadline = time.monotonic() + patience
+
+    def records(self, start: int, stop: int) -> Iterator[Any]:
+        """Yield the records between two offsets.
+
+        Raises:
+            AwayError: a transaction stays open there.
+        """
+        partition = self._partition
+        self._reader.seek(partition, start)
+        while self._reader.position(partition) < stop:
+            for record in _poll(self._reader, self._settings).get(partition, ()):
+                if record.offset < stop:
+                    yield record
+            if time.monotonic() > self._deadline:
+                raise AwayError(
+                    f"{partition.topic}, partition {partition.partition}: a transaction in it "
+                    "stays open, and what is behind it cannot be read. If it stays so, Kafka has "
+                    "lost its end: docs/kafka.md says how to give it one"
+                )
+
+
+@contextlib.contextmanager
+def _committed(
+    settings: KafkaSettings, access: Mapping[str, Any], number: int
+) -> Iterator[_Committed]:
+    partition = TopicPartition(settings.progress_topic, number)
     # The end of the log, and not of what is committed in it.
     with _reader(settings, access, "read_uncommitted") as any_reader:
         begin, end = _bounds(any_reader, partition)
-    key = transactional_id.encode()
     with _reader(settings, access, "read_committed") as reader:
         reader.assign([partition])
-        step = _LOOKED_BACK
-        stop = end
-        while stop > begin:
-            start = max(begin, stop - step)
-            reader.seek(partition, start)
-            found = None
-            while reader.position(partition) < stop:
-                for record in _poll(reader, settings).get(partition, ()):
-                    if record.key == key and record.offset < stop:
-                        found = record
-                if time.monotonic() > deadline:
-                    raise AwayError(
-                        f"{settings.progress_topic}, partition {partition.partition}: a "
-                        "transaction in it stays open, and what is behind it cannot be read. If it "
-                        "stays so, Kafka has lost its end: docs/kafka.md says how to give it one"
-                    )
-            if found is not None:
-                where = f"{settings.progress_topic}-{partition.partition}@{found.offset}"
-                return Position.unpack(found.value, where)
-            stop, step = start, step * 8
-    return None
+        yield _Committed(settings, partition, reader, begin, end)
 
 
 def _connection(settings: KafkaSettings, access: Mapping[str, Any]) -> dict[str, Any]:
     milliseconds = int(settings.request_seconds * _MILLISECONDS)
     return {
         "bootstrap_servers": [host.strip() for host in settings.bootstrap.split(",")],
-        "client_id": "reput",
+        "client_id": settings.client_id,
         "request_timeout_ms": milliseconds,
         "bootstrap_timeout_ms": milliseconds,
         **access,

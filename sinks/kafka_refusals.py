@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka import errors
 
 from formats.errors import KafkaError
-from sinks.kafka_client import describe
-from sinks.kafka_settings import DEAD_LETTER
+from sinks.kafka_client import TopicError, describe
+from sinks.kafka_settings import DEAD_LETTER, DEAD_LETTERS
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from sinks.kafka_client import RefusedError
     from sinks.kafka_settings import KafkaSettings
     from stores.commitlog import CommitLog
@@ -23,22 +26,45 @@ if TYPE_CHECKING:
 _REFUSED_SECONDS = 60.0
 _SHORT_PATIENCE = 1.0
 _MOST_RECORDS = 1 << 30
+# What of a message is in its dead letter: all of it; all but its body; only where it stood and why.
+WHOLE, WITHOUT_BODY, BARE = 0, 1, 2
+# What an operator can do about a refusal, by the name of Kafka's error.
+_REMEDIES = {
+    "MessageSizeTooLarge": "Raise max.message.bytes of the topic and max_message_bytes",
+    "RecordListTooLarge": "Raise segment.bytes of the topic",
+    "InvalidTimestamp": (
+        "Its store timestamp is farther from Kafka's clock than message.timestamp.after.max.ms or "
+        "message.timestamp.before.max.ms of the topic allow: set the clocks right, or raise these"
+    ),
+    "InvalidRecord": (
+        "A compacted topic takes no message without a key: have producers set KEYS, choose another "
+        'key (key = "uniq_key"), or give the topic cleanup.policy=delete'
+    ),
+    "PolicyViolation": "A policy of the Kafka brokers forbids it: ask their operator",
+}
+
+
+def _remedy(why: str) -> str:
+    found = _REMEDIES.get(why.partition(":")[0])
+    return found or "Look at the settings of the topic, and at the Kafka brokers' logs"
 
 
 class Note(NamedTuple):
     """Whose records are in a batch.
 
     Attributes:
-        product: messages or arrival notices.
-        physical_offset: of the first one's record.
-        queue_offset: of the first one.
-        records: how many.
+        product: messages, arrival notices, or `DEAD_LETTERS`.
+        physical_offsets: of the records of the log, by record.
+        queue_offsets: likewise.
     """
 
     product: str
-    physical_offset: int
-    queue_offset: int
-    records: int
+    physical_offsets: NDArray[np.int64]
+    queue_offsets: NDArray[np.int64]
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Return physical and queue offset of a record."""
+        return int(self.physical_offsets[number]), int(self.queue_offsets[number])
 
 
 class Refusals:
@@ -58,6 +84,8 @@ class Refusals:
         self._topics_before: set[str] = set()
         # By physical offset, queue offset and product.
         self._messages: dict[tuple[int, int, str], str] = {}
+        # Of dead letters that were refused themselves, how much of the message they have.
+        self._lesser: dict[tuple[int, int], int] = {}
         self._batch_limits: dict[str, int] = {}
         self._one_by_one: set[str] = set()
 
@@ -95,11 +123,11 @@ class Refusals:
         """Remember a topic that is refused.
 
         Raises:
-            KafkaError: the operator does not want its messages to go elsewhere.
+            TopicError: the operator does not want its messages to go elsewhere.
         """
         own = {self._settings.dead_letter_topic, self._settings.progress_topic}
         if self._settings.on_refusal != DEAD_LETTER or topic in own:
-            raise KafkaError(
+            raise TopicError(
                 f"Kafka at {self._settings.bootstrap} refuses topic {topic}: {why}. Make it, or "
                 "allow us to describe and write it (docs/kafka.md has the ACLs); or exclude its "
                 'messages; or have them go elsewhere: on_refusal = "dead-letter"'
@@ -118,9 +146,9 @@ class Refusals:
         if self._settings.on_refusal != DEAD_LETTER or topic == self._settings.dead_letter_topic:
             path, byte = self._log.file_of(physical_offset)
             raise KafkaError(
-                f"{path} at byte {byte}: Kafka refuses this record for topic {topic}: {why}. Raise "
-                "max.message.bytes of the topic and max_message_bytes, or exclude such messages, "
-                'or have them go elsewhere: on_refusal = "dead-letter"'
+                f"{path} at byte {byte}: Kafka refuses this record for topic {topic}: {why}. "
+                f"{_remedy(why)}; or exclude such messages, or have them go elsewhere: "
+                'on_refusal = "dead-letter"'
             )
         self._messages[physical_offset, queue_offset, product] = why
 
@@ -128,7 +156,8 @@ class Refusals:
         """Take down what was refused.
 
         A batch that is too large is no message that is: it is made smaller until one message is
-        alone. One that is wrong for another reason is sent one by one, to see which message it is.
+        alone. One that is wrong for another reason is sent one by one, to see which message it is,
+        unless Kafka names its records. A dead letter that is refused is sent with less in it.
 
         Raises:
             KafkaError: the operator does not want to go around it.
@@ -143,16 +172,42 @@ class Refusals:
             where = self._settings.bootstrap
             raise KafkaError(f"Kafka at {where} refuses a batch of ours: {why}") from error
         topic, note = batch.topic_partition.topic, batch.note
-        if note.records == 1:
-            self.add_message(note.physical_offset, note.queue_offset, note.product, topic, why)
+        if note.product == DEAD_LETTERS:
+            self._lessen(note.place(0), topic, why)
+        elif batch.refused:
+            for number, cause in batch.refused.items():
+                self.add_message(*note.place(number), note.product, topic, describe(cause))
+        elif len(note.physical_offsets) == 1:
+            self.add_message(*note.place(0), note.product, topic, why)
         elif isinstance(error.cause, errors.MessageSizeTooLargeError):
             self._batch_limits[topic] = max(batch.size // 2, 1)
         else:
             self._one_by_one.add(topic)
 
+    def _lessen(self, place: tuple[int, int], topic: str, why: str) -> None:
+        """Have a dead letter that was refused sent with less of its message.
+
+        Raises:
+            KafkaError: there is no less.
+        """
+        level = self._lesser.get(place, WHOLE)
+        if level == BARE:
+            path, byte = self._log.file_of(place[0])
+            raise KafkaError(
+                f"{path} at byte {byte}: Kafka refuses even a dead letter without body and "
+                f"properties for this record, in topic {topic}: {why}. {_remedy(why)}; or give "
+                "another dead_letter_topic"
+            )
+        self._lesser[place] = level + 1
+
+    def content_of(self, physical_offset: int, queue_offset: int) -> int:
+        """Return how much of a message its dead letter has: `WHOLE` or one of the others."""
+        return self._lesser.get((physical_offset, queue_offset), WHOLE)
+
     def forget_messages(self) -> None:
         """Forget what belonged to a transaction that is committed."""
         self._messages.clear()
+        self._lesser.clear()
         self._one_by_one.clear()
 
     def forget_old_topics(self) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 MESSAGES, ARRIVALS = "messages", "arrivals"
+# Not to be chosen: what becomes of messages and notices that are refused.
+DEAD_LETTERS = "dead letters"
 QUEUE, KEY = "queue", "key"
 STORED, DECOMPRESSED = "stored", "decompressed"
 ALL, COORDINATES, NONE = "all", "coordinates", "none"
@@ -12,6 +15,7 @@ KEYS, UNIQ_KEY = "keys", "uniq_key"
 TRANSACTIONS, IDEMPOTENT = "transactions", "idempotent"
 STOP, DEAD_LETTER, CONTINUE = "stop", "dead-letter", "continue"
 EARLIEST, LATEST = "earliest", "latest"
+HOLD = "hold"
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class KafkaSecurity:
 
     Attributes:
         protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
-        mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; empty without SASL.
+        mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI or OAUTHBEARER; empty without SASL.
         username: for SASL.
         password_env: environment variable with the password.
         password_file: file with the password.
@@ -30,6 +34,7 @@ class KafkaSecurity:
         key_password_env: environment variable with the key's password.
         key_password_file: file with the key's password.
         checks_hostname: the broker's certificate has to be for the name it is reached by.
+        token_provider: for OAUTHBEARER: `module:name` of what makes tokens.
     """
 
     protocol: str = "PLAINTEXT"
@@ -43,6 +48,7 @@ class KafkaSecurity:
     key_password_env: str = ""
     key_password_file: str = ""
     checks_hostname: bool = True
+    token_provider: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ class KafkaSettings:
         on_refusal: `STOP` or `DEAD_LETTER`.
         dead_letter_topic: where refused messages go.
         on_truncation: `STOP` or `CONTINUE` where the log is no longer the one that was sent.
-        retry_seconds: how long Kafka may be away; 0: for ever.
+        on_failure: `HOLD`: what Kafka does not take holds back Kafka only; `STOP`: it ends the job.
+        retry_seconds: how long Kafka may be away where the job ends for it; 0: for ever.
         refusal_seconds: how long a topic that is missing or not allowed is asked for again.
         max_lag: bytes of log that dispatch may be ahead of Kafka; 0: any.
         batch_bytes: of records, for one partition.
@@ -81,6 +88,11 @@ class KafkaSettings:
         buffer_bytes: sent, and not acknowledged yet.
         request_seconds: for one answer.
         compression: none, gzip, snappy, lz4 or zstd.
+        client_id: by what name Kafka's logs, metrics and quotas know the job.
+        create_topics: make topics that are missing.
+        new_topic_partitions: of a topic that is made; 0: the broker's default.
+        new_topic_replication: replicas of its; 0: the broker's default.
+        client: settings of kafka-python that are passed on.
         security: how to get in.
     """
 
@@ -104,6 +116,7 @@ class KafkaSettings:
     on_refusal: str = STOP
     dead_letter_topic: str = "reput-dead-letters"
     on_truncation: str = STOP
+    on_failure: str = HOLD
     retry_seconds: float = 600.0
     refusal_seconds: float = 10.0
     max_lag: int = 0
@@ -115,4 +128,9 @@ class KafkaSettings:
     buffer_bytes: int = 32 << 20
     request_seconds: float = 30.0
     compression: str = NONE
+    client_id: str = "reput"
+    create_topics: bool = False
+    new_topic_partitions: int = 0
+    new_topic_replication: int = 0
+    client: dict[str, Any] = field(default_factory=dict)
     security: KafkaSecurity = field(default_factory=KafkaSecurity)

@@ -52,14 +52,17 @@ class StoreConfig:
     kafka: KafkaSettings | None = None
 
     def kafka_access(self) -> dict[str, Any]:
-        """Return what Kafka's client needs to get in, secrets in it: not to be shown.
+        """Return what Kafka's client needs beside our own settings, secrets in it: not to be shown.
 
         Raises:
             UsageError: a secret is not where it should be.
         """
         from streaming.kafka_config import access_of  # noqa: PLC0415 - a client few need
+        from streaming.kafka_pass_through import client_settings  # noqa: PLC0415 - as above
 
-        return access_of(self.kafka.security) if self.kafka is not None else {}
+        if self.kafka is None:
+            return {}
+        return {**client_settings(self.kafka.client), **access_of(self.kafka.security)}
 
 
 @dataclass(frozen=True)

@@ -799,11 +799,12 @@ class StoreDispatcher:
             )
         return self._held is not None and not locks.is_held(self.config.path / names.LOCK)
 
-    def drain_kafka(self, is_over: Callable[[], bool]) -> list[Batch]:
+    def drain_kafka(self, is_over: Callable[[], bool], *, says_lack: bool = True) -> list[Batch]:
         """Wait until Kafka has all that there is to dispatch.
 
         Args:
             is_over: asked now and then whether to give up.
+            says_lack: giving up is an error.
 
         Returns:
             What was dispatched meanwhile.
@@ -817,8 +818,11 @@ class StoreDispatcher:
                 batches.append(self.dispatch_waiting())
             elif self.kafka.is_done:
                 break
-            self.kafka.check()
+            self.kafka.check_end()
             time.sleep(_DRAIN_SECONDS)
+        lacking = self.kafka.lacks() if self.kafka is not None and says_lack else None
+        if lacking is not None:
+            raise lacking
         return batches
 
     def dispatch_waiting(self) -> Batch:

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from checkpoints import locks, progress
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
-from formats.errors import FormatError, ReputError, UnreadableError
+from formats.errors import FormatError, KafkaError, ReputError, UnreadableError
 from stores.tail import find_tail, known_end
 from streaming import damage
 from streaming.config import FlushPolicy
@@ -31,6 +31,7 @@ from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
 from streaming.failures import FAILURES, cause_of
 from streaming.jvm import Jvm
+from streaming.kafka_news import KafkaNews
 from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
 from streaming.placement import ExecutorWriters, UnreachableError
@@ -137,6 +138,8 @@ def _kafka_dict(state: KafkaState) -> dict[str, object]:
         "transactions": state.transactions,
         "retries": state.retries,
         "lag_bytes": state.lag,
+        "trouble": state.trouble,
+        "stopped": state.stopped,
     }
 
 
@@ -160,6 +163,7 @@ class Job:
         self._writers: ExecutorWriters | None = None
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()
+        self._news = KafkaNews()
         self._ends: dict[str, KnownEnd] = {}
         # Both are over unless `prepare` begins them.
         self._has_looked, self._is_warm = threading.Event(), threading.Event()
@@ -475,7 +479,7 @@ class Job:
                 self._account(store, batch)
                 if batch_id is not None:
                     self._log(store, batch, batch_id)
-            if self.metrics is not None and (state := self._state(store)) is not None:
+            if (state := self._state(store)) is not None and self.metrics is not None:
                 self.metrics.state(store, state)
             if error is not None and self.metrics is not None:
                 self.metrics.error(store, error)
@@ -521,6 +525,12 @@ class Job:
 
     def _state(self, store: str) -> State | None:
         """Return where a store's output is, None while its writer has not said so."""
+        found = self._found_state(store)
+        if found is not None:
+            self._news.say(store, found.kafka)
+        return found
+
+    def _found_state(self, store: str) -> State | None:
         if self._writers is not None:
             state = self._writers.state(store)
             return State(**state) if state is not None else None
@@ -548,7 +558,7 @@ class Job:
                     self._account(store, batch)
                 if dispatcher.waits:
                     self._account(store, dispatcher.dispatch_waiting())
-                if self.metrics is not None and (state := self._state(store)) is not None:
+                if (state := self._state(store)) is not None and self.metrics is not None:
                     self.metrics.state(store, state)
             if self.metrics is not None:
                 self.metrics.alive()
@@ -586,15 +596,22 @@ class Job:
                 self.error = error
 
     def _drain_kafka(self) -> None:
-        """Wait until Kafka has what was dispatched; writers on executors do so as they close."""
+        """Wait until Kafka has what was dispatched; writers on executors do so as they close.
+
+        A store whose way to Kafka is held back does not keep the others from theirs.
+        """
+        if self.error is not None:
+            return
         for store, dispatcher in self.dispatchers.items():
-            is_over = lambda: self._stopping.is_set() or self.error is not None  # noqa: E731
             try:
-                for batch in dispatcher.drain_kafka(is_over):
+                # What an interrupted job leaves undone is said at its end, with the rest of it.
+                for batch in dispatcher.drain_kafka(self._stopping.is_set, says_lack=False):
                     self._account(store, batch)
             except (ReputError, OSError) as error:
                 self.error = self.error or error
-                if self.metrics is not None:
+                state = self._state(store)
+                is_counted = state is not None and state.kafka is not None and state.kafka.stopped
+                if self.metrics is not None and not is_counted:
                     self.metrics.error(store, error)
 
     def _end_at_flaws(self) -> None:
@@ -607,6 +624,9 @@ class Job:
             if dispatcher is not None:
                 dispatcher.look_for_flaw()
             state = self._state(config.name)
+            if state is not None and state.kafka is not None and state.kafka.stopped:
+                # Said when it happened; the end of the job is not to hide it.
+                self.error = self.error or KafkaError(f"{config.name}: {state.kafka.stopped}")
             if state is None or not state.flaw:
                 continue
             if self.metrics is not None:

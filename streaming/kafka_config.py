@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from formats.errors import UsageError
 from sinks import kafka_settings as known
 from sinks.kafka_settings import KafkaSecurity, KafkaSettings
+from sinks.kafka_versions import check_version
+from streaming import kafka_pass_through
 from streaming.option_values import size
 
 if TYPE_CHECKING:
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
 
 _SIZES = {"max_lag", "batch_bytes", "max_message_bytes", "transaction_bytes", "buffer_bytes"}
 _LISTS = {"products", "include", "exclude"}
-_SWITCHES = {"system_topics", "auto_create_topics", "checks_hostname"}
+_SWITCHES = {"system_topics", "auto_create_topics", "create_topics", "checks_hostname"}
+_COUNTS = {"new_topic_partitions", "new_topic_replication"}
 _CHOICES = {
     "partition_by": (known.QUEUE, known.KEY),
     "key": (known.KEYS, known.UNIQ_KEY, known.NONE),
@@ -25,17 +29,22 @@ _CHOICES = {
     "headers": (known.ALL, known.COORDINATES, known.NONE),
     "mode": (known.TRANSACTIONS, known.IDEMPOTENT),
     "start": (known.EARLIEST, known.LATEST),
+    "on_failure": (known.HOLD, known.STOP),
     "on_refusal": (known.STOP, known.DEAD_LETTER),
     "on_truncation": (known.STOP, known.CONTINUE),
     "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
     "protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-    "mechanism": ("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "mechanism": ("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"),
 }
 _SECURITY = {each.name for each in dataclasses.fields(KafkaSecurity)}
 _SETTINGS = {each.name: each for each in dataclasses.fields(KafkaSettings)}
 _KEYS = sorted((_SETTINGS.keys() - {"security"}) | _SECURITY)
 _FILES = ("password_file", "ca_file", "certificate_file", "key_file", "key_password_file")
 _SECRETS = {"password", "sasl_password", "sasl_plain_password", "key_password", "ssl_password"}
+_CLIENT = "client."
+_MOST_PARTITIONS = 30_000
+# Mechanisms with a user name and a password.
+_WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PRODUCTS = {known.MESSAGES, known.ARRIVALS}
 
 
@@ -47,10 +56,21 @@ def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> Kafka
         base: directory that relative paths of files begin at.
 
     Raises:
-        UsageError: an unknown key, a value that cannot be, a secret that stands in the open.
+        UsageError: an unknown key, a value that cannot be, a secret that stands in the open, a
+            kafka-python that is not known.
     """
+    check_version()
     read: dict[str, Any] = {}
+    client: dict[str, Any] = {}
     for name, value in values.items():
+        if name == "client":
+            if not isinstance(value, dict):
+                raise UsageError("[kafka] client: write [kafka.client] and its settings below")
+            client |= value
+            continue
+        if name.startswith(_CLIENT):
+            client[name.removeprefix(_CLIENT)] = kafka_pass_through.value_of(str(value))
+            continue
         if name in _SECRETS:
             raise UsageError(
                 f"[kafka] {name}: secrets are not read from settings. Put it into a file or an "
@@ -64,6 +84,8 @@ def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> Kafka
             read[name] = str(base / read[name])
     if not read.get("bootstrap"):
         raise UsageError("[kafka] bootstrap is missing: say where Kafka is, such as kafka:9092")
+    if client:
+        read["client"] = kafka_pass_through.checked(client)
     security = KafkaSecurity(**{name: read.pop(name) for name in _SECURITY & read.keys()})
     settings = KafkaSettings(**read, security=security)
     _check(settings)
@@ -71,7 +93,12 @@ def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> Kafka
 
 
 def from_fields(fields: Mapping[str, Any]) -> KafkaSettings:
-    """Return the settings whose `dataclasses.asdict` has been through JSON."""
+    """Return the settings whose `dataclasses.asdict` has been through JSON.
+
+    Raises:
+        UsageError: kafka-python is not the one that is known, on this host.
+    """
+    check_version()
     security = KafkaSecurity(**fields["security"])
     lists = {name: tuple(fields[name]) for name in _LISTS}
     return KafkaSettings(**{**fields, **lists, "security": security})
@@ -96,6 +123,10 @@ def _value(name: str, value: Any) -> Any:
         if str(value).strip() == "0" and name == "max_lag":
             return 0
         return size({name: str(value)}, name)
+    if name in _COUNTS:
+        if not str(value).isdecimal() or int(value) > _MOST_PARTITIONS:
+            raise UsageError(f"[kafka] {name}: {value!r} is no number of them")
+        return int(value)
     if name in _SWITCHES:
         text = str(value).lower()
         if text not in {"true", "false"}:
@@ -140,8 +171,14 @@ def _check(settings: KafkaSettings) -> None:
         raise UsageError("[kafka] transaction_timeout_seconds has to be above transaction_seconds")
     security = settings.security
     is_sasl = security.protocol.startswith("SASL")
-    if is_sasl and not (security.mechanism and security.username):
+    needs_name = security.mechanism in {"", *_WITH_PASSWORD}
+    if is_sasl and (not security.mechanism or (needs_name and not security.username)):
         raise UsageError("[kafka] mechanism and username are missing for " + security.protocol)
+    if (security.mechanism == "OAUTHBEARER") != bool(security.token_provider):
+        raise UsageError(
+            "[kafka] mechanism OAUTHBEARER and token_provider go together: "
+            'token_provider = "module:name" is what makes the tokens'
+        )
     if security.mechanism and not is_sasl:
         raise UsageError(
             f"[kafka] mechanism {security.mechanism} needs protocol SASL_SSL or SASL_PLAINTEXT"
@@ -170,8 +207,17 @@ def access_of(security: KafkaSecurity) -> dict[str, Any]:
             if path and not Path(path).is_file():
                 raise UsageError(f"[kafka] {path}: no such file")
     if security.mechanism:
+        access["sasl_mechanism"] = security.mechanism
+    if security.mechanism == "GSSAPI" and importlib.util.find_spec("gssapi") is None:
+        raise UsageError(
+            "[kafka] mechanism GSSAPI needs the Python package gssapi, and the Kerberos libraries: "
+            "install them where the job runs"
+        )
+    if security.token_provider:
+        provider = kafka_pass_through.token_provider(security.token_provider)
+        access["sasl_oauth_token_provider"] = provider
+    if security.mechanism in _WITH_PASSWORD:
         access |= {
-            "sasl_mechanism": security.mechanism,
             "sasl_plain_username": security.username,
             "sasl_plain_password": _secret(
                 "password", security.password_env, security.password_file

@@ -1,7 +1,9 @@
 """Kafka beside dispatch: a thread a store that sends what is dispatched, at its own pace.
 
-Dispatch tells how far it has come and goes on; it hears of Kafka only by an error that has lasted
-too long, and by the room that is left where `max_lag` bounds how far it may be ahead.
+Dispatch tells how far it has come and goes on. The log is the buffer: the thread reads it from the
+last committed position, however long Kafka was away. What Kafka does not take holds back this
+thread only; `on_failure = "stop"` has dispatch hear of it, and `max_lag` bounds how far dispatch
+may be ahead.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from checkpoints.progress import STATE_DIRECTORY
-from formats.errors import KafkaError
+from formats.errors import KafkaError, ReputError, StoreError, UsageError
+from sinks import kafka_progress
 from sinks.kafka import Extent, KafkaSink
-from sinks.kafka_client import AwayError
+from sinks.kafka_client import AccessError, AwayError, TopicError
+from sinks.kafka_settings import STOP
 
 if TYPE_CHECKING:
     from sinks.kafka import Sent
@@ -29,10 +33,16 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _WAIT_SECONDS = 0.2
 _BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-# Of one run of trouble, so often a line in the log.
+# What somebody has to change first: a topic, an ACL, a password.
+_SLOW_BACK_OFF = (1.0, 5.0, 10.0, 30.0, 60.0)
+# What may be over by itself, or once somebody has mended it. A disk among it, as of the store.
+_TRIED_AGAIN = (AwayError, AccessError, TopicError, StoreError, OSError)
+# Of one run of trouble, how often the log has a line.
 _SAY_SECONDS = 30.0
 _JOIN_SECONDS = 30.0
 _MEMORY = "kafka.json"
+# How often the position is written to `_MEMORY`: it is what a next process says until it has asked.
+_REMEMBER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class KafkaState:
     """Where a store's way to Kafka is; all counts since the process began.
 
     Attributes:
-        end: physical offset that is committed, -1 while that is not known.
+        end: physical offset that is committed, as far as is known; -1 while nothing is known of it.
         wanted: physical offset that dispatch has come to.
         store_timestamp: of the last message sent, ms; 0 for none.
         messages: sent.
@@ -53,7 +63,9 @@ class KafkaState:
         total_seconds: sum of that.
         in_flight: bytes that are sent and not acknowledged yet.
         is_connected: the last attempt went well.
-        truncations: times that the log was cut below what had been sent.
+        truncations: times that the log was cut, or has expired, below what had been sent.
+        trouble: why the last attempt failed, "" if it did not.
+        stopped: what has stopped it until the job starts again, "" for nothing.
     """
 
     end: int = -1
@@ -70,11 +82,15 @@ class KafkaState:
     in_flight: int = 0
     is_connected: bool = False
     truncations: int = 0
+    trouble: str = ""
+    stopped: str = ""
 
     @property
-    def lag(self) -> int:
-        """Return the bytes of log that are dispatched and not committed to Kafka."""
-        return max(self.wanted - self.end, 0) if self.end >= 0 else 0
+    def lag(self) -> int | None:
+        """Return the bytes of log that are dispatched and not committed; None if not known."""
+        if self.wanted < 0:
+            return 0
+        return max(self.wanted - self.end, 0) if self.end >= 0 else None
 
 
 class KafkaFeed:
@@ -94,7 +110,9 @@ class KafkaFeed:
         if config.kafka is None:
             raise ValueError("the store has no Kafka settings")
         self._settings = config.kafka
+        self._config = config
         self._name = config.name
+        self._memory = config.output / STATE_DIRECTORY / _MEMORY
         self._sink = KafkaSink(
             config.kafka,
             config.kafka_access(),
@@ -102,7 +120,7 @@ class KafkaFeed:
             config.path,
             config.settings,
             fail_on_data_loss=fail_on_data_loss,
-            memory=config.output / STATE_DIRECTORY / _MEMORY,
+            memory=self._memory,
         )
         self._extent = extent
         self._first_end = max(extent.end, 0)
@@ -111,9 +129,18 @@ class KafkaFeed:
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._state = KafkaState(wanted=extent.end)
+        known = kafka_progress.remembered(self._memory)
+        if known is None or known.transactional_id != self._sink.transactional_id:
+            self._state = KafkaState(wanted=extent.end)
+        else:
+            self._state = KafkaState(
+                end=known.end, wanted=extent.end, store_timestamp=known.store_timestamp
+            )
         self._events: list[str] = []
+        # What ends the thread, and since when attempts fail.
         self._failure: BaseException | None = None
+        self._trouble: tuple[float, Exception] | None = None
+        self._remembered_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"kafka-{config.name}", daemon=True)
         self._thread.start()
 
@@ -124,13 +151,52 @@ class KafkaFeed:
             self._changed.set()
 
     def check(self) -> None:
-        """Raise what has stopped the thread, if anything has.
+        """Raise what ends the job: an error of this program, or what the operator wants that for.
 
         Raises:
             ReputError, OSError: see `KafkaSink.send`.
         """
+        failure = self._failure
+        if failure is not None and not isinstance(failure, ReputError | OSError):
+            raise failure
+        if self._settings.on_failure == STOP:
+            self.check_end()
+
+    def check_end(self) -> None:
+        """Raise what keeps Kafka from having everything, where the job is to end.
+
+        Raises:
+            ReputError, OSError: what has stopped the thread, or an outage that has lasted too long.
+        """
         if self._failure is not None:
             raise self._failure
+        trouble = self._trouble
+        if trouble is None:
+            return
+        began, error = trouble
+        if not isinstance(error, AwayError):
+            raise error
+        bound, seconds = self._settings.retry_seconds, time.monotonic() - began
+        if bound and seconds >= bound:
+            raise KafkaError(
+                f"{self._name}: {error}. Tried again for {seconds:.0f} s (retry_seconds); "
+                f"nothing is lost, {self._where_next()}"
+            ) from error
+
+    def _where_next(self) -> str:
+        end = self._state.end
+        if end < 0:
+            return "the next start goes on at the position that Kafka has"
+        return f"the next start goes on at physical offset {end}"
+
+    def lacks(self) -> KafkaError | None:
+        """Return what to say of a job that ends now, None if Kafka has all that is dispatched."""
+        if self.is_done:
+            return None
+        return KafkaError(
+            f"{self._name}: consume queues and index are written, and Kafka does not have all of "
+            f"it: {self._where_next()}"
+        )
 
     def take_events(self) -> list[str]:
         """Return what an operator should know of since the last call."""
@@ -172,65 +238,108 @@ class KafkaFeed:
                     continue
                 self._settled = extent
                 self._changed.wait(_WAIT_SECONDS)
-        except BaseException as error:  # noqa: BLE001 - raised where dispatch is
-            self._failure = error
-            self._state = replace(self._state, is_connected=False)
+            self._sink.remember()
+        except BaseException as error:  # noqa: BLE001 - said by `check` or by the state
+            self._stop(error)
         finally:
             self._sink.close()
             self._sink.close_log()
+
+    def _stop(self, error: BaseException) -> None:
+        """Take down what has ended the thread; the rest of the job goes on unless told not to."""
+        what = str(error) if isinstance(error, ReputError) else f"{type(error).__name__}: {error}"
+        self._failure = error
+        self._state = replace(
+            self._state,
+            is_connected=False,
+            stopped=what,
+            trouble=what,
+            truncations=self._state.truncations + self._sink.take_losses(),
+        )
+        with self._lock:
+            self._events.append(
+                f"Kafka is held back until the next start, {self._where_next()}: {what}"
+            )
 
     def _send_with_retries(self, extent: Extent) -> bool:
         """Send one transaction; tell whether there may be more to send at once.
 
         Raises:
-            ReputError: Kafka was away for too long, or refuses.
+            ReputError: what another try does not mend.
         """
-        began = said = time.monotonic()
+        began = time.monotonic()
+        said, pause = 0.0, _SAY_SECONDS
         tries = 0
         while not self._stopping.is_set():
             try:
                 sent = self._send(extent)
-            except AwayError as error:
+            except _TRIED_AGAIN as error:
                 self._sink.close()
                 now = time.monotonic()
-                bound = self._settings.retry_seconds
-                if bound and now - began >= bound:
-                    raise KafkaError(
-                        f"{self._name}: {error}. Tried again for {now - began:.0f} s "
-                        "(retry_seconds); nothing is lost, the next start goes on at physical "
-                        f"offset {self._state.end}"
-                    ) from error
-                if not tries or now - said >= _SAY_SECONDS:
+                if not tries or now - said >= pause:
                     LOG.warning("%s: %s; trying again", self._name, error)
-                    said = now
+                    # An outage of days does not fill the log.
+                    said, pause = now, pause * 2 if tries else pause
+                self._trouble = (self._trouble[0] if self._trouble else began, error)
                 self._state = replace(
-                    self._state, retries=self._state.retries + 1, is_connected=False
+                    self._state,
+                    retries=self._state.retries + 1,
+                    is_connected=False,
+                    trouble=str(error),
                 )
-                self._stopping.wait(_BACK_OFF[min(tries, len(_BACK_OFF) - 1)])
+                back_off = _BACK_OFF if isinstance(error, AwayError) else _SLOW_BACK_OFF
+                self._stopping.wait(back_off[min(tries, len(back_off) - 1)])
                 tries += 1
                 # Dispatch has gone on meanwhile.
                 extent = self._extent
                 continue
             if tries:
                 LOG.info("%s: Kafka is back after %.1f s", self._name, time.monotonic() - began)
+            self._trouble = None
+            if self._state.trouble:
+                self._state = replace(self._state, trouble="")
             return sent
         return False
 
     def _send(self, extent: Extent) -> bool:
         sink = self._sink
         if not sink.is_open:
+            sink.access = self._access()
             sink.open(extent)
-            position = sink.position
-            if position is not None:
-                self._state = replace(self._state, end=position.end, is_connected=True)
+            self._take_position()
+            self._state = replace(self._state, is_connected=True)
         sent = sink.send(extent)
-        position = sink.position
-        if position is not None:
-            self._state = replace(self._state, end=position.end)
+        self._take_position()
         if sent is None:
             return False
         self._account(sent)
+        self._remember()
         return sent.end < self._extent.end
+
+    def _access(self) -> dict[str, Any]:
+        """Return what Kafka's client needs to get in; a secret that was changed is read again.
+
+        Raises:
+            AccessError: a secret is not where it should be, by now.
+        """
+        try:
+            return self._config.kafka_access()
+        except UsageError as error:
+            raise AccessError(str(error)) from error
+
+    def _take_position(self) -> None:
+        """Take over how far Kafka has it."""
+        position = self._sink.position
+        if position is not None:
+            stored = position.store_timestamp or self._state.store_timestamp
+            self._state = replace(self._state, end=position.end, store_timestamp=stored)
+
+    def _remember(self) -> None:
+        """Write down how far Kafka is, now and then."""
+        now = time.monotonic()
+        if now - self._remembered_at >= _REMEMBER_SECONDS:
+            self._sink.remember()
+            self._remembered_at = now
 
     def _account(self, sent: Sent) -> None:
         known = self._state
@@ -249,7 +358,7 @@ class KafkaFeed:
             seconds=tuple(seconds),
             total_seconds=known.total_seconds + sent.seconds,
             is_connected=True,
-            truncations=known.truncations + int(bool(sent.events)),
+            truncations=known.truncations + self._sink.take_losses(),
         )
         if sent.events:
             with self._lock:

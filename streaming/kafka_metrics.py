@@ -19,6 +19,7 @@ TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     f"{_PREFIX}_offset_bytes": ("Physical offset that is committed to Kafka.", ()),
     f"{_PREFIX}_in_flight_bytes": ("Bytes sent and not acknowledged yet.", ()),
     f"{_PREFIX}_connected": ("The last attempt to send went well.", ()),
+    f"{_PREFIX}_stopped": ("Kafka is held back until the job starts again.", ()),
     f"{_PREFIX}_messages_total": ("Messages and arrival notices sent.", ("product",)),
     f"{_PREFIX}_record_bytes_total": ("Bytes of records sent.", ()),
     f"{_PREFIX}_dead_letters_total": ("Sent to the dead-letter topic.", ()),
@@ -57,20 +58,23 @@ def collect(
     """
     from streaming.kafka_feed import SECONDS as BOUNDS  # noqa: PLC0415 - a client few need
 
-    late = (dispatched_timestamp - state.store_timestamp) / _MILLISECONDS
-    is_late = state.lag > 0 and state.store_timestamp > 0
+    late = max((dispatched_timestamp - state.store_timestamp) / _MILLISECONDS, 0.0)
+    known_late = late if state.store_timestamp > 0 else None
     for name, value in (
         ("lag_bytes", state.lag),
-        ("lag_seconds", max(late, 0.0) if is_late else 0.0),
-        ("offset_bytes", max(state.end, 0)),
+        ("lag_seconds", 0.0 if state.lag == 0 else known_late),
+        ("offset_bytes", state.end if state.end >= 0 else None),
         ("in_flight_bytes", state.in_flight),
         ("connected", float(state.is_connected)),
+        ("stopped", float(bool(state.stopped))),
         ("record_bytes_total", state.bytes),
         ("dead_letters_total", state.dead_letters),
         ("retries_total", state.retries),
         ("truncations_total", state.truncations),
     ):
-        families.add(f"{_PREFIX}_{name}", labels, value)
+        # What is not known has no value: a zero would say that Kafka has everything.
+        if value is not None:
+            families.add(f"{_PREFIX}_{name}", labels, value)
     for product, count in (("messages", state.messages), ("arrivals", state.notices)):
         families.add(f"{_PREFIX}_messages_total", (*labels, product), count)
     families.add_histogram(SECONDS, labels, BOUNDS, state.seconds, state.total_seconds)

@@ -168,6 +168,10 @@ class Metrics:
         before = self._stores[store].state
         if state.flaw and not (before is not None and before.flaw):
             self._counters.errors.labels(*self.labels(store), "corrupt").inc()
+        if state.kafka is not None and state.kafka.stopped:
+            is_new = before is None or before.kafka is None or not before.kafka.stopped
+            if is_new:
+                self._counters.errors.labels(*self.labels(store), "kafka").inc()
         self._stores[store].state = state
 
     def phases(self, store: str, seconds: Mapping[str, float]) -> None:
@@ -243,8 +247,8 @@ class Metrics:
     def is_ready(self, within_bytes: int) -> bool:
         """Tell whether all is well.
 
-        The query runs, and no store is further behind than this or has a flaw; or no store has a
-        first message yet, so there is nothing to run for.
+        The query runs, and no store is further behind than this or waits for somebody,
+        at a flaw or for Kafka; or no store has a first message yet, so there is nothing to run for.
         """
         if self._awaited:
             return self._awaited == self._stores.keys()
@@ -372,7 +376,9 @@ class _StoreMetrics:
 
     @property
     def is_sound(self) -> bool:
-        return self.state is None or not self.state.flaw
+        state = self.state
+        is_held_back = state is not None and state.kafka is not None and state.kafka.stopped
+        return state is None or not (state.flaw or is_held_back)
 
     def behind(self) -> Behind:
         """Return how far behind the log's end dispatch is now."""

@@ -24,14 +24,15 @@ class Shortfall(NamedTuple):
         end: physical offset after what is dispatched, the log's beginning if nothing is.
         log_end: physical offset where the log ends.
         total: bytes that the log has.
-        kafka_bytes: of what is dispatched, bytes of log that Kafka does not have yet.
+        kafka_bytes: of what is dispatched, bytes of log that Kafka does not have yet; None if that
+            is not known.
     """
 
     name: str
     end: int
     log_end: int
     total: int
-    kafka_bytes: int
+    kafka_bytes: int | None
 
     def __str__(self) -> str:
         left = self.log_end - self.end
@@ -41,6 +42,8 @@ class Shortfall(NamedTuple):
                 f"dispatched up to physical offset {self.end} of {self.log_end}; {left} of "
                 f"{self.total} bytes of the log are left"
             )
+        if self.kafka_bytes is None:
+            said.append("how much of it Kafka has is not known")
         if self.kafka_bytes:
             said.append(f"{self.kafka_bytes} bytes of the log have not been sent to Kafka")
         return f"{self.name}: {', and '.join(said)}"
@@ -67,12 +70,12 @@ def shortfalls(
     found = []
     for config, store in zip(configs, summary.stores, strict=True):
         lag = store.kafka.lag if store.kafka is not None else 0
-        if not is_interrupted and known_ends.get(store.name, 0) <= store.end and not lag:
+        if not is_interrupted and known_ends.get(store.name, 0) <= store.end and lag == 0:
             continue
         first, end = _ends_of(config, store.end, only_flushed=only_flushed)
         if not is_interrupted:
             end = known_ends.get(store.name, store.end)
-        if store.end < end or lag:
+        if store.end < end or lag != 0:
             done = max(store.end, first)
             found.append(Shortfall(store.name, done, end, end - first, lag))
     return found

@@ -189,7 +189,8 @@ def answer_of(frame: bytes) -> Answer:
 def failure_of(error: BaseException) -> Failure:
     """Return an error as values, so that the driver can raise it as if it were its own."""
     if isinstance(error, ReputError):
-        whole = error if type(error) in _WHOLE else ReputError(str(error))
+        plain = KafkaError if isinstance(error, KafkaError) else ReputError
+        whole = error if type(error) in _WHOLE else plain(str(error))
         return Failure(kind="reput", error=whole, message=str(whole), errno=None, filename=None)
     if isinstance(error, OSError):
         # It may be the number of an open file.

@@ -354,8 +354,8 @@ ALERTS = (
         "3m",
         f"{s.KAFKA_CONNECTED}{_DISPATCHER} == 0",
         f"Kafka does not take messages of {_STORE}",
-        "The last attempt failed, and those of the last minutes as well; the job ends when"
-        " retry_seconds are over.",
+        "The last attempt failed, and those of the last minutes as well. Consume queues and index"
+        " go on; Kafka gets the rest when it is back, unless the log expires before.",
     ),
     Alert(
         "KafkaDeadLetters",
@@ -369,10 +369,11 @@ ALERTS = (
         "KafkaStopped",
         CRITICAL,
         "0s",
-        f"{errors('kafka')}\nor {_step(s.KAFKA_TRUNCATIONS)}",
+        f"{errors('kafka')}\nor {_step(s.KAFKA_TRUNCATIONS)}\nor {s.KAFKA_HELD}{_DISPATCHER} == 1",
         f"Kafka may not have what is in the log of {_STORE}",
-        "The job stopped because Kafka was away for too long or refused a message; or the log was"
-        " cut or expired below what Kafka was to have.",
+        "Kafka is held back until somebody acts, because it refuses a message or another job sends"
+        " this store; or the log was cut or expired below what Kafka was to have; or the job was to"
+        " stop for Kafka.",
     ),
 )
 

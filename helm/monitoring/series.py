@@ -39,6 +39,7 @@ KAFKA_LAG_SECONDS = "rocketmq_reput_kafka_lag_seconds"
 KAFKA_OFFSET = "rocketmq_reput_kafka_offset_bytes"
 KAFKA_IN_FLIGHT = "rocketmq_reput_kafka_in_flight_bytes"
 KAFKA_CONNECTED = "rocketmq_reput_kafka_connected"
+KAFKA_HELD = "rocketmq_reput_kafka_stopped"
 KAFKA_MESSAGES = "rocketmq_reput_kafka_messages_total"
 KAFKA_BYTES = "rocketmq_reput_kafka_record_bytes_total"
 KAFKA_DEAD = "rocketmq_reput_kafka_dead_letters_total"
@@ -74,7 +75,7 @@ HISTOGRAMS = {BATCH_SECONDS, LATENCY, KAFKA_SECONDS}
 OTHERS = {UP, "ALERTS", START, TARGET, EXPECTED, KUBE_RESTARTS, KUBE_WAITING}
 # Only of stores that are sent to Kafka.
 KAFKA = {
-    KAFKA_LAG_BYTES, KAFKA_LAG_SECONDS, KAFKA_OFFSET, KAFKA_IN_FLIGHT, KAFKA_CONNECTED,
+    KAFKA_LAG_BYTES, KAFKA_LAG_SECONDS, KAFKA_OFFSET, KAFKA_IN_FLIGHT, KAFKA_CONNECTED, KAFKA_HELD,
     KAFKA_MESSAGES, KAFKA_BYTES, KAFKA_DEAD, KAFKA_RETRIES, KAFKA_TRUNCATIONS, KAFKA_SECONDS,
 }  # fmt: skip
 ALL: dict[str, tuple[str, ...]] = {

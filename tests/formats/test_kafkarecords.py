@@ -24,7 +24,9 @@ MESSAGES = st.fixed_dictionaries(
     {
         "body": st.binary(max_size=90) | st.integers(8000, 9100).map(bytes),
         "properties": st.dictionaries(
-            NAMES | st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY"]), TEXTS.filter(bool), max_size=4
+            NAMES | st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "rmq.topic", "rmq.", "rmq"]),
+            TEXTS.filter(bool),
+            max_size=4,
         ),
         "queue_offset": st.integers(0, (1 << 63) - 2),
         "store_timestamp": st.integers(1, 1 << 44),
@@ -105,7 +107,10 @@ class TestMessages:
                 *numbers(fields, int(columns.physical_offset[row])),
             ]
             if properties:
-                headers += [(k, v.encode()) for k, v in fields["properties"].items()]
+                headers += [
+                    (f"property.{k}" if k.startswith("rmq.") else k, v.encode())
+                    for k, v in fields["properties"].items()
+                ]
             key_bytes = text.encode() if text else None
             wanted.append((fields["store_timestamp"], key_bytes, fields["body"], headers))
         stamps = [fields["store_timestamp"] for fields in messages]

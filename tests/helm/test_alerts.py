@@ -26,6 +26,7 @@ WAITING = f"rocketmq_reput_record_waiting{{{STORE}}}"
 KAFKA_LAG = f"rocketmq_reput_kafka_lag_bytes{{{STORE}}}"
 KAFKA_CONNECTED = f"rocketmq_reput_kafka_connected{{{STORE}}}"
 KAFKA_DEAD = f"rocketmq_reput_kafka_dead_letters_total{{{STORE}}}"
+KAFKA_HELD = f"rocketmq_reput_kafka_stopped{{{STORE}}}"
 KAFKA_CUT = f"rocketmq_reput_kafka_truncations_total{{{STORE}}}"
 UP = 'up{job="reput",namespace="rocketmq",pod="reput-a-0",instance="10.0.0.1:9464"}'
 PROCESS = 'job="reput",namespace="rocketmq",pod="reput-a-0"'
@@ -71,6 +72,7 @@ HEALTHY = {
     KAFKA_CONNECTED: "1x120",
     KAFKA_DEAD: "3x120",
     KAFKA_CUT: "0x120",
+    KAFKA_HELD: "0x120",
 }
 
 
@@ -218,6 +220,8 @@ CASES = [
     ("Kafka was restarted", {KAFKA_CONNECTED: "1x39 0x1 1x80"}, 42, ""),
     ("a message was refused", {KAFKA_DEAD: later(4, 3)}, 45, "KafkaDeadLetters"),
     ("stopped by Kafka", {errors("kafka"): "_x40 1x1"}, 45, "KafkaStopped"),
+    ("Kafka is held back", {KAFKA_HELD: later(1)}, 45, "KafkaStopped"),
+    ("Kafka was never reached", {KAFKA_LAG: "_x120", KAFKA_CONNECTED: "0x120"}, 45, "KafkaAway"),
     ("the log was cut below what was sent", {KAFKA_CUT: later(1)}, 45, "KafkaStopped"),
     ("something else", {errors("other"): "_x40 1x1"}, 45, "WriteFailure"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from formats.encode import Message
 from formats.errors import ReputError
@@ -21,9 +24,34 @@ from tests.kafka.broker import Broker, free_port
 from tests.streaming.stores_for_tests import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.kafka
+
+
+def wait_for(is_there: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
+    while not is_there():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def open_transactions(broker: Broker, topic: str) -> list[str]:
+    """Return the partitions of a topic that a reader of what is committed cannot pass."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=None)
+    partitions = [TopicPartition(topic, n) for n in consumer.partitions_for_topic(topic) or ()]
+    consumer.close()
+    admin = broker.admin()
+    try:
+        found = admin.describe_producers(partitions)
+    finally:
+        admin.close()
+    return [
+        f"{partition.topic}-{partition.partition}"
+        for partition, state in found.items()
+        for each in state.active_producers
+        if each.current_transaction_start_offset >= 0
+    ]
 
 
 class TestDown:
@@ -167,6 +195,35 @@ class TestTooLarge:
             stores.send(made)
         assert stores.got(broker, topic) == []
 
+    def test_it_holds_back_kafka_and_nothing_else(
+        self, broker: Broker, tmp_path: Path, found: list[Message]
+    ) -> None:
+        """
+        Queues and index go on; that Kafka waits for somebody is in its state, and nothing of the
+        transaction stays open: a reader comes to the end at once.
+        """
+        broker.make_topic("large-held", 1)
+        messages = [m._replace(topic="large-held") for m in found]
+        log = stores.write(tmp_path / "store", messages)
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name="large-held",
+                             max_message_bytes="20000")  # fmt: skip
+        dispatcher = StoreDispatcher(made)
+        try:
+            dispatcher.dispatch(log.places[10].position)
+            assert dispatcher.kafka is not None
+            wait_for(lambda: dispatcher.kafka.state.stopped)
+            dispatcher.flush_if_due()
+            dispatcher.dispatch(log.end)
+
+            assert dispatcher.progress.end == log.end
+            assert (
+                "Kafka refuses this record for topic large-held" in dispatcher.kafka.state.stopped
+            )
+            assert dispatcher.kafka.state.lag == log.end
+            assert open_transactions(broker, "large-held") == []
+        finally:
+            dispatcher.close()
+
     @pytest.mark.parametrize("by_broker", [False, True], ids=["our-limit", "the-brokers"])
     def test_it_goes_to_the_dead_letters(
         self, broker: Broker, tmp_path: Path, found: list[Message], by_broker: bool
@@ -238,6 +295,31 @@ class TestNoSuchTopic:
         stores.send(made)
 
         assert stores.by_queue(stores.got(broker, "missing")) == stores.in_log(log)
+
+    def test_dispatch_goes_on_and_kafka_follows_when_the_topic_is_there(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        One new topic that nobody has made yet costs neither queues nor a restart.
+        """
+        log = stores.write(tmp_path / "store", stores.messages(300, ("later",), random.Random(7)))
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name="later",
+                             refusal_seconds=0.5)  # fmt: skip
+        dispatcher = StoreDispatcher(made)
+        try:
+            dispatcher.dispatch(log.places[100].position)
+            assert dispatcher.kafka is not None
+            wait_for(lambda: "refuses topic later" in dispatcher.kafka.state.trouble)
+            dispatcher.flush_if_due()
+            dispatcher.dispatch(log.end)
+            assert not dispatcher.kafka.state.stopped
+            broker.make_topic("later")
+            wait_for(lambda: dispatcher.kafka.is_done)
+            assert dispatcher.kafka.state.trouble == ""
+        finally:
+            dispatcher.close()
+
+        assert stores.by_queue(stores.got(broker, "later")) == stores.in_log(log)
 
     def test_its_messages_go_to_the_dead_letters(self, broker: Broker, tmp_path: Path) -> None:
         broker.make_topic("there")
@@ -341,6 +423,7 @@ class TestTruncationByLess:
 
         found = stores.got(broker, made.name)
         assert [g.body for g in found].count(b"other") == 5
+        assert len(found) == 305
 
 
 def test_a_position_that_is_gone_is_not_taken_for_a_first_start(
@@ -568,3 +651,42 @@ def test_the_job_says_it_all_and_ends_with_three(tmp_path: Path) -> None:
 
     assert done.returncode == 3
     assert "nothing is lost, the next start goes on at" in json.loads(done.stdout)["error"]
+
+
+def unsigned(text: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(text).encode()).decode().rstrip("=")
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Makes tokens that are not signed, which a broker without another validator takes."""
+
+    def token(self) -> str:
+        now = int(time.time())
+        claims = {"sub": "reput", "iat": now, "exp": now + 600}
+        return f"{unsigned({'alg': 'none'})}.{unsigned(claims)}."
+
+
+def test_it_gets_in_with_tokens(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    prefix = "listener.name.sasl_plaintext"
+    running = Broker(
+        tmp_path / "kafka",
+        settings={
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{prefix}.oauthbearer.sasl.jaas.config": f'{module} required unsecuredLoginStringClaim_sub="broker";',
+        },
+        listeners=("SASL_PLAINTEXT",),
+    )
+    running.start()
+    try:
+        running.make_topic("tokens")
+        log = stores.write(tmp_path / "store", stores.messages(100, ("tokens",), random.Random(1)))
+        address = running.address_of("SASL_PLAINTEXT")
+        stores.send(
+            stores.config(tmp_path / "store", tmp_path / "out", address, retry_seconds=20,
+                          protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER",
+                          token_provider=f"{__name__}:Tokens")
+        )  # fmt: skip
+        assert stores.by_queue(stores.got(running, "tokens")) == stores.in_log(log)
+    finally:
+        running.stop()

@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from kafka import errors
 
-from formats.errors import UsageError
+from formats.errors import KafkaError, UsageError
+from sinks import kafka_client, kafka_progress
 from sinks.kafka_settings import KafkaSecurity, KafkaSettings
 from streaming.config import read_config, store_config
 from streaming.kafka_config import access_of, from_fields, kafka_settings, pairs
@@ -122,3 +124,122 @@ class TestSecrets:
         )
         assert "s3cret" not in repr(config)
         assert config.kafka_access()["sasl_plain_password"] == "s3cret"
+
+
+class Tokens:
+    """What makes tokens, as an operator would write it."""
+
+    def token(self) -> str:
+        return "t"
+
+
+class TestClient:
+    """Settings of kafka-python itself, which arrive at its clients as they are given."""
+
+    VALUES = {  # noqa: RUF012 - of a test
+        "metadata_max_age_ms": 1234, "api_version": [3, 9], "proxy_url": "socks5h://p:1",
+        "sasl_kerberos_service_name": "k", "reconnect_backoff_max_ms": 77,
+    }  # fmt: skip
+
+    def test_a_table_and_the_command_line_say_the_same(self, tmp_path):
+        text = STORE + '[kafka]\nbootstrap = "k:1"\nclient_id = "me"\n[kafka.client]\n'
+        text += "".join(f"{name} = {json.dumps(value)}\n" for name, value in self.VALUES.items())
+        (tmp_path / "reput.toml").write_text(text)
+        (config,) = read_config(tmp_path / "reput.toml")
+        told = [f"client.{name}={value if isinstance(value, str) else json.dumps(value)}"
+                for name, value in self.VALUES.items()]  # fmt: skip
+
+        assert config.kafka.client == self.VALUES
+        assert kafka_settings(pairs(["bootstrap=k:1", "client_id=me", *told])) == config.kafka
+        again = json.loads(json.dumps(dataclasses.asdict(config.kafka)))
+        assert from_fields(again) == config.kafka
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("acks", 1, "exactly once depends on it"),
+            ("transactional_id", "x", "exactly once depends on it"),
+            ("enable_idempotence", False, "exactly once depends on it"),
+            ("isolation_level", "read_uncommitted", "exactly once depends on it"),
+            ("sasl_plain_password", "secret", "has the setting password_file for it"),
+            ("request_timeout_ms", 5, "has the setting request_seconds for it"),
+            ("nonsense", 5, "not passed on; known are"),
+            ("max_in_flight_requests_per_connection", 6, "it is 1 to 5"),
+            ("proxy_url", {}, "is a table"),
+        ],
+    )
+    def test_what_would_break_the_promise_is_refused(self, name, value, message):
+        with pytest.raises(UsageError, match=message) as said:
+            kafka_settings({"bootstrap": "k:1", "client": {name: value}})
+        assert "secret" not in str(said.value)
+
+    @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI"])
+    def test_they_arrive_at_all_of_its_clients(self, tmp_path, monkeypatch, mechanism):
+        """
+        Producer, consumer and administrator get them, and what the mechanism needs.
+        """
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
+        is_oauth = mechanism == "OAUTHBEARER"
+        own = {"token_provider": f"{__name__}:Tokens"} if is_oauth else {}
+        settings = kafka_settings({
+            "bootstrap": "k:1", "client_id": "me", "client": dict(self.VALUES),
+            "protocol": "SASL_SSL", "mechanism": mechanism, **own,
+        })  # fmt: skip
+        config = dataclasses.replace(
+            store_config(tmp_path / "s", tmp_path / "o", name="a"), kafka=settings
+        )
+        given = []
+
+        def made(**options):
+            given.append(options)
+            raise errors.KafkaConnectionError
+
+        for module, name in (
+            (kafka_client, "KafkaProducer"),
+            (kafka_progress, "KafkaConsumer"),
+            (kafka_progress, "KafkaAdminClient"),
+        ):
+            monkeypatch.setattr(module, name, made)
+        access = config.kafka_access()
+        for call in (
+            lambda: kafka_client.Client(settings, access, "x"),
+            lambda: kafka_progress.last_of(settings, access, "x", 0),
+            lambda: kafka_progress.make_topic(settings, access),
+        ):
+            with pytest.raises(KafkaError):
+                call()
+
+        assert len(given) == 3
+        for options in given:
+            wanted = {**self.VALUES, "api_version": (3, 9), "client_id": "me",
+                      "sasl_mechanism": mechanism, "security_protocol": "SASL_SSL"}  # fmt: skip
+            assert wanted.items() <= options.items()
+            assert isinstance(options.get("sasl_oauth_token_provider"), Tokens) == is_oauth
+
+    @pytest.mark.parametrize(
+        ("provider", "message"),
+        [
+            ("no.such.module:x", "cannot be made: No module"),
+            (f"{__name__}:Missing", "cannot be made: module"),
+            ("tokens", "cannot be made"),
+            ("collections:OrderedDict", "has no method token"),
+        ],
+    )
+    def test_a_token_provider_that_is_none_is_refused(self, provider, message):
+        security = KafkaSecurity("SASL_SSL", "OAUTHBEARER", token_provider=provider)
+        with pytest.raises(UsageError, match=message):
+            access_of(security)
+
+    def test_kerberos_without_its_package_is_said(self, monkeypatch):
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+        with pytest.raises(UsageError, match="needs the Python package gssapi"):
+            access_of(KafkaSecurity("SASL_SSL", "GSSAPI"))
+
+    def test_a_mechanism_and_what_it_needs_go_together(self):
+        values = {"bootstrap": "k:1", "protocol": "SASL_SSL"}
+        with pytest.raises(UsageError, match="OAUTHBEARER and token_provider go together"):
+            kafka_settings({**values, "mechanism": "OAUTHBEARER"})
+        with pytest.raises(UsageError, match="mechanism and username are missing"):
+            kafka_settings({**values, "mechanism": "PLAIN"})
+        with pytest.raises(UsageError, match="is no number of them"):
+            kafka_settings({**values, "mechanism": "GSSAPI", "new_topic_partitions": -1})

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from formats.encode import Message
 from formats.errors import ExpiredError, FormatError, KafkaError, StoreError
 from helm.monitoring import series
+from sinks.kafka_client import TopicError
 from streaming import metrics as metrics_module
 from streaming.config import FlushPolicy
 from streaming.dispatcher import PHASES, StoreDispatcher
@@ -460,6 +461,7 @@ def test_health(made, served, monkeypatch):
         ("io", OSError(errno.EBADF, "", 7)),
         ("io", OSError("full")),
         ("kafka", KafkaError("away")),
+        ("kafka", TopicError("missing")),
         ("other", ValueError()),
     ],
 )
@@ -519,7 +521,7 @@ def test_the_way_to_kafka_is_shown(made, served):
     kafka = KafkaState(
         end=100, wanted=150, store_timestamp=1, messages=5, notices=6, dead_letters=7, bytes=8,
         retries=9, seconds=seconds, total_seconds=10.0, in_flight=11, is_connected=True,
-        truncations=12,
+        truncations=12, stopped="refused",
     )  # fmt: skip
     metrics.state("s", State(dispatcher.progress, 0, kafka=kafka))
     _, text = served(metrics)("/metrics")
@@ -536,7 +538,38 @@ def test_the_way_to_kafka_is_shown(made, served):
         sample.value for f in families.values() for sample in f.samples if "_kafka_" in f.name
     }  # fmt: skip
     assert values["lag_bytes", ""] == 50
+    assert values["stopped", ""] == 1
     assert values["messages_total", "messages"] == 5
     assert values["messages_total", "arrivals"] == 6
     assert values["dead_letters_total", ""] == 7
     assert values["transaction_duration_seconds_count", ""] == sum(seconds)
+
+
+def test_a_lag_that_is_not_known_is_not_shown_as_none(made, served):
+    """
+    Before Kafka was ever reached nothing says how far it is: a zero would say that it has all.
+    """
+    _, dispatcher, metrics = made
+    metrics.state("s", State(dispatcher.progress, 0, kafka=KafkaState(end=-1, wanted=500)))
+    _, text = served(metrics)("/metrics")
+
+    assert "rocketmq_reput_kafka_connected{" in text
+    for name in ("lag_bytes", "lag_seconds", "offset_bytes"):
+        assert f"rocketmq_reput_kafka_{name}{{" not in text
+
+
+def test_a_store_whose_kafka_is_held_back_is_not_ready(made, served):
+    """
+    The job goes on; that Kafka waits for somebody is said by /readyz, and counted once.
+    """
+    _, dispatcher, metrics = made
+    get = served(metrics)
+    metrics.alive()
+    metrics.state("s", State(dispatcher.progress, 0, kafka=KafkaState(trouble="away")))
+    assert get("/readyz")[0] == 200
+    for _ in range(3):
+        held = KafkaState(trouble="refused", stopped="refused")
+        metrics.state("s", State(dispatcher.progress, 0, kafka=held))
+
+    assert get("/readyz")[0] == 503
+    assert samples(get("/metrics")[1])["rocketmq_reput_errors_total", "kafka"] == 1

@@ -1,0 +1,204 @@
+"""Positions in a real Kafka: nothing is sent twice by what an operator does."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaConsumer
+
+from formats.errors import ReputError
+from tests.kafka import stores
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.broker import Broker
+    from tests.streaming.stores_for_tests import Log
+
+pytestmark = pytest.mark.kafka
+
+
+def offsets(broker: Broker, topic: str) -> list[tuple[Any, int, bytes | None]]:
+    """Return what readers see of a topic, each message once for each time that it was sent."""
+    return sorted((g.queue, g.queue_offset, g.body) for g in stores.got(broker, topic))
+
+
+def of_log(log: Log, *others: Log) -> list[tuple[Any, int, bytes | None]]:
+    """Return the messages of logs; what several have at one place is one."""
+    found = {
+        (place.position, (str(m.topic), m.queue_id), m.queue_offset, m.body)
+        for each in (log, *others)
+        for place in each.places
+        for m in [place.message]
+    }
+    return sorted(each[1:] for each in found)
+
+
+def test_partitions_that_are_added_to_the_progress_topic_change_nothing(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    The place of a position is computed from their number; neither the same output nor a new one
+    takes that for a first start, and what comes later goes on.
+    """
+    broker.make_topic("grown")
+    broker.make_topic("grown-progress", 8, cleanup_policy="compact")
+    found = list(stores.messages(600, ("grown",), random.Random(2)))
+    stores.write(tmp_path / "store", found[:300])
+
+    def config(output: str) -> Any:
+        return stores.config(tmp_path / "store", tmp_path / output, broker, name="grown",
+                             progress_topic="grown-progress")  # fmt: skip
+
+    stores.send(config("out"))
+    admin = broker.admin()
+    admin.create_partitions({"grown-progress": 24})
+    admin.close()
+    stores.send(config("out"))
+    stores.send(config("new"))
+    log = stores.write(tmp_path / "store", found)
+    stores.send(config("new"))
+    stores.send(config("out"))
+
+    assert offsets(broker, "grown") == of_log(log)
+
+
+class TestNames:
+    @pytest.fixture
+    def two(self, broker: Broker, tmp_path: Path) -> Any:
+        """Two stores of one name, of which one was sent, and what makes their settings."""
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        logs = {
+            store: stores.write(
+                tmp_path / store, stores.messages(count, (topic,), random.Random(count))
+            )
+            for store, count in (("a", 600), ("b", 200))
+        }
+
+        def config(store: str, **settings: Any) -> Any:
+            values = {"name": topic, "progress_topic": "names-progress", **settings}
+            return stores.config(tmp_path / store, tmp_path / f"out-{store}", broker, **values)
+
+        stores.send(config("a"))
+        return topic, logs, config
+
+    def test_another_store_of_the_same_name_is_refused(self, broker: Broker, two: Any) -> None:
+        """
+        Whatever the settings say: its position would take the place of the first one's. With a
+        name of its own, as the message says, each message of both is there once.
+        """
+        topic, logs, config = two
+        for settings in ({}, {"on_truncation": "continue"}):
+            with pytest.raises(
+                ReputError, match=r"is of another store, /.*/a: .*id_prefix"
+            ) as said:
+                stores.send(config("b", **settings))
+            assert "on_truncation" not in str(said.value)
+        stores.send(config("b", id_prefix="other-"))
+        stores.send(config("a"))
+
+        both = sorted(of_log(logs["a"]) + of_log(logs["b"]))
+        assert offsets(broker, topic) == both
+
+    def test_a_store_at_a_new_place_is_the_same(
+        self, broker: Broker, tmp_path: Path, two: Any
+    ) -> None:
+        topic, logs, config = two
+        (tmp_path / "a").rename(tmp_path / "moved")
+        stores.send(config("moved"))
+
+        assert offsets(broker, topic) == of_log(logs["a"])
+
+
+class TestCuts:
+    """What Kafka was sent in one transaction, and the log has only in part since."""
+
+    def config(self, broker: Broker, tmp_path: Path, output: str, **settings: Any) -> Any:
+        return stores.config(tmp_path / "store", tmp_path / output, broker, name=tmp_path.name,
+                             **settings)  # fmt: skip
+
+    @pytest.mark.parametrize("output", ["out", "new"])
+    def test_what_is_still_the_same_is_not_sent_again(
+        self, broker: Broker, tmp_path: Path, output: str
+    ) -> None:
+        """
+        The last file is lost, and other records are written: with the same output and a new one,
+        the range in the message is the true one, and each message is there once.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        found = list(stores.messages(8000, (topic,), random.Random(6)))
+        old = stores.write(tmp_path / "store", found)
+        stores.send(self.config(broker, tmp_path, "out"))
+        files = sorted((tmp_path / "store" / "commitlog").iterdir())
+        assert len(files) > 1
+        files[-1].unlink()
+        kept = [p for p in old.places if p.position < (len(files) - 1) * stores.FILE_SIZE]
+        cut = kept[-1].end
+
+        said = f"physical offsets ({cut}|{(len(files) - 1) * stores.FILE_SIZE}) to {old.end} "
+        with pytest.raises(ReputError, match=said):
+            stores.send(self.config(broker, tmp_path, output))
+        stores.send(self.config(broker, tmp_path, output, on_truncation="continue"))
+        assert offsets(broker, topic) == of_log(old)
+
+        other = [m._replace(body=b"other") for m in found[len(kept) : len(kept) + 50]]
+        new = stores.write(tmp_path / "store", found[: len(kept)] + other)
+        stores.send(self.config(broker, tmp_path, output))
+        assert offsets(broker, topic) == of_log(old, new)
+
+    def test_records_that_come_back_after_a_cut_are_not_sent_again(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        As where a file is restored: until then there was only less of the log, and nothing new.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        found = list(stores.messages(3300, (topic,), random.Random(6)))
+        old = stores.write(tmp_path / "store", found[:3000])
+        stores.send(self.config(broker, tmp_path, "out"))
+        stores.write(tmp_path / "store", found[:2700])
+        stores.send(self.config(broker, tmp_path, "out", on_truncation="continue"))
+        stores.send(self.config(broker, tmp_path, "out"))
+        stores.write(tmp_path / "store", found[:2800])
+        stores.send(self.config(broker, tmp_path, "out"))
+        assert offsets(broker, topic) == of_log(old)
+        log = stores.write(tmp_path / "store", found)
+        stores.send(self.config(broker, tmp_path, "out"))
+
+        assert offsets(broker, topic) == of_log(log)
+
+
+class TestNewTopics:
+    def test_they_are_made_as_asked_for(self, broker: Broker, tmp_path: Path) -> None:
+        """
+        With so many partitions, before the first message is sent; those that are there stay.
+        """
+        topics = [f"{tmp_path.name}-{n}" for n in ("new", "there")]
+        broker.make_topic(topics[1], 2)
+        log = stores.write(tmp_path / "store", stores.messages(300, topics, random.Random(1)))
+        stores.send(
+            stores.config(tmp_path / "store", tmp_path / "out", broker, name=tmp_path.name,
+                          create_topics=True, new_topic_partitions=7, new_topic_replication=1)
+        )  # fmt: skip
+
+        consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=None)
+        try:
+            made = [len(consumer.partitions_for_topic(topic) or ()) for topic in topics]
+        finally:
+            consumer.close()
+        assert made == [7, 2]
+        assert stores.by_queue(stores.got(broker, *topics)) == stores.in_log(log)
+
+    def test_one_that_cannot_be_made_is_said_why(self, broker: Broker, tmp_path: Path) -> None:
+        stores.write(
+            tmp_path / "store", stores.messages(10, (f"{tmp_path.name}-x",), random.Random(1))
+        )
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name=tmp_path.name,
+                             create_topics=True, new_topic_replication=3)  # fmt: skip
+        with pytest.raises(ReputError, match=r"-x is missing, and could not be made .*Replication"):
+            stores.send(made)

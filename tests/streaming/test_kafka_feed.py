@@ -1,0 +1,182 @@
+"""Kafka beside dispatch where Kafka cannot be reached: what goes on, and what is said of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from formats.errors import ReputError
+from sinks import kafka_progress
+from sinks.kafka import KafkaSink
+from sinks.kafka_progress import Memory, Position
+from streaming.dispatcher import StoreDispatcher
+from tests.kafka import stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def nowhere() -> str:
+    """Return an address where nothing answers."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Any:
+    return stores.write(tmp_path / "store", stores.messages(400, ("x",), random.Random(1)))
+
+
+def config(tmp_path: Path, **settings: Any) -> Any:
+    values = {"retry_seconds": 0.5, "request_seconds": 0.2, **settings}
+    return stores.config(tmp_path / "store", tmp_path / "out", nowhere(), **values)
+
+
+def wait_for(is_there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_there():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_an_outage_holds_back_kafka_only(tmp_path: Path, written: Any) -> None:
+    """
+    Long after `retry_seconds` the job still dispatches, and the thread still tries.
+    """
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        dispatcher.dispatch(written.places[200].position)
+        feed = dispatcher.kafka
+        assert feed is not None
+        began = time.monotonic()
+        wait_for(lambda: feed.state.retries >= 3 and time.monotonic() - began > 1)
+        dispatcher.flush_if_due()
+        batch = dispatcher.dispatch(written.end)
+        before = feed.state.retries
+        wait_for(lambda: feed.state.retries > before)
+
+        assert batch.messages == 200
+        assert dispatcher.progress.end == written.end
+        assert not feed.state.is_connected
+        assert "Kafka at" in feed.state.trouble
+        assert not feed.state.stopped
+    finally:
+        dispatcher.close()
+
+
+def test_a_disk_that_fails_is_looked_at_again(
+    tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Kafka need not wait for a restart of the job once it is back.
+    """
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", "/store")
+
+    monkeypatch.setattr(KafkaSink, "open", failing)
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        dispatcher.dispatch(written.end)
+        feed = dispatcher.kafka
+        assert feed is not None
+        wait_for(lambda: feed.state.retries >= 1)
+        monkeypatch.undo()
+        wait_for(lambda: "Kafka at" in feed.state.trouble)
+
+        dispatcher.flush_if_due()
+        assert not feed.state.stopped
+    finally:
+        dispatcher.close()
+
+
+def test_a_job_that_is_to_stop_for_kafka_does(tmp_path: Path, written: Any) -> None:
+    dispatcher = StoreDispatcher(config(tmp_path, on_failure="stop"))
+    try:
+        dispatcher.dispatch(written.end)
+        feed = dispatcher.kafka
+        assert feed is not None
+        with pytest.raises(ReputError, match=r"Tried again for \d+ s \(retry_seconds\)"):  # noqa: PT012
+            while True:
+                dispatcher.flush_if_due()
+                time.sleep(0.01)
+    finally:
+        dispatcher.close()
+
+
+def test_a_job_that_has_an_end_does_not_end_well_without_kafka(
+    tmp_path: Path, written: Any
+) -> None:
+    """
+    Neither when its patience is over nor when somebody ends it before.
+    """
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        dispatcher.dispatch(written.end)
+        with pytest.raises(ReputError, match="Kafka does not have all of it"):
+            dispatcher.drain_kafka(lambda: True)
+        with pytest.raises(ReputError, match="nothing is lost"):
+            dispatcher.drain_kafka(lambda: False)
+    finally:
+        dispatcher.close()
+
+
+class TestLag:
+    def remember(self, tmp_path: Path, name: str, end: int) -> None:
+        kafka_progress.remember(
+            tmp_path / "out" / ".reput" / "kafka.json", Memory("c", f"reput-{name}", end, 5)
+        )
+
+    def opened(self, tmp_path: Path, written: Any) -> StoreDispatcher:
+        dispatcher = StoreDispatcher(config(tmp_path))
+        dispatcher.dispatch(written.end)
+        return dispatcher
+
+    def test_it_is_that_of_the_last_known_position_until_kafka_was_asked(
+        self, tmp_path: Path, written: Any
+    ) -> None:
+        """
+        A restart in an outage does not say that Kafka has everything.
+        """
+        self.opened(tmp_path, written).close()
+        self.remember(tmp_path, "broker-a", 1000)
+        dispatcher = self.opened(tmp_path, written)
+        try:
+            assert dispatcher.kafka is not None
+            assert dispatcher.kafka.state.lag == written.end - 1000
+            assert dispatcher.kafka.state.store_timestamp == 5
+        finally:
+            dispatcher.close()
+
+    @pytest.mark.parametrize("memory", ["none", "of another id", "of an earlier version"])
+    def test_it_is_not_zero_where_nothing_is_known(
+        self, tmp_path: Path, written: Any, memory: str
+    ) -> None:
+        self.opened(tmp_path, written).close()
+        if memory == "of another id":
+            self.remember(tmp_path, "other", 1000)
+        elif memory == "of an earlier version":
+            path = tmp_path / "out" / ".reput" / "kafka.json"
+            path.write_text(json.dumps({"cluster": "c", "id": "reput-broker-a"}))
+        dispatcher = self.opened(tmp_path, written)
+        try:
+            assert dispatcher.kafka is not None
+            assert dispatcher.kafka.state.lag is None
+        finally:
+            dispatcher.close()
+
+
+def test_positions_of_an_earlier_version_are_read() -> None:
+    raw = b'{"version": 2, "end": 7, "trail": [[1, 2, 3, 4]], "messages": 5, "deadLetters": 6, "cut": 1}'
+    found = Position.unpack(raw, "here")
+
+    assert (found.end, found.messages, found.dead_letters, found.cut) == (7, 5, 6, 1)
+    assert Position.unpack(found.pack(), "here") == found
