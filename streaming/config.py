@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import tomllib
 from dataclasses import dataclass, field, replace
@@ -140,9 +141,14 @@ def store_config(
         in_place=in_place,
         properties=properties,
     )
-    refuse_led_away(path, config.settings)
-    refuse_files(target)
-    refuse_overlaps([config])
+    try:
+        refuse_led_away(path, config.settings)
+        refuse_files(target)
+        refuse_overlaps([config])
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise UsageError(f"{error.filename}: no path can be that long") from error
     return config
 
 
