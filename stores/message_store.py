@@ -28,7 +28,7 @@ from stores.log_end import EndedLog
 from stores.log_places import commitlog_directories
 from stores.pull import IN_MEMORY, Pulled, PullLimits, pull
 from stores.queue_time import Boundary
-from stores.records import NoRecordError, look_at, read_record, record_at, stored_at
+from stores.records import NoRecordError, is_in_queue, look_at, read_record, record_at, stored_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -274,7 +274,14 @@ class MessageStore:
         queue = self.queue(topic, queue_id)
         size = queue.files.unit if queue is not None else ENTRY_SIZE
         return pull(
-            queue, self.settings, offset, max_messages, message_filter, limits, unit_size=size
+            queue,
+            self.settings,
+            offset,
+            max_messages,
+            message_filter,
+            limits,
+            name=(topic, queue_id),
+            unit_size=size,
         )
 
     def offset_by_time(
@@ -391,7 +398,7 @@ class MessageStore:
             return
         for entry in queue.all_entries(offset):
             record = read_record(self.log, entry.physical_offset)
-            if record is not None:
+            if record is not None and is_in_queue(record, topic, queue_id):
                 yield entry, record
 
     def messages(self, topic: str, queue_id: int, offset: int) -> Iterator[tuple[int, Record]]:

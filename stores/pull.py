@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from formats.consumequeue import ENTRY_SIZE
-from stores.records import look_at
+from stores.records import is_in_queue, look_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,6 +91,7 @@ def pull(
     message_filter: MessageFilter | None = None,
     limits: PullLimits = IN_MEMORY,
     *,
+    name: tuple[str, int],
     unit_size: int = ENTRY_SIZE,
 ) -> Pulled:
     """Return messages of a queue from an offset on.
@@ -102,6 +103,7 @@ def pull(
         max_messages: at most.
         message_filter: None for all.
         limits: at most, whatever was asked for; one message is always given.
+        name: topic and queue id.
         unit_size: bytes of an entry.
     """
     if queue is None:
@@ -146,7 +148,7 @@ def pull(
         if message_filter is not None and not may_match(message_filter, entry):
             status = status if messages else PullStatus.NO_MATCHED_MESSAGE
             continue
-        record = _record(queue.log, entry)
+        record = _record(queue.log, entry, name)
         if record is None:
             status = status if messages else PullStatus.MESSAGE_WAS_REMOVING
             if not _has_bytes(queue.log, entry):
@@ -192,9 +194,13 @@ def _has_bytes(log: LogFiles, entry: QueueEntry) -> bool:
     return end <= _file_end(log, offset) and log.holds(offset) and log.holds(end - 1)
 
 
-def _record(log: LogFiles, entry: QueueEntry) -> Record | None:
-    """Return the record of an entry, None if it is not there, or not of that size."""
+def _record(log: LogFiles, entry: QueueEntry, name: tuple[str, int]) -> Record | None:
+    """Return the record of an entry, None if it is not there, or another one stands there.
+
+    Over a record that was cut may stand another queue's. A broker gives it, for it looks at no
+    record (`CommitLog#getMessage`).
+    """
     _, record = look_at(log, entry.physical_offset)
     if isinstance(record, int) or record.size != entry.size:
         return None
-    return record
+    return record if is_in_queue(record, *name) else None

@@ -21,7 +21,7 @@ from formats.batchconsumequeue import UNIT_STRUCT, Unit
 from formats.commitlog import MIN_SIZE
 from formats.consumequeue import ENTRY_STRUCT
 from stores.queue_records import has_record
-from stores.records import read_record
+from stores.records import is_in_queue, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,6 @@ _LOOKED_AHEAD = 64
 _NAMES = 12
 # What an entry says that fills a gap in a queue.
 _FILLING_SIZE = 0x7FFFFFFF
-_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 
 
 class Arrival(NamedTuple):
@@ -317,10 +316,11 @@ class QueueTail:
         record = read_record(log, entry.physical_offset)
         if record is None or record.size != entry.size:
             return None
-        if self._topic in record.properties.get(_MULTI_DISPATCH, "").split(","):
-            return record
-        if (record.topic, record.queue_id) != (self._topic, queue_id):
+        if not is_in_queue(record, self._topic, queue_id):
             return None
+        if (record.topic, record.queue_id) != (self._topic, queue_id):
+            # Its number in a further queue stands in its properties.
+            return record
         if place.queue.is_batch:
             return record
         shift = record.queue_offset - entry.queue_offset

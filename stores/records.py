@@ -23,6 +23,7 @@ from formats.commitlog import (
     Verdict,
 )
 from formats.errors import FormatError
+from formats.properties import MULTI_DISPATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,6 +122,13 @@ def record_at(log: LogFiles, offset: int) -> Record:
         f"no record begins at physical offset {offset}: {verdict.explanation}",
         "The offset is not one of this log's records.",
     )
+
+
+def is_in_queue(record: Record, topic: str, queue_id: int) -> bool:
+    """Tell whether a record belongs into a queue: its own, or a further one that it names."""
+    if (record.topic, record.queue_id) == (topic, queue_id):
+        return True
+    return topic in record.properties.get(MULTI_DISPATCH, "").split(",")
 
 
 def look_at(log: LogFiles, offset: int) -> tuple[Verdict, Record | int]:

@@ -12,6 +12,7 @@ from formats.commitlog import COMMIT
 from formats.errors import FormatError
 from stores.index_search import Window
 from stores.message_store import MessageStore
+from stores.records import is_in_queue
 from streaming import choosing
 from streaming.filtered import FilteringReader
 from streaming.options import parse
@@ -416,7 +417,8 @@ def answers_differ(
             return wrong
         for (words, answer, ours), other in zip(pulled, started, strict=True):
             counts["asked a broker that starts"] += 1
-            if ours != other and not _is_without_pieces(ours, other, now):
+            own = [r for r in now if is_in_queue(r.record, queries.text(words[1]), int(words[2]))]
+            if ours != other and not _is_without_pieces(ours, other, own):
                 wrong.append(
                     f"{_shown(words)}: the broker says {answer}, one that starts {other}, we {ours}"
                 )
@@ -424,7 +426,7 @@ def answers_differ(
 
 
 def _is_without_pieces(ours: Any, theirs: Any, now: Sequence[Rec]) -> bool:
-    """Tell whether an answer is the broker's without what is not a record.
+    """Tell whether an answer is the broker's without what is not a record of the queue.
 
     By an entry of a record that was cut a broker hands out that many bytes of whatever stands there
     (`CommitLog#getMessage` looks at none of them); we pass over such an entry, and go on.

@@ -293,6 +293,16 @@ KEPT = {
         stop
         tear back=1 byte=4989 rest=zero
     """,
+    "another queue's record of the same size over one that was cut": """
+        start
+        put count=2 seed=929333 kind=same
+        open
+        close
+        crash
+        tear back=2 byte=1000 rest=zeros
+        start
+        put count=1 seed=966584 kind=mixed
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """

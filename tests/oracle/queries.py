@@ -40,11 +40,13 @@ from stores.index_search import Window  # noqa: E402
 from stores.message_filter import MessageFilter, compile_filter  # noqa: E402
 from stores.message_store import MessageStore  # noqa: E402
 from stores.queue_time import Boundary  # noqa: E402
-from stores.records import NoRecordError  # noqa: E402
+from stores.records import NoRecordError, is_in_queue  # noqa: E402
 from tests import golden_stores  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from formats.commitlog import Record
 
 FOREVER = (1 << 63) - 1
 TIMES_A_QUEUE = 40
@@ -323,7 +325,7 @@ def compare(
             open_store(files, version, conf) as store,
             open_store(files, version, conf, is_compiled=True) as fast,
         ):
-            whole = {r.physical_offset: r.size for r in store.records_from(store.log.min_offset)}
+            whole = {r.physical_offset: r for r in store.records_from(store.log.min_offset)}
             both = zip(lines, map(json.loads, answers), strict=True)
             answered = [
                 (line.split("\t"), theirs)
@@ -360,8 +362,10 @@ def _dispatched(path: Path) -> dict[str, bytes]:
     }
 
 
-def _is_of_no_record(theirs: object, line: str, store: MessageStore, whole: dict[int, int]) -> bool:
-    """Tell whether a broker takes bytes amid records for one, by an entry or item of old.
+def _is_of_no_record(
+    theirs: object, line: str, store: MessageStore, whole: dict[int, Record]
+) -> bool:
+    """Tell whether a broker takes other bytes for a record of a queue, by an entry or item of old.
 
     A recovery cuts a queue at its first entry past the log's end. What was cut from it before, and
     was not overwritten since, may stand before that; and items stay in an index for good.
@@ -370,14 +374,23 @@ def _is_of_no_record(theirs: object, line: str, store: MessageStore, whole: dict
         theirs: its answer.
         line: the question.
         store: what is asked.
-        whole: physical offsets of the log's records, and their sizes.
+        whole: the log's records by physical offset.
     """
-    if line.startswith("GET"):
-        return any(whole.get(offset) != size for offset, size in theirs["messages"])
-    if line.startswith("TIME"):
-        _, topic, queue_id, *_ = line.split("\t")
+
+    def is_own(offset: int, size: int) -> bool:
+        record = whole.get(offset)
+        name = text(topic), int(queue_id)
+        return record is not None and record.size == size and is_in_queue(record, *name)
+
+    if line.startswith(("GET", "TIME")):
+        kind, topic, queue_id, *_ = line.split("\t")
+        if kind == "GET":
+            return not all(is_own(offset, size) for offset, size in theirs["messages"])
         queue = store.queue(text(topic), int(queue_id))
-        return any(whole.get(e.physical_offset) != e.size for e in queue.all_entries())
+        return not all(is_own(e.physical_offset, e.size) for e in queue.all_entries())
+    if line.startswith("AT"):
+        # In the space of a BLANK; a place where nothing stands is judged.
+        return bool(theirs) and theirs[0] not in whole
     return line.startswith("KEY") and not whole.keys() >= set(theirs)
 
 
