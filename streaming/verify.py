@@ -13,7 +13,7 @@ from checkpoints import locks, marks, progress, tails
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from formats import consumequeue, names
 from formats.batchconsumequeue import inner_batch
-from formats.commitlog import Verdict
+from formats.commitlog import Record, Verdict
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
 from formats.errors import FormatError, ReputError, StoreError, UnreadableError
@@ -26,6 +26,7 @@ from stores.findings import Finding, Kind, Report, Scope
 from stores.holes import damage_error, flaw_after
 from stores.index_reader import index_files
 from stores.queue_entries import has_entries_from
+from stores.records import read_at
 from stores.tail import active_file, next_record
 from stores.verify_index import IndexCheck
 from stores.verify_queues import QueueCheck
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from checkpoints.progress import Progress
-    from formats.commitlog import Record
     from formats.scan import Columns
     from streaming.config import StoreConfig
     from streaming.pipeline import Block
@@ -211,9 +211,21 @@ class _Verification:
             who = f"; {self.report.writer} is writing" if self.report.writer else ""
             self.report.note(Kind.PROGRESS, path, 0, f"{rest} yet{who}")
             return
+        if self._waits_for_broker(at, self.progress.store_timestamp):
+            path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
+            why = "what stands there is older than the record before: it may have been cut off"
+            self.report.note(Kind.PROGRESS, path, 0, f"{rest} while the broker runs; {why}")
+            return
         path, byte = self.log.file_of(at)
         remedy = "`reput rebuild` with the same store and output goes on there"
         self.report.lack(path, byte, f"{rest}, and nothing is writing: {remedy}")
+
+    def _waits_for_broker(self, position: int, newest: int) -> bool:
+        """Tell whether a record is out of turn, which dispatch holds back while a broker runs."""
+        if not self.log.is_held():
+            return False
+        _, record = read_at(self.log, position)
+        return isinstance(record, Record) and record.store_timestamp < newest
 
     def obstacle(self, position: int) -> FormatError | None:
         """Return why dispatch cannot go on at a physical offset before the log's end."""
