@@ -395,8 +395,9 @@ class TestJob:
     def test_an_error_of_the_system_stops_it_as_itself(self, spark, made, tmp_path):
         broker, config = made
         broker.append(5)
-        (tmp_path / "file").touch()
-        config = replace(config, output=tmp_path / "file" / "out")
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / progress.STATE_DIRECTORY).touch()
+        config = replace(config, output=tmp_path / "other")
         errors = []
         for placement in Placement:
             with pytest.raises(FileExistsError) as caught:
