@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FOREVER = (1 << 63) - 1
 _ENTRY = 20
+# Of it: physical offset and size.
+_PLACE = 12
 _LIMIT = 64
 # What thousands of histories ask: a few questions at each rest.
 _ASKED = 3
@@ -253,7 +255,7 @@ def broker_queues_differ(
     wrong = []
     size = config.settings.consumequeue_file_size
     # The broker may have a second unit of a record that it built twice.
-    compared = 12 if config.settings.writes_ext else _ENTRY
+    compared = _PLACE if config.settings.writes_ext else _ENTRY
     batches = set(expected.batch_topics)
     for topic, queue_id, low, high in broker.queues():
         if topic in batches:
@@ -273,6 +275,10 @@ def broker_queues_differ(
             found = _entries(output / name, 0, end, size)
             found = [e for e in found if int.from_bytes(e[:8]) in now]
             if [e[:compared] for e in theirs] == [e[:compared] for e in found]:
+                continue
+            if [e[:_PLACE] for e in theirs] == [e[:_PLACE] for e in found]:
+                # It has dispatched a record before what has no CRC, its properties, was torn.
+                counts["broker's queue with codes of what was torn"] += 1
                 continue
             raw = _entries(broker.store / name, 0, high, size)
             kept = [e for e in raw if _is_of_log(e, now)]
