@@ -39,17 +39,11 @@ def read(root: Path, queues: Mapping[str, int], settings: BrokerSettings) -> dic
     Raises:
         OSError: no permission, the device failed.
     """
-    sizes = {
-        names.CONSUMEQUEUE: settings.consumequeue_file_size,
-        names.CONSUMEQUEUE_EXT: settings.ext_file_size,
-        names.BATCH_CONSUMEQUEUE: settings.batch_file_size,
-    }
     found = {}
     for name, end in queues.items():
         if end <= 0:
             continue
-        size = sizes[name.partition("/")[0]]
-        base = (end - 1) // size * size
+        base = last_base(name, end, settings)
         # Thousands of them: no Path, no context manager for each.
         path = f"{root}/{name}/{names.offset_file(base)}"
         try:
@@ -63,6 +57,23 @@ def read(root: Path, queues: Mapping[str, int], settings: BrokerSettings) -> dic
         finally:
             os.close(descriptor)
     return found
+
+
+def last_base(name: str, end: int, settings: BrokerSettings) -> int:
+    """Return where the last file of a queue begins, bytes from the queue's very beginning.
+
+    Args:
+        name: the queue's directory below the root.
+        end: where the queue ends, above 0.
+        settings: file sizes.
+    """
+    kind = name.partition("/")[0]
+    if kind == names.CONSUMEQUEUE:
+        size = settings.consumequeue_file_size
+    else:
+        is_ext = kind == names.CONSUMEQUEUE_EXT
+        size = settings.ext_file_size if is_ext else settings.batch_file_size
+    return (end - 1) // size * size
 
 
 def crc_of(descriptor: int, end: int) -> int:

@@ -353,8 +353,7 @@ class _Verification:
         }
         seen = tails.read(output, queues, self.settings)
         for name, end in queues.items():
-            base = (end - 1) // self.settings.consumequeue_file_size
-            base *= self.settings.consumequeue_file_size
+            base = tails.last_base(name, end, self.settings)
             path = output / name / names.offset_file(base)
             if name not in seen:
                 detail = "the file of the queue's last entry, whose record has expired, is not here"
