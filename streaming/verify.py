@@ -211,13 +211,13 @@ class _Verification:
             who = f"; {self.report.writer} is writing" if self.report.writer else ""
             self.report.note(Kind.PROGRESS, path, 0, f"{rest} yet{who}")
             return
-        if self._waits_for_broker(at, self.progress.store_timestamp):
-            path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
-            why = "what stands there is older than the record before: it may have been cut off"
-            self.report.note(Kind.PROGRESS, path, 0, f"{rest} while the broker runs; {why}")
-            return
         path, byte = self.log.file_of(at)
         remedy = "`reput rebuild` with the same store and output goes on there"
+        if self._waits_for_broker(at, self.progress.store_timestamp):
+            remedy = (
+                "what stands there is older than the record before, and may have been cut off: it "
+                "counts once the broker has written after it, or has stopped"
+            )
         self.report.lack(path, byte, f"{rest}, and nothing is writing: {remedy}")
 
     def _waits_for_broker(self, position: int, newest: int) -> bool:

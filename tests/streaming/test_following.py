@@ -26,6 +26,8 @@ from streaming.verify import verify
 from tests.sinks.slow_twins import differences
 from tests.streaming.stores_for_tests import (
     LOG_FILE,
+    Log,
+    config_of,
     files_of,
 )
 
@@ -642,3 +644,26 @@ def test_what_cannot_be_dispatched_again_is_said_to_be_lost(made):
     assert dispatcher.progress.lost == ((0, LOG_FILE),)
     assert batch.lost == LOG_FILE
     assert GAP in [kind_of_event(event) for event in batch.events]
+
+
+def test_verify_misses_what_a_clock_that_went_back_has_left_undispatched(tmp_path, held):
+    """
+    Beside a running broker too: the first of these messages looks like one that was cut off.
+    """
+    log = Log()
+    for i in range(3):
+        log.append(Message("t", queue_offset=i, store_timestamp=2_000 + i))
+    half = log.end
+    for i in range(3, 30):
+        log.append(Message("t", queue_offset=i, store_timestamp=1_000 + i))
+    config = config_of(log.write(tmp_path / "store"), tmp_path / "out")
+    dispatcher = StoreDispatcher(config)
+    dispatcher.dispatch(half)
+    dispatcher.close()
+    let_go = held(config.path)
+
+    report = verify(config)
+    let_go()
+    assert report.ok
+    assert not report.is_complete
+    assert "counts once the broker has written after it" in report.lacks[0].detail
