@@ -36,7 +36,7 @@ from streaming.metrics_access import Access
 from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
 from streaming.store_choice import Config as StoreFile
-from streaming.store_choice import StoreName, of_file, required
+from streaming.store_choice import LogPlaces, StoreName, of_file, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,13 +113,6 @@ Conf = Annotated[
     typer.Option(
         "--broker-conf",
         help="The broker's own properties file; sizes, delay levels and switches count from it.",
-    ),
-]
-LogPlaces = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--commitlog",
-        help="Where the commitlog stands, whatever store and settings say; again for each place.",
     ),
 ]
 InPlace = Annotated[
@@ -221,7 +214,9 @@ TlsClients = Annotated[
 ]
 TokenFile = Annotated[
     MetricsFile,
-    typer.Option("--metrics-token-file", help="/metrics is for who sends this bearer token."),
+    typer.Option(
+        "--metrics-token-file", help="/metrics is for who sends this bearer token."
+    ),
 ]
 BasicAuthFile = Annotated[
     MetricsFile,

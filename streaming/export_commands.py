@@ -27,13 +27,12 @@ from streaming.query_options import (
     Conf,
     End,
     Json,
-    LogPlaces,
     OptionalTopic,
     Output,
     QueueId,
     Store,
 )
-from streaming.store_choice import Config, StoreName, of_file, required
+from streaming.store_choice import Config, LogPlaces, StoreName, of_file, required
 
 if TYPE_CHECKING:
     from formats.broker import BrokerSettings

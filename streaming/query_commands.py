@@ -28,7 +28,6 @@ from streaming.query_options import (
     End,
     Json,
     Limit,
-    LogPlaces,
     OptionalTopic,
     Output,
     QueueId,
@@ -43,7 +42,7 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
-from streaming.store_choice import Config, StoreName
+from streaming.store_choice import Config, LogPlaces, StoreName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -41,13 +41,6 @@ Version = Annotated[str, typer.Option("--broker-version", help="The broker whose
 Conf = Annotated[
     Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
 ]
-LogPlaces = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--commitlog",
-        help="Where the commitlog stands, whatever store and settings say; again for each place.",
-    ),
-]
 Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
 OptionalTopic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
 QueueId = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Id of a queue.")]

@@ -20,6 +20,13 @@ Config = Annotated[
         help="A reput.toml that names the store, instead of --store and what goes with it.",
     ),
 ]
+LogPlaces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--commitlog",
+        help="Where the commitlog stands, whatever store and settings say; again for each place.",
+    ),
+]
 StoreName = Annotated[
     str | None,
     typer.Option("--store-name", help="Which store of --config, if it has several: its name."),

@@ -21,7 +21,6 @@ from streaming.query_options import (
     BodyBytes,
     Conf,
     Json,
-    LogPlaces,
     OptionalTopic,
     Output,
     Sql,
@@ -34,7 +33,7 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
-from streaming.store_choice import Config, StoreName
+from streaming.store_choice import Config, LogPlaces, StoreName
 
 if TYPE_CHECKING:
     from pathlib import Path

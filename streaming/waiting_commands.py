@@ -20,7 +20,6 @@ from streaming.query_options import (
     ROWS,
     Conf,
     Json,
-    LogPlaces,
     OptionalTopic,
     Output,
     RowLimit,
@@ -30,7 +29,7 @@ from streaming.query_options import (
     now_ms,
     open_store,
 )
-from streaming.store_choice import Config, StoreName
+from streaming.store_choice import Config, LogPlaces, StoreName
 
 if TYPE_CHECKING:
     from stores.message_store import MessageStore
