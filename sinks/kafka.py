@@ -418,7 +418,7 @@ class KafkaSink:
             self._opened.partitions(topic, _SHORT_PATIENCE)
         except RefusedError as error:
             if not isinstance(error.cause, errors.UnknownTopicOrPartitionError):
-                # Said by whoever asks next.
+                # The next caller says it.
                 return
             wanted = {
                 "num_partitions": settings.new_topic_partitions or -1,

@@ -357,7 +357,7 @@ class _Committed:
             if time.monotonic() > self._deadline:
                 raise AwayError(
                     f"{partition.topic}, partition {partition.partition}: a transaction in it "
-                    "stays open, and what is behind it cannot be read. If it stays so, Kafka has "
+                    "stays open, and what comes after it cannot be read. If it stays so, Kafka has "
                     "lost its end: docs/kafka.md says how to give it one"
                 )
 

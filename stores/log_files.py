@@ -134,7 +134,7 @@ class LogFiles:
         self.file_size = settings.commitlog_file_size
         self._store = store
         self._open: dict[int, int] = {}
-        # As a Python file's: no descriptor outlives whoever forgot to close it.
+        # As with a Python file, a log that nobody closes leaves no descriptor open.
         weakref.finalize(self, _close_all, self._open)
         self._files: dict[int, Path] = {}
         self._inodes: dict[int, tuple[int, int]] = {}

@@ -215,15 +215,15 @@ TlsClients = Annotated[
 TokenFile = Annotated[
     MetricsFile,
     typer.Option(
-        "--metrics-token-file", help="/metrics is for who sends this bearer token."
+        "--metrics-token-file", help="/metrics answers only those who send this bearer token."
     ),
 ]
 BasicAuthFile = Annotated[
     MetricsFile,
     typer.Option(
         "--metrics-basic-auth-file",
-        help="/metrics is for who sends the user and password of this file's line user:password. "
-        "With a token file too, either will do.",
+        help="/metrics answers only those who send the user and password of this file's line "
+        "user:password. With a token file too, either will do.",
     ),
 ]
 ReadyBehind = Annotated[

@@ -1,7 +1,7 @@
 """The Grafana dashboard, which asks: keeping up, which store, and why.
 
 Three rows for three questions. The first answers at a glance, over all chosen stores; the second
-has a line for each store; the third, folded, is for whoever looks for a cause, and one of
+has a line for each store; the third, folded, is for finding a cause, and one of
 Kafka is folded as well.
 """
 

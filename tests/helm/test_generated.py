@@ -96,7 +96,7 @@ def test_the_dashboard_chooses_source_cluster_and_store():
 
 def test_what_few_look_at_is_folded():
     """
-    Most have no Kafka, and its row is empty for them; internals are for whoever looks for a cause.
+    Most have no Kafka, and its row is empty for them; internals are for finding a cause.
     """
     folded = {row["title"] for row in BOARD["panels"] if row.get("collapsed")}
 

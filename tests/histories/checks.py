@@ -454,7 +454,7 @@ def _is_without_pieces(ours: Any, theirs: Any, now: Sequence[Rec]) -> bool:
 def _is_without_cut(kind: str, ours: Any, theirs: Any, now: Sequence[Rec]) -> bool:
     """Tell whether an answer is the broker's without what is not a record of the log.
 
-    A broker believes its index and whoever asks (`DefaultMessageStore#lookMessageByOffset`): by an
+    A broker believes its index and the place it is asked for (`DefaultMessageStore#lookMessageByOffset`): by an
     item of a record that was cut it gives what stands there now. It may be a record that was cut,
     in the space of a BLANK, or a piece of another record.
     """

@@ -176,7 +176,7 @@ class TestCuts:
 class TestNewTopics:
     def test_they_are_made_as_asked_for(self, broker: Broker, tmp_path: Path) -> None:
         """
-        With so many partitions, before the first message is sent; those that are there stay.
+        With that many partitions, before the first message is sent; those that are there stay.
         """
         topics = [f"{tmp_path.name}-{n}" for n in ("new", "there")]
         broker.make_topic(topics[1], 2)
