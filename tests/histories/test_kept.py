@@ -405,6 +405,15 @@ REAL = {
         put count=4 seed=23494 kind=zero
         expire count=1
     """,
+    "a stream has read what a hole holds now, and the log goes on in a file left behind": """
+        start
+        put count=5 seed=613102 kind=same
+        stream
+        pause at=disk.unmap number=4 during=poll seconds=0 { put count=7 seed=473031 kind=large; truncate back=3; put count=5 seed=593967 kind=large }
+        stop
+        tear back=4 byte=1000 rest=ones
+        start
+    """,
 }
 
 
