@@ -303,6 +303,14 @@ KEPT = {
         start
         put count=1 seed=966584 kind=mixed
     """,
+    "a stream has read properties that a hole holds now": """
+        start
+        put count=1 seed=677957 kind=same
+        stream
+        put count=8 seed=845467 kind=large
+        stop
+        tear back=2 byte=2488 rest=zeros
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
@@ -413,6 +421,23 @@ REAL = {
         stop
         tear back=4 byte=1000 rest=ones
         start
+    """,
+    "a cut beside an expired file that the broker could not remove": """
+        start
+        put count=2 seed=695833 kind=same
+        truncate back=1
+        put count=8 seed=850471 kind=large
+        expire count=1
+        truncate back=1
+    """,
+    "a broker does not start again with its own files while we stand still": """
+        settings version=5.3.3 log=16384 queue=4 items=12 ext=0 fan=0 batch=0
+        start
+        put count=4 seed=500501 kind=same
+        truncate back=3
+        put count=6 seed=863691 kind=mixed
+        put count=2 seed=507733 kind=zero
+        pause at=parsed number=1 during=poll seconds=0 { crash; start; clock delta=3600000; put count=7 seed=8017 kind=same }
     """,
 }
 
