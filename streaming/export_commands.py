@@ -32,6 +32,7 @@ from streaming.query_options import (
     QueueId,
     Store,
 )
+from streaming.separate import read_places
 from streaming.store_choice import Config, LogPlaces, StoreName, of_file, required
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def export(
         ),
     ] = CorruptMode.STOP,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what is in the directory.")
+        bool, typer.Option("--overwrite", help="Replace an earlier export in the directory.")
     ] = False,
     broker_version: Annotated[
         str, typer.Option("--broker-version", help="The broker whose rules count.")
@@ -138,9 +139,10 @@ def export(
         # Without queues the log alone is read.
         store, output = chosen.path, chosen.output if chosen.output.is_dir() else None
         broker_version = chosen.settings.version.family
-    sources = [store] if output is None else [store, output]
-    export_target.check(to, overwrite=overwrite, sources=sources)
     version = broker.version_of(broker_version)
+    read = read_places(store, broker.settings_of(broker_version, properties, told))
+    sources = [*(place for _, place in read), *([] if output is None else [output])]
+    export_target.check(to, overwrite=overwrite, sources=sources)
     # Spark and the compiler take seconds to import: what is wrong is said before.
     from py4j.protocol import Py4JError  # noqa: PLC0415
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("reput")
 # Spark writes there first; a killed export leaves it.
 _UNFINISHED = "_temporary"
+# What Spark leaves of an export, with the checksums beside it.
+_EXPORTED = re.compile(r"_temporary|_SUCCESS|day=[^/]*|part-[^/]*|\.(_SUCCESS|part-[^/]*)\.crc")
 
 
 def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> None:
@@ -29,7 +32,8 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
         sources: what is exported, which may neither be in it nor around it.
 
     Raises:
-        UsageError: there is something already, other than what a killed export leaves.
+        UsageError: there is something already, other than what a killed export leaves; or, with
+            `overwrite`, other than what an export writes.
     """
     for source in sources:
         if source.resolve().is_relative_to(target.resolve()):
@@ -40,6 +44,13 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
         raise UsageError(f"--to {target}: this is a file; name a directory")
     if not overwrite and target.is_dir() and any(p.name != _UNFINISHED for p in target.iterdir()):
         raise UsageError(f"--to {target}: there is something already; take another, or --overwrite")
+    if overwrite and target.is_dir():
+        for path in sorted(target.iterdir()):
+            if not _EXPORTED.fullmatch(path.name):
+                raise UsageError(
+                    f"--to {target}: an export has not written {path.name}, and --overwrite would "
+                    "remove it; take another directory, or move it away"
+                )
 
 
 @contextlib.contextmanager

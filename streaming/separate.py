@@ -31,7 +31,7 @@ def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
     """
     for config in configs:
         for other in configs:
-            for what, place in _read_places(other.path, other.settings):
+            for what, place in read_places(other.path, other.settings):
                 if config is other and config.in_place:
                     continue
                 _require_apart(f"the output {config.output}", config.output, what, place)
@@ -54,7 +54,7 @@ def refuse_files(output: Path) -> None:
             raise UsageError(f"the output {output}: {path} is a file; name a directory")
 
 
-def _read_places(store: Path, settings: BrokerSettings) -> Iterator[tuple[str, Path]]:
+def read_places(store: Path, settings: BrokerSettings) -> Iterator[tuple[str, Path]]:
     """Yield the directories that a store's records are read from, each with a name for people."""
     yield f"the store {store}", store
     for path in settings.commitlog_told or settings.commitlog_paths:

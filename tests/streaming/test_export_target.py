@@ -60,6 +60,21 @@ def test_what_is_exported_is_not_written_over(tmp_path):
         check(store / "exports", overwrite=True, sources=[store])
 
 
+@pytest.mark.parametrize("name", ["00000000000000000000", "notes.txt", "commitlog", ".reput"])
+def test_overwrite_removes_only_what_an_export_writes(tmp_path, name):
+    """
+    A mistyped `--to` never removes somebody's files.
+    """
+    for ours in ("part-0.parquet", ".part-0.parquet.crc", "_SUCCESS", "._SUCCESS.crc", "day=2026"):
+        (tmp_path / ours).touch()
+    check(tmp_path, overwrite=True)
+    (tmp_path / name).mkdir()
+
+    with pytest.raises(UsageError, match=f"has not written {name}, and --overwrite would remove"):
+        check(tmp_path, overwrite=True)
+    assert (tmp_path / name).is_dir()
+
+
 def test_a_file_system_that_holds_nothing_is_no_hindrance(tmp_path, monkeypatch, caplog):
     """
     The export is made, and said to be unprotected.

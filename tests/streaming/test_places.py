@@ -253,3 +253,30 @@ class TestOutputs:
 
         assert code == 2
         assert "is inside" in error
+
+
+@pytest.mark.parametrize("where", ["settings", "option"])
+@pytest.mark.parametrize("target", ["live", "live/commitlog", "live/commitlog/export"])
+def test_an_export_never_replaces_the_log_that_it_reads(
+    tmp_path, monkeypatch, capsys, copied, where, target
+):
+    """
+    `--to` above or in a commitlog that stands elsewhere is refused, with `--overwrite` as well.
+    """
+    _, live, backup, conf = copied
+    shutil.rmtree(backup / "commitlog")
+    words = ["--broker-conf", conf]
+    if where == "option":
+        plain = tmp_path / "plain.conf"
+        plain.write_text("".join(f"{name}={value}\n" for name, value in SMALL.items()))
+        words = ["--broker-conf", plain, "--commitlog", live / "commitlog"]
+    before = sorted(live.rglob("*"))
+
+    code, _, said = run(
+        *(monkeypatch, capsys, "export", "--store", backup, "--to", tmp_path / target),
+        *("--overwrite", *words),
+    )
+
+    assert code == 2
+    assert "is to be read" in said or "is only read" in said
+    assert sorted(live.rglob("*")) == before
