@@ -439,6 +439,21 @@ REAL = {
         put count=2 seed=507733 kind=zero
         pause at=parsed number=1 during=poll seconds=0 { crash; start; clock delta=3600000; put count=7 seed=8017 kind=same }
     """,
+    "4.9.8 passes over a record that stands where a cut one of the same size stood": """
+        settings version=4.9.8
+        start
+        put count=5 seed=133729 kind=large
+        open
+        truncate back=13
+        put count=6 seed=458807 kind=same
+        stop
+        tear back=1 byte=1 rest=zero
+        start
+        put count=2 seed=698825 kind=same
+        put count=2 seed=670647 kind=mixed
+        truncate back=1
+        put count=1 seed=634057 kind=longer
+    """,
 }
 
 
