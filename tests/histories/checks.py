@@ -239,7 +239,7 @@ def broker_queues_differ(
     counts: Counter[str],
     now: Mapping[int, Rec],
     *,
-    was_cut: bool,
+    cut_to: int,
 ) -> list[str]:
     """Compare each entry that the broker has, up to each queue's end, with the output's.
 
@@ -250,7 +250,8 @@ def broker_queues_differ(
         expected: the output's queues.
         counts: of what was compared.
         now: the log's records by position.
-        was_cut: the log was cut: the broker may have counted entries of records that are gone.
+        cut_to: where the last record ended that was ever cut, 0 if none was: the broker may have
+            counted entries of records that are gone, and may pass over records before that.
     """
     wrong = []
     size = config.settings.consumequeue_file_size
@@ -268,7 +269,10 @@ def broker_queues_differ(
         found = _entries(output / name, low, end, size)
         if [e[:compared] for e in theirs] == [e[:compared] for e in found] or high <= low:
             continue
-        if was_cut:
+        if _differ_where_expired(theirs, found, compared, broker.begin):
+            counts["broker's queue that names entries of files that it has removed"] += 1
+            continue
+        if cut_to:
             # Entries of records that were cut may count again: those of the log's are the same.
             counts["broker's queue with entries of what was cut"] += 1
             theirs = [e for n, e in enumerate(theirs, low) if _is_own(e, n, topic, queue_id, now)]
@@ -285,8 +289,7 @@ def broker_queues_differ(
             # A record of the same size may stand where one was cut: its codes tell them apart.
             stale = [e for e in raw if e[:compared] not in own]
             kept = [e for e in raw if _is_of_log(e, now) and e not in stale]
-            start = max(_start_of_dispatch(broker, now, size), *map(_end_of, stale), 0)
-            if _lacks_only(kept, found, compared, start):
+            if _lacks_only(kept, found, compared, cut_to):
                 counts["broker's queue that lacks what its start passed over"] += 1
                 continue
         first = next((i for i, (a, b) in enumerate(zip(theirs, found, strict=False)) if a != b), -1)
@@ -299,34 +302,31 @@ def broker_queues_differ(
 
 
 def _lacks_only(theirs: Sequence[bytes], ours: Sequence[bytes], compared: int, start: int) -> bool:
-    """Tell whether entries are ours but for some of records before a physical offset."""
+    """Tell whether entries are ours but for some of records before a physical offset.
+
+    A broker that starts dispatches from where the records end that its queues name (4.9.8
+    `DefaultMessageStore#start`: `maxPhysicalPosInLogicQueue`; 5.x recovers from there). If one of
+    them was cut, that may be past a record that was written later, or that has become the log's
+    again: it gets no entry, and those after it move up.
+    """
     there = {int.from_bytes(e[:8]) for e in theirs}
     both = [e[:compared] for e in ours if int.from_bytes(e[:8]) in there]
     lacking = [int.from_bytes(e[:8]) for e in ours if int.from_bytes(e[:8]) not in there]
     return both == [e[:compared] for e in theirs] and all(each < start for each in lacking)
 
 
-def _start_of_dispatch(broker: Real, now: Mapping[int, Rec], size: int) -> int:
-    """Return the highest physical offset after a cut record that a queue of a broker names.
+def _differ_where_expired(
+    theirs: Sequence[bytes], ours: Sequence[bytes], compared: int, begin: int
+) -> bool:
+    """Tell whether entries are ours but for files that are gone, whose records have expired.
 
-    A broker that starts dispatches from where the records end that its queues name (4.9.8
-    `DefaultMessageStore#start`: `maxPhysicalPosInLogicQueue`). If one of them was cut, that may be
-    past a record that was written later: it gets no entry, and those after it move up.
+    A broker whose records of a queue have all expired does not move its first offset
+    (`ConsumeQueue#correctMinOffset` looks for an entry that is left).
     """
-    ends = [0]
-    for topic, queue_id, _, high in broker.queues():
-        directory = broker.store / f"{names.CONSUMEQUEUE}/{topic}/{queue_id}"
-        ends += [
-            _end_of(entry)
-            for entry in _entries(directory, 0, high, size)
-            if not _is_of_log(entry, now)
-        ]
-    return max(ends)
-
-
-def _end_of(entry: bytes) -> int:
-    """Return where the record ends that an entry leads to."""
-    return int.from_bytes(entry[:8]) + int.from_bytes(entry[8:12])
+    return len(theirs) == len(ours) and all(
+        a[:compared] == b[:compared] or (not a and int.from_bytes(b[:8]) < begin)
+        for a, b in zip(theirs, ours, strict=True)
+    )
 
 
 def _is_of_log(entry: bytes, now: Mapping[int, Rec]) -> bool:

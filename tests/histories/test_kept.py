@@ -454,6 +454,34 @@ REAL = {
         truncate back=1
         put count=1 seed=634057 kind=longer
     """,
+    "4.9.8 names entries of a queue whose files and records are gone": """
+        settings version=4.9.8
+        start
+        put count=9 seed=969449 kind=same
+        put count=1 seed=207679 kind=large
+        open
+        put count=7 seed=36600 kind=large
+        expire count=1
+    """,
+    "4.9.8 passes over a record, and starts again": """
+        settings version=4.9.8
+        start
+        put count=1 seed=618333 kind=mixed
+        open
+        put count=6 seed=461666 kind=mixed
+        truncate back=13
+        stop
+        start
+        put count=4 seed=368666 kind=shorter
+        stop
+        start
+    """,
+    "5.5.0 passes over a record that was cut and is the log's again": """
+        settings version=5.5.0 log=16384 queue=4 items=40 ext=0 fan=0 batch=0
+        start
+        put count=5 seed=22678 kind=same
+        pause at=disk.make_file number=1 during=poll seconds=0 { truncate back=1; stop; start }
+    """,
 }
 
 

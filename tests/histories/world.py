@@ -141,6 +141,7 @@ class World:
         self.truth: list[Rec] = []
         self.gone: list[Rec] = []
         self._cut: list[Rec] = []
+        self._cut_to = 0
         self.taken: list[Put] = []
         self.now = _START
         self.follower: Follower | None = None
@@ -400,6 +401,7 @@ class World:
             self.taken = [self._puts[r] for r in cut if r in self._puts]
             self.gone = (self.gone + cut)[-_MOST_GONE:]
             self._cut = (self._cut + cut)[-_MOST_CUT:]
+            self._cut_to = max(self._cut_to, *(r.end for r in cut))
         if len(self.truth) > len(before):
             self.outcome.events["stale records became real"] += 1
         self._touched()
@@ -932,7 +934,7 @@ class World:
                     made,
                     self.outcome.checks,
                     {r.position: r for r in self._live()},
-                    was_cut=bool(self._cut),
+                    cut_to=self._cut_to,
                 ),
             )
 
