@@ -14,14 +14,18 @@ from pathlib import Path
 HELM = Path(__file__).resolve().parent
 CHART = HELM / "reput"
 GOLDEN = HELM / "golden"
-_SPARK = ("mode=sparkApplication", "sparkApplication.serviceAccount=spark")
+SPARK = (
+    "mode=sparkApplication",
+    "sparkApplication.serviceAccount=spark",
+    "output.accessModes={ReadWriteMany}",
+)
 # File: values file and settings.
 RENDERS = {
     "minimal": ("minimal", ()),
     "full": ("test", ("dashboard.enabled=false",)),
     "single-job": ("test", ("dashboard.enabled=false", "singleJob=true")),
-    "sidecar": ("minimal", ("mode=sidecar",)),
-    "sparkapplication": ("minimal", _SPARK),
+    "sidecar": ("extras", ("mode=sidecar",)),
+    "sparkapplication": ("extras", SPARK),
 }
 
 

@@ -18,11 +18,11 @@ from streaming.option_values import size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SIZES = {"max_lag", "batch_bytes", "max_message_bytes", "transaction_bytes", "buffer_bytes"}
-_LISTS = {"products", "include", "exclude"}
-_SWITCHES = {"system_topics", "auto_create_topics", "create_topics", "checks_hostname"}
-_COUNTS = {"new_topic_partitions", "new_topic_replication"}
-_CHOICES = {
+SIZES = {"max_lag", "batch_bytes", "max_message_bytes", "transaction_bytes", "buffer_bytes"}
+LISTS = {"products", "include", "exclude"}
+SWITCHES = {"system_topics", "auto_create_topics", "create_topics", "checks_hostname"}
+COUNTS = {"new_topic_partitions", "new_topic_replication"}
+CHOICES = {
     "partition_by": (known.QUEUE, known.KEY),
     "key": (known.KEYS, known.UNIQ_KEY, known.NONE),
     "body": (known.DECOMPRESSED, known.STORED),
@@ -38,11 +38,11 @@ _CHOICES = {
 }
 _SECURITY = {each.name for each in dataclasses.fields(KafkaSecurity)}
 _SETTINGS = {each.name: each for each in dataclasses.fields(KafkaSettings)}
-_KEYS = sorted((_SETTINGS.keys() - {"security"}) | _SECURITY)
+KEYS = sorted((_SETTINGS.keys() - {"security"}) | _SECURITY)
 _FILES = ("password_file", "ca_file", "certificate_file", "key_file", "key_password_file")
-_SECRETS = {"password", "sasl_password", "sasl_plain_password", "key_password", "ssl_password"}
+SECRETS = {"password", "sasl_password", "sasl_plain_password", "key_password", "ssl_password"}
 _CLIENT = "client."
-_MOST_PARTITIONS = 30_000
+MOST_PARTITIONS = 30_000
 # Mechanisms with a user name and a password.
 _WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PRODUCTS = {known.MESSAGES, known.ARRIVALS}
@@ -71,13 +71,13 @@ def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> Kafka
         if name.startswith(_CLIENT):
             client[name.removeprefix(_CLIENT)] = kafka_pass_through.value_of(str(value))
             continue
-        if name in _SECRETS:
+        if name in SECRETS:
             raise UsageError(
                 f"[kafka] {name}: secrets are not read from settings. Put it into a file or an "
-                f"environment variable and name that: {_secret_key(name)}_file or _env"
+                f"environment variable and name that: {secret_key(name)}_file or _env"
             )
-        if name not in _KEYS:
-            raise UsageError(f"[kafka] {name}: unknown; known are {', '.join(_KEYS)}")
+        if name not in KEYS:
+            raise UsageError(f"[kafka] {name}: unknown; known are {', '.join(KEYS)}")
         read[name] = _value(name, value)
     for name in _FILES:
         if read.get(name) and base is not None:
@@ -100,12 +100,18 @@ def from_fields(fields: Mapping[str, Any]) -> KafkaSettings:
     """
     check_version()
     security = KafkaSecurity(**fields["security"])
-    lists = {name: tuple(fields[name]) for name in _LISTS}
+    lists = {name: tuple(fields[name]) for name in LISTS}
     return KafkaSettings(**{**fields, **lists, "security": security})
 
 
-def _secret_key(name: str) -> str:
+def secret_key(name: str) -> str:
+    """Return the secret that a name stands for: the beginning of its settings `_file` and `_env`."""
     return "key_password" if name in {"key_password", "ssl_password"} else "password"
+
+
+def least_seconds(name: str) -> float:
+    """Return the smallest number of seconds that a setting may have."""
+    return 0.0 if name == "retry_seconds" else 0.01
 
 
 def _value(name: str, value: Any) -> Any:
@@ -114,28 +120,28 @@ def _value(name: str, value: Any) -> Any:
     Raises:
         UsageError: it cannot have that one.
     """
-    if name in _LISTS:
+    if name in LISTS:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
             raise UsageError(f"[kafka] {name}: {value!r} is no list of texts")
         return tuple(item.strip() for item in items if item.strip())
-    if name in _SIZES:
+    if name in SIZES:
         if str(value).strip() == "0" and name == "max_lag":
             return 0
         return size({name: str(value)}, name)
-    if name in _COUNTS:
-        if not str(value).isdecimal() or int(value) > _MOST_PARTITIONS:
+    if name in COUNTS:
+        if not str(value).isdecimal() or int(value) > MOST_PARTITIONS:
             raise UsageError(f"[kafka] {name}: {value!r} is no number of them")
         return int(value)
-    if name in _SWITCHES:
+    if name in SWITCHES:
         text = str(value).lower()
         if text not in {"true", "false"}:
             raise UsageError(f"[kafka] {name}: {value!r} is neither true nor false")
         return text == "true"
-    if name in _CHOICES:
+    if name in CHOICES:
         wanted = str(value).strip()
-        if wanted not in _CHOICES[name]:
-            shown = " or ".join(choice or '""' for choice in _CHOICES[name])
+        if wanted not in CHOICES[name]:
+            shown = " or ".join(choice or '""' for choice in CHOICES[name])
             raise UsageError(f"[kafka] {name}: {value!r}; it is {shown}")
         return wanted
     if name.endswith("_seconds"):
@@ -143,9 +149,8 @@ def _value(name: str, value: Any) -> Any:
             number = float(value)
         except (TypeError, ValueError):
             number = -1.0
-        least = 0.0 if name == "retry_seconds" else 0.01
         # NaN compares with nothing.
-        if not least <= number <= 1e9:
+        if not least_seconds(name) <= number <= 1e9:
             raise UsageError(f"[kafka] {name}: {value!r} is no number of seconds")
         return number
     if not isinstance(value, str):

@@ -64,7 +64,7 @@ _OURS = {
     "transaction_timeout_ms": "transaction_timeout_seconds",
 }
 # With more, requests of one partition may overtake one another.
-_MOST_IN_FLIGHT = 5
+MOST_IN_FLIGHT = 5
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,8 +87,8 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict):
             raise UsageError(f"{where}: {value!r} is a table, and not a value")
         is_count = name == "max_in_flight_requests_per_connection"
-        if is_count and not (isinstance(value, int) and 1 <= value <= _MOST_IN_FLIGHT):
-            raise UsageError(f"{where}: {value!r}; with idempotence it is 1 to {_MOST_IN_FLIGHT}")
+        if is_count and not (isinstance(value, int) and 1 <= value <= MOST_IN_FLIGHT):
+            raise UsageError(f"{where}: {value!r}; with idempotence it is 1 to {MOST_IN_FLIGHT}")
     return dict(values)
 
 

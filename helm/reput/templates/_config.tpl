@@ -20,7 +20,7 @@ reput.toml: |
 {{- if .brokerConf }}
 broker-{{ .name }}.conf: |
   {{- range $name, $value := .brokerConf }}
-  {{ $name }}={{ if kindIs "float64" $value }}{{ $value | int64 }}{{ else }}{{ $value }}{{ end }}
+  {{ $name }}={{ include "reput.property" $value }}
   {{- end }}
 {{- end }}
 {{- end }}
@@ -28,9 +28,24 @@ broker-{{ .name }}.conf: |
 
 {{- define "reput.effectiveStorePath" -}}
 {{- if eq .root.Values.mode "sidecar" -}}
-{{ .root.Values.sidecar.storeMountPath }}{{ with .store.source.directory }}/{{ . }}{{ end }}
+{{ include "reput.sidecarStoreMount" . }}{{ with .store.source.directory }}/{{ . }}{{ end }}
 {{- else -}}
 {{ include "reput.storePath" .store }}
+{{- end -}}
+{{- end }}
+
+{{- define "reput.sidecarStoreMount" -}}
+{{ default .root.Values.sidecar.storeMountPath .store.source.mountPath }}
+{{- end }}
+
+{{/* A value as java.util.Properties reads it back: escapes for \, line breaks and what is not ASCII.
+The schema lets in no character that Go and Java would escape in different ways. */}}
+{{- define "reput.property" -}}
+{{- if kindIs "string" . -}}
+{{- $text := printf "%+q" . | trimPrefix "\"" | trimSuffix "\"" -}}
+{{- regexReplaceAll "^ " $text "\\ " -}}
+{{- else -}}
+{{- include "reput.number" . -}}
 {{- end -}}
 {{- end }}
 
@@ -38,10 +53,20 @@ broker-{{ .name }}.conf: |
 {{- define "reput.kafka" -}}
 {{- if .Values.kafka.enabled -}}
 [kafka]
-{{- range $name, $value := .Values.kafka.settings }}
-{{ $name }} = {{ if kindIs "float64" $value }}{{ if eq (floor $value) $value }}{{ $value | int64 }}{{ else }}{{ $value }}{{ end }}{{ else }}{{ $value | toJson }}{{ end }}
+{{- range $name, $value := omit .Values.kafka.settings "client" }}
+{{ $name }} = {{ include "reput.toml" $value }}
+{{- end }}
+{{- with .Values.kafka.settings.client }}
+[kafka.client]
+{{- range $name, $value := . }}
+{{ $name }} = {{ include "reput.toml" $value }}
+{{- end }}
 {{- end }}
 {{- end -}}
+{{- end }}
+
+{{- define "reput.toml" -}}
+{{- if kindIs "float64" . }}{{ include "reput.number" . }}{{ else }}{{ toJson . }}{{ end -}}
 {{- end }}
 
 {{/* What the job may reach for Kafka, as rules of a NetworkPolicy. */}}

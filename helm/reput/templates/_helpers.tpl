@@ -4,14 +4,20 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
+{{/* 30 letters, so that with a store's name it is short enough for a StatefulSet's pods. What has to
+be cut ends with a hash of the whole: two long names stay two. */}}
 {{- define "reput.fullname" -}}
 {{- $name := include "reput.name" . }}
+{{- $full := printf "%s-%s" .Release.Name $name }}
 {{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 30 | trimSuffix "-" }}
+{{- $full = .Values.fullnameOverride }}
 {{- else if contains $name .Release.Name }}
-{{- .Release.Name | trunc 30 | trimSuffix "-" }}
+{{- $full = .Release.Name }}
+{{- end }}
+{{- if gt (len $full) 30 }}
+{{- printf "%s-%s" ($full | trunc 21 | trimSuffix "-") ($full | sha256sum | trunc 8) }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name $name | trunc 30 | trimSuffix "-" }}
+{{- $full | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
@@ -100,47 +106,56 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* What the values' schema cannot say. */}}
-{{- define "reput.check" -}}
-{{- if not .Values.stores }}
-{{- fail "stores: name at least one store to dispatch, see the chart's README" }}
-{{- end }}
-{{- $names := dict }}
-{{- range .Values.stores }}
-{{- if hasKey $names .name }}
-{{- fail (printf "stores: two are called %s; each needs a name of its own" .name) }}
-{{- end }}
-{{- $_ := set $names .name true }}
-{{- end }}
-{{- if and .Values.kafka.enabled (not .Values.kafka.settings.bootstrap) }}
-{{- fail "kafka.settings.bootstrap: say where Kafka is, such as kafka:9092" }}
-{{- end }}
-{{- if and (eq .Values.mode "sparkApplication") (not .Values.sparkApplication.serviceAccount) }}
-{{- fail "sparkApplication.serviceAccount: the driver needs a ServiceAccount that may start executors" }}
-{{- end }}
-{{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled }}
-{{- fail "metrics: serviceMonitor and podMonitor would scrape everything twice; enable one" }}
-{{- end }}
-{{- if ne (empty .Values.metrics.tls.certFile) (empty .Values.metrics.tls.keyFile) }}
-{{- fail "metrics.tls: give certFile and keyFile together, as paths below a mount of secretMounts" }}
-{{- end }}
-{{- if and .Values.metrics.tls.clientCaFile (not .Values.metrics.tls.certFile) }}
-{{- fail "metrics.tls.clientCaFile needs certFile and keyFile" }}
-{{- end }}
-{{- range list .Values.metrics.serviceMonitor .Values.metrics.podMonitor }}
-{{- if and .basicAuth .authorization }}
-{{- fail "metrics: a monitor has basicAuth or authorization, not both" }}
-{{- end }}
-{{- end }}
-{{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) }}
-{{- fail "metrics.serviceMonitor needs metrics.service.enabled" }}
-{{- end }}
-{{- end }}
-
 {{- define "reput.storeMount" -}}
 {{ default (printf "/stores/%s" .name) .source.mountPath }}
 {{- end }}
 
 {{- define "reput.storePath" -}}
 {{ include "reput.storeMount" . }}{{ with .source.directory }}/{{ . }}{{ end }}
+{{- end }}
+
+{{/* In a broker's pod a volume of ours must not have the name of one of its own. */}}
+{{- define "reput.volumePrefix" -}}
+{{ eq .Values.mode "sidecar" | ternary "reput-" "" }}
+{{- end }}
+
+{{- define "reput.metricsPort" -}}
+{{ include "reput.volumePrefix" . }}metrics
+{{- end }}
+
+{{- define "reput.sparkPort" -}}
+{{ eq .Values.mode "sidecar" | ternary "reput-spark" "spark-metrics" }}
+{{- end }}
+
+{{/* Whole mebibytes of a quantity of Kubernetes: 4Gi, 500M, 1073741824. */}}
+{{- define "reput.mebibytes" -}}
+{{- $text := kindIs "float64" . | ternary (printf "%.0f" (float64 (kindIs "float64" . | ternary . 0))) (toString .) -}}
+{{- $factors := dict "m" 0.001 "k" 1e3 "Ki" 1024.0 "M" 1e6 "Mi" 1048576.0 "G" 1e9 "Gi" 1073741824.0 "T" 1e12 "Ti" 1099511627776.0 "P" 1e15 "Pi" 1125899906842624.0 -}}
+{{- $factor := default 1.0 (get $factors (regexFind "[A-Za-z]+$" $text)) -}}
+{{- divf (mulf (regexFind "^[0-9.]+" $text | float64) $factor) 1048576.0 | floor | int64 -}}
+{{- end }}
+
+{{/* Whole mebibytes of a heap as the JVM writes it: 512m, 2g. */}}
+{{- define "reput.heapMebibytes" -}}
+{{- $factors := dict "k" "Ki" "m" "Mi" "g" "Gi" "t" "Ti" -}}
+{{- include "reput.mebibytes" (printf "%s%s" (regexFind "^[0-9]+" .) (get $factors (regexFind "[a-z]$" .))) -}}
+{{- end }}
+
+{{/* A duration of Prometheus: 15s, 1m30s. */}}
+{{- define "reput.milliseconds" -}}
+{{- $factors := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 -}}
+{{- $sum := 0 -}}
+{{- range regexFindAll "[0-9]+(ms|s|m|h|d)" . -1 -}}
+{{- $sum = add $sum (mul (regexFind "^[0-9]+" . | int64) (get $factors (regexFind "[a-z]+$" .))) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end }}
+
+{{/* A number as it was written: 2.5, and whole ones without an exponent. */}}
+{{- define "reput.number" -}}
+{{- if kindIs "float64" . -}}
+{{- if eq (floor .) . }}{{ printf "%.0f" . }}{{ else }}{{ toJson . }}{{ end -}}
+{{- else -}}
+{{- . -}}
+{{- end -}}
 {{- end }}

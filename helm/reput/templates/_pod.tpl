@@ -68,13 +68,14 @@
 
 {{/* Mounts of a job besides its stores and output. */}}
 {{- define "reput.commonMounts" -}}
-- name: config
+{{- $prefix := include "reput.volumePrefix" . -}}
+- name: {{ $prefix }}config
   mountPath: /etc/reput
   readOnly: true
-- name: tmp
+- name: {{ $prefix }}tmp
   mountPath: /tmp
 {{- range $index, $secret := .Values.secretMounts }}
-- name: secret-{{ $index }}
+- name: {{ $prefix }}secret-{{ $index }}
   mountPath: {{ $secret.mountPath }}
   readOnly: true
 {{- end }}
@@ -103,16 +104,19 @@
   {{- end }}
 {{- end }}
 
-{{/* Volumes of a job besides output and Spark's checkpoint. */}}
+{{/* Volumes of a job besides output and Spark's checkpoint. A broker's pod has its stores itself, and
+may have no fsGroup that lets the job read a Secret's files. */}}
 {{- define "reput.volumes" -}}
-- name: config
+{{- $prefix := include "reput.volumePrefix" .root -}}
+{{- $isSidecar := eq .root.Values.mode "sidecar" -}}
+- name: {{ $prefix }}config
   configMap:
     name: {{ include "reput.jobName" . }}
     defaultMode: 0444
-- name: tmp
+- name: {{ $prefix }}tmp
   emptyDir:
     sizeLimit: {{ .root.Values.tmpSize }}
-{{- range .job.stores }}
+{{- range $isSidecar | ternary (list) .job.stores }}
 - name: store-{{ .name }}
   {{- if .source.existingClaim }}
   persistentVolumeClaim:
@@ -128,10 +132,10 @@
   {{- end }}
 {{- end }}
 {{- range $index, $secret := .root.Values.secretMounts }}
-- name: secret-{{ $index }}
+- name: {{ $prefix }}secret-{{ $index }}
   secret:
     secretName: {{ $secret.name }}
-    defaultMode: 0440
+    defaultMode: {{ $isSidecar | ternary "0444" "0440" }}
     {{- with $secret.items }}
     items:
       {{- toYaml . | nindent 6 }}
@@ -143,7 +147,7 @@
 {{- end }}
 
 {{- define "reput.outputVolume" -}}
-- name: output
+- name: {{ eq .root.Values.mode "sidecar" | ternary .root.Values.sidecar.outputVolume "output" }}
   persistentVolumeClaim:
     claimName: {{ default (printf "output-%s-0" (include "reput.jobName" .)) .root.Values.output.existingClaim }}
     {{- if .readOnly }}
@@ -176,24 +180,46 @@
 {{- with $affinity -}}{{- toYaml . -}}{{- end -}}
 {{- end }}
 
-{{/* What pods of jobs and tests have in common. */}}
-{{- define "reput.podCommon" -}}
-{{- with .root.Values.imagePullSecrets }}
+{{- define "reput.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
 imagePullSecrets:
   {{- range . }}
   - name: {{ . }}
   {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Fields of a pod that are passed on as they are. */}}
+{{- define "reput.podFields" -}}
+{{- $values := .Values }}
+{{- range $name := list "dnsConfig" "hostAliases" "topologySpreadConstraints" }}
+{{- with get $values $name }}
+{{ $name }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- range $name := list "dnsPolicy" "priorityClassName" "runtimeClassName" }}
+{{- with get $values $name }}
+{{ $name }}: {{ . }}
+{{- end }}
+{{- end }}
+{{- if kindIs "bool" .Values.hostUsers }}
+hostUsers: {{ .Values.hostUsers }}
+{{- end }}
+{{- end }}
+
+{{/* What pods of jobs and tests have in common. */}}
+{{- define "reput.podCommon" -}}
+{{- with include "reput.pullSecrets" .root | trim }}
+{{ . }}
 {{- end }}
 serviceAccountName: {{ include "reput.serviceAccountName" .root }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
-{{- with .root.Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .root.Values.runtimeClassName }}
-runtimeClassName: {{ . }}
+{{- with include "reput.podFields" .root | trim }}
+{{ . }}
 {{- end }}
 {{- with .root.Values.nodeSelector }}
 nodeSelector:
@@ -212,6 +238,11 @@ tolerations:
 {{- $probe := deepCopy . }}
 {{- if and $.root.Values.metrics.tls.certFile $probe.httpGet (not (dig "httpGet" "scheme" "" $probe)) }}
 {{- $_ := set $probe.httpGet "scheme" "HTTPS" }}
+{{- end }}
+{{- range list "httpGet" "tcpSocket" }}
+{{- if eq (dig . "port" "" $probe | toString) "metrics" }}
+{{- $_ := set (get $probe .) "port" (include "reput.metricsPort" $.root) }}
+{{- end }}
 {{- end }}
 {{ $name }}Probe:
   {{- toYaml $probe | nindent 2 }}
@@ -233,18 +264,82 @@ envFrom:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 ports:
-  - name: metrics
-    containerPort: {{ .Values.metrics.port }}
-    protocol: TCP
-  {{- with .Values.metrics.sparkPort }}
-  - name: spark-metrics
-    containerPort: {{ . }}
-    protocol: TCP
-  {{- end }}
+  {{- include "reput.ports" . | nindent 2 }}
 # The last line of the log says why it stopped: `kubectl describe pod` shows it.
 terminationMessagePolicy: FallbackToLogsOnError
 securityContext:
-  {{- toYaml .Values.securityContext | nindent 2 }}
+  {{- include "reput.containerSecurity" . | nindent 2 }}
 resources:
   {{- toYaml .Values.resources | nindent 2 }}
+{{- end }}
+
+{{- define "reput.ports" -}}
+- name: {{ include "reput.metricsPort" . }}
+  containerPort: {{ .Values.metrics.port }}
+  protocol: TCP
+{{- with .Values.metrics.sparkPort }}
+- name: {{ include "reput.sparkPort" $ }}
+  containerPort: {{ . }}
+  protocol: TCP
+{{- end }}
+{{- end }}
+
+{{/* A broker's pod need not be restricted: there the container says itself what our pods say. */}}
+{{- define "reput.containerSecurity" -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- $pod := pick .Values.podSecurityContext "runAsNonRoot" "runAsUser" "runAsGroup" "seccompProfile" "seLinuxOptions" "appArmorProfile" -}}
+{{- merge (deepCopy .Values.securityContext) $pod | toYaml -}}
+{{- else -}}
+{{- toYaml .Values.securityContext -}}
+{{- end -}}
+{{- end }}
+
+{{/* Where Spark keeps its own record of the query. Only the driver does. Arguments: root, job. */}}
+{{- define "reput.checkpointVolume" -}}
+- name: {{ include "reput.volumePrefix" .root }}spark-checkpoint
+  {{- if .root.Values.sparkCheckpoint.existingClaim }}
+  persistentVolumeClaim:
+    claimName: {{ .root.Values.sparkCheckpoint.existingClaim }}
+  {{- else if and .root.Values.sparkCheckpoint.persistent (eq .root.Values.mode "sparkApplication") }}
+  persistentVolumeClaim:
+    claimName: spark-checkpoint-{{ include "reput.jobName" . }}-0
+  {{- else }}
+  emptyDir:
+    sizeLimit: {{ .root.Values.sparkCheckpoint.size }}
+  {{- end }}
+{{- end }}
+
+{{- define "reput.checkpointMount" -}}
+- name: {{ include "reput.volumePrefix" .root }}spark-checkpoint
+  mountPath: /spark-checkpoint
+  {{- if .root.Values.sparkCheckpoint.existingClaim }}
+  subPath: {{ default "all" .job.id }}
+  {{- end }}
+{{- end }}
+
+{{- define "reput.claimTemplate" -}}
+- apiVersion: v1
+  kind: PersistentVolumeClaim
+  metadata:
+    name: {{ .name }}
+    # No version here: claim templates of a StatefulSet cannot be changed.
+    labels:
+      {{- include "reput.selectorLabels" .root | nindent 6 }}
+    {{- with .claim.annotations }}
+    annotations:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+  spec:
+    {{- include "reput.claimSpec" .claim | nindent 4 }}
+{{- end }}
+
+{{- define "reput.claimSpec" -}}
+accessModes:
+  {{- toYaml .accessModes | nindent 2 }}
+{{- with .storageClass }}
+storageClassName: {{ . | quote }}
+{{- end }}
+resources:
+  requests:
+    storage: {{ .size }}
 {{- end }}
