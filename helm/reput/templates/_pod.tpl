@@ -343,3 +343,16 @@ resources:
   requests:
     storage: {{ .size }}
 {{- end }}
+
+{{/* A container that has not passed its startup probe is not ready, nor is its pod then: in a broker's
+pod the first look at health is late in its place. */}}
+{{- define "reput.sidecarLiveness" -}}
+{{- with .Values.probes.liveness }}
+{{- $probe := deepCopy . }}
+{{- with $.Values.probes.startup }}
+{{- $wait := mul (dig "periodSeconds" 10 . | int64) (dig "failureThreshold" 3 . | int64) }}
+{{- $_ := set $probe "initialDelaySeconds" (max $wait (dig "initialDelaySeconds" 0 $probe | int64)) }}
+{{- end }}
+{{- toYaml $probe }}
+{{- end }}
+{{- end }}
