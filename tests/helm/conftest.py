@@ -9,8 +9,10 @@ from tests.helm.helm_tools import CHART, find_tool, run
 def render():
     """Render the chart with values files and settings; returns the text."""
 
-    def rendered(*settings, values=("minimal",), show=None):
-        command = [find_tool("helm"), "template", "release", str(CHART), "--namespace", "rocketmq"]
+    def rendered(*settings, values=("minimal",), show=None, version=None, release="release"):
+        command = [find_tool("helm"), "template", release, str(CHART), "--namespace", "rocketmq"]
+        if version:
+            command += ["--kube-version", version]
         for name in values:
             command += ["--values", str(CHART / "ci" / f"{name}-values.yaml")]
         for setting in settings:

@@ -19,7 +19,8 @@ MONITORED = (
     "prometheusRule.enabled=true",
     "dashboard.enabled=true",
 )
-SPARK = ("mode=sparkApplication", "sparkApplication.serviceAccount=spark")
+SPARK = golden.SPARK
+MOUNTED = ("secretMounts[0].name=s", "secretMounts[0].mountPath=/etc/s")
 RENDERS = {
     "minimal": (("minimal",), ()),
     "everything": (("test",), ()),
@@ -28,8 +29,9 @@ RENDERS = {
     "metrics by TLS": (
         ("minimal",),
         (
-            "metrics.tls.certFile=/a", "metrics.tls.keyFile=/b", "metrics.auth.tokenFile=/c",
-            "metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.honorLabels=true",
+            *MOUNTED, "metrics.tls.certFile=/etc/s/a", "metrics.tls.keyFile=/etc/s/b",
+            "metrics.auth.tokenFile=/etc/s/c", "metrics.serviceMonitor.enabled=true",
+            "metrics.serviceMonitor.honorLabels=true",
             "metrics.serviceMonitor.sampleLimit=9", "metrics.serviceMonitor.jobLabel=a",
             "metrics.serviceMonitor.tlsConfig.serverName=a",
             "metrics.serviceMonitor.tlsConfig.ca.secret.name=a",
@@ -54,6 +56,32 @@ RENDERS = {
     ),
     "sidecar": (("test",), ("mode=sidecar",)),
     "spark": (("test",), SPARK),
+    "extras": (("extras",), ()),
+    "extras in a sidecar": (("extras",), ("mode=sidecar",)),
+    "extras of Spark": (("extras",), SPARK),
+    "sidecar with claims": (
+        ("extras",),
+        ("mode=sidecar", "output.existingClaim=a", "sparkCheckpoint.existingClaim=b"),
+    ),
+    "spark with all of a pod": (
+        ("extras",),
+        (
+            *SPARK, "sparkCheckpoint.persistent=true", "sparkApplication.authSecret.name=auth",
+            "hostUsers=false", "dnsPolicy=Default", "runtimeClassName=a", "priorityClassName=b",
+            "dnsConfig.nameservers={10.0.0.2}", "topologySpreadConstraints[0].maxSkew=1",
+            "topologySpreadConstraints[0].topologyKey=zone",
+            "topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway",
+        ),
+    ),
+    "all of a pod": (
+        ("extras",),
+        (
+            "hostUsers=false", "dnsPolicy=Default", "runtimeClassName=a", "priorityClassName=b",
+            "dnsConfig.nameservers={10.0.0.2}", "topologySpreadConstraints[0].maxSkew=1",
+            "topologySpreadConstraints[0].topologyKey=zone",
+            "topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway",
+        ),
+    ),
 }  # fmt: skip
 renders = pytest.mark.parametrize(("values", "settings"), RENDERS.values(), ids=RENDERS)
 
@@ -114,7 +142,7 @@ def test_kubernetes_takes_it(render, values, settings, version):
     """
     Strictly: a field that Kubernetes does not know is a mistake that it would drop in silence.
     """
-    result = kubeconform(render(*settings, values=values), version)
+    result = kubeconform(render(*settings, values=values, version=version), version)
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Invalid: 0, Errors: 0" in result.stdout
@@ -173,40 +201,6 @@ def test_golden(name):
     assert golden.render(name) == expected, "if it is meant: python -m helm.golden"
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("run.tial=visible", "additional properties 'tial' not allowed"),
-        ("replicas=2", "additional properties 'replicas' not allowed"),
-        ("run.tail=all", "value must be one of 'visible', 'flushed'"),
-        ("run.threads=0", "minimum: got 0, want 1"),
-        ("run.maxBatchBytes=lots", "/run/maxBatchBytes"),
-        ("stores[0].name=Broker_A", "/stores/0/name"),
-        ("stores[0].source.hostPath=/x", "/stores/0/source"),
-        ("stores[0].source.directory=../x", "/stores/0/source/directory"),
-        ("stores[0].brokerVersion=3.2", "/stores/0/brokerVersion"),
-        ("terminationGracePeriodSeconds=1", "minimum: got 1, want 30"),
-        ("output.size=big", "/output/size"),
-        ("image.digest=latest", "/image/digest"),
-        ("metrics.port=80", "/metrics/port"),
-        ("prometheusRule.thresholds.retentionRatio=2", "maximum: got 2, want 1"),
-        ("mode=deployment", "/mode"),
-        ("stores=null", "name at least one store"),
-    ],
-)
-def test_wrong_values_are_refused_with_a_reason(setting, message):
-    """
-    Helm says where and what, before anything is changed in the cluster.
-    """
-    base = CHART / "ci" / "minimal-values.yaml"
-    result = run(
-        find_tool("helm"), "template", "r", str(CHART), "--values", str(base), "--set", setting
-    )
-
-    assert result.returncode != 0
-    assert message in result.stderr
-
-
 def closed(schema, path=""):
     """Yield the objects of a schema that name properties and take others as well."""
     if schema.get("properties") and schema.get("additionalProperties") is not False:
@@ -214,7 +208,7 @@ def closed(schema, path=""):
     for key in ("properties", "$defs"):
         for name, each in schema.get(key, {}).items():
             yield from closed(each, f"{path}/{name}")
-    if "items" in schema:
+    if schema.get("items"):
         yield from closed(schema["items"], f"{path}[]")
 
 
@@ -315,9 +309,10 @@ def test_the_job_understands_its_arguments(render):
     Every option that the chart gives is one of `reput run`.
     """
     settings = (
-        "run.deleteExpired=true", "run.flushSeconds=5", "metrics.tls.certFile=/a",
-        "metrics.tls.keyFile=/b", "metrics.tls.clientCaFile=/c", "metrics.auth.tokenFile=/d",
-        "metrics.auth.basicAuthFile=/e",
+        *MOUNTED, "run.deleteExpired=true", "run.flushSeconds=5",
+        "metrics.tls.certFile=/etc/s/a", "metrics.tls.keyFile=/etc/s/b",
+        "metrics.tls.clientCaFile=/etc/s/c", "metrics.auth.tokenFile=/etc/s/d",
+        "metrics.auth.basicAuthFile=/etc/s/e",
     )  # fmt: skip
     (spec,) = [
         each for each in pods(render(*settings)) if each["containers"][0]["args"][0] == "run"
@@ -366,21 +361,3 @@ def test_the_dashboard_is_the_one_that_is_tested(render):
     assert json.loads(board["data"]["reput.json"]) == json.loads(
         (CHART / "files" / "dashboard.json").read_text()
     )
-
-
-def test_the_sidecar_is_a_patch_of_a_pod(render):
-    """
-    What is offered for the broker's StatefulSet is YAML, and has the very container of the pod.
-    """
-    (offered,) = [
-        each
-        for each in objects(render("mode=sidecar"), "ConfigMap")
-        if "patch.yaml" in each["data"]
-    ]
-    (container,) = yaml.safe_load(offered["data"]["patch.yaml"])["spec"]["template"]["spec"][
-        "containers"
-    ]
-    (own,) = next(pods(render()))["containers"]
-
-    for key in ("image", "args", "env", "securityContext", "resources", "livenessProbe"):
-        assert container[key] == own[key]
