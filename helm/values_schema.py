@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from formats import broker
 from helm.monitoring import alerts
-from sinks.kafka_settings import KafkaSecurity, KafkaSettings
 from streaming import config, kafka_config, kafka_pass_through
 
 if TYPE_CHECKING:
@@ -23,17 +21,13 @@ if TYPE_CHECKING:
 CHART = Path(__file__).resolve().parent / "reput"
 SCHEMA = CHART / "values.schema.json"
 BROKER_SETTINGS = CHART / "files" / "broker-settings.json"
-_HOST = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
-_BOOTSTRAP = rf"^\s*{_HOST}(\s*,\s*{_HOST})*\s*$"
 _SIZE = r"^[0-9]+\s*[kmgtKMGT]?([iI]?[bB])?$"
 # A text in place of a value: helm prints it where somebody writes a secret.
-_SECRET = "no secrets among values: name a file in {0}_file or a variable in {0}_env"
+_ELSEWHERE = "no secrets among values: name a file in {0}_file or a variable in {0}_env"
 
 
 def setting(name: str) -> dict[str, Any]:
     """Return the schema of a setting of `[kafka]`, by the kinds of `kafka_config`."""
-    if name == "bootstrap":
-        return {"type": "string", "pattern": _BOOTSTRAP}
     if name in kafka_config.CHOICES:
         return {"enum": list(kafka_config.CHOICES[name])}
     if name in kafka_config.LISTS:
@@ -71,7 +65,7 @@ def kafka() -> dict[str, Any]:
     client = {name: client_setting(name) for name in kafka_pass_through.PASSED}
     properties = {name: setting(name) for name in kafka_config.KEYS if name != "client"}
     for name in sorted(kafka_config.SECRETS):
-        properties[name] = {"const": _SECRET.format(kafka_config.secret_key(name))}
+        properties[name] = {"const": _ELSEWHERE.format(kafka_config.secret_key(name))}
     properties["client"] = {
         "type": "object",
         "additionalProperties": False,

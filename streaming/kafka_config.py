@@ -105,7 +105,7 @@ def from_fields(fields: Mapping[str, Any]) -> KafkaSettings:
 
 
 def secret_key(name: str) -> str:
-    """Return the secret that a name stands for: the beginning of its settings `_file` and `_env`."""
+    """Return how the settings of a secret, `_file` and `_env`, begin."""
     return "key_password" if name in {"key_password", "ssl_password"} else "password"
 
 

@@ -75,7 +75,13 @@ WRONG = {
     "Kafka without its address": (
         {"kafka": {"enabled": True}}, "kafka.settings.bootstrap: say where Kafka is",
     ),
-    "Kafka without its port": (kafka(bootstrap="kafka"), "/kafka/settings/bootstrap"),
+    "Kafka without its port": (
+        kafka(bootstrap="kafka"),
+        'kafka.settings.bootstrap: "kafka" has no host or no port; write host:port',
+    ),
+    "Kafka at the end of nothing": (
+        kafka(bootstrap="kafka:9092,"), 'kafka.settings.bootstrap: "" has no host',
+    ),
     "Kafka as a list": (
         kafka(bootstrap=["a:1", "b:1"]), "/kafka/settings/bootstrap': got array, want string",
     ),
@@ -97,8 +103,8 @@ WRONG = {
     ),
     "Kafka's password without a mount": (
         kafka(protocol="SASL_SSL", mechanism="PLAIN", username="u", password_file="/etc/k/p"),
-        "kafka.settings.password_file: /etc/k/p is below no mount of the pod; add its Secret to "
-        "secretMounts",
+        ("kafka.settings.password_file: /etc/k/p is below no mount of the pod; add its Secret to "
+        "secretMounts"),
     ),
     "Kafka's password without its variable": (
         kafka(protocol="SASL_SSL", mechanism="PLAIN", username="u", password_env="KAFKA"),
@@ -197,8 +203,8 @@ WRONG = {
         "metrics.podMonitor.scrapeTimeout: 1m30s is longer than the interval, 15s",
     ),
     "executors without a common output": (
-        SPARK, "output.accessModes: executors on several nodes write the output; set it to "
-        "[ReadWriteMany]",
+        SPARK, ("output.accessModes: executors on several nodes write the output; set it to "
+        "[ReadWriteMany]"),
     ),
     "a driver without an account": (
         {"mode": "sparkApplication", "output": {"existingClaim": "o"}},
@@ -206,8 +212,8 @@ WRONG = {
     ),
     "a driver without room": (
         SPARK | {"output": {"existingClaim": "o"}, "resources": {"limits": {"memory": "1Gi"}}},
-        "resources.limits.memory: the driver's heap (spark.driverMemory), the rest of its JVM and "
-        "Python need 1536Mi or more",
+        ("resources.limits.memory: the driver's heap (spark.driverMemory), the rest of its JVM and "
+        "Python need 1536Mi or more"),
     ),
     "a sidecar elsewhere": (
         {"mode": "sidecar", "nodeSelector": {"disk": "ssd"}},

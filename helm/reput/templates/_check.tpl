@@ -242,6 +242,11 @@ trigger-seconds: run.triggerSeconds
 {{- if not $settings.bootstrap }}
 {{- fail "kafka.settings.bootstrap: say where Kafka is, such as kafka:9092" }}
 {{- end }}
+{{- range splitList "," $settings.bootstrap }}
+{{- if not (regexMatch "^([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$" (trim .)) }}
+{{- fail (printf "kafka.settings.bootstrap: %s has no host or no port; write host:port, such as kafka:9092, with commas between several" (trim . | quote)) }}
+{{- end }}
+{{- end }}
 {{- range $name, $path := $settings }}
 {{- if hasSuffix "_file" $name }}
 {{- include "reput.checkFile" (dict "root" $ "path" $path "name" (printf "kafka.settings.%s" $name)) }}
