@@ -3,7 +3,8 @@
 etcd, API server, controller manager and scheduler run as processes on the loopback interface, and
 kwok plays the nodes: pods become ready without a container. What is tried is what a linter cannot
 know: admission (Pod Security "restricted" is enforced), server-side validation, scheduling beside
-the broker's pod, binding of claims, `--wait`, upgrade, rollback, removal, and what is refused.
+the broker's pod, binding of claims, `--wait`, upgrade, rollback, removal, what is refused, the pods
+of a sidecar and of the Spark operator, and what becomes of a volume when a broker moves.
 `helm/tools.sh --cluster` gets the programs.
 """
 
@@ -31,6 +32,7 @@ NAMESPACE = "rocketmq"
 _LOCALHOST = "127.0.0.1"
 _TOKEN = "reput-check"  # noqa: S105 - of a server that lives for a minute
 _START_SECONDS = 120.0
+_DRIVER = "disk.example.com"
 _RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "runAsNonRoot": True,
@@ -209,14 +211,18 @@ class Cluster:
         return self.run("helm", verb, "reput", *arguments, "--namespace", NAMESPACE)
 
 
-def custom(group: str, plural: str, kind: str) -> dict[str, Any]:
+def custom(group: str, plural: str, kind: str, name: str = "v1") -> dict[str, Any]:
     """Return a definition that takes anything: the types are checked elsewhere."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True}
+    version = {"name": name, "served": True, "storage": True}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        "metadata": {
+            "name": f"{plural}.{group}",
+            # A group of Kubernetes' own asks for it.
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a check"},
+        },
         "spec": {
             "group": group,
             "scope": "Namespaced",
@@ -234,14 +240,30 @@ def volume(name: str) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {
             "capacity": {"storage": "100Gi"},
-            "accessModes": ["ReadWriteOnce"],
+            "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
             "hostPath": {"path": f"/volumes/{name}"},
         },
     }
 
 
-def claim(name: str) -> dict[str, Any]:
-    """Return a claim of a broker."""
+def disk(name: str) -> dict[str, Any]:
+    """Return a volume for the claim of a name, which a driver attaches to one node at a time."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "100Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": NAMESPACE, "name": name},
+            "csi": {"driver": _DRIVER, "volumeHandle": name},
+        },
+    }
+
+
+def claim(name: str, storage_class: str | None = None) -> dict[str, Any]:
+    """Return a claim of a broker; of no class, if that is empty."""
+    named = {} if storage_class is None else {"storageClassName": storage_class}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -249,13 +271,15 @@ def claim(name: str) -> dict[str, Any]:
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "100Gi"}},
+            **named,
         },
     }
 
 
-def broker(name: str, node: str) -> dict[str, Any]:
-    """Return a broker's pod on a node."""
+def broker(name: str, node: str, claims: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return a broker's pod on a node, with volumes."""
     container = {"name": "broker", "image": "broker", "securityContext": _RESTRICTED}
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -264,7 +288,7 @@ def broker(name: str, node: str) -> dict[str, Any]:
             "namespace": NAMESPACE,
             "labels": {"app": "rocketmq-broker", "brokerName": name},
         },
-        "spec": {"nodeName": node, "containers": [container]},
+        "spec": {"nodeName": node, "containers": [container], "volumes": volumes},
     }
 
 
@@ -274,7 +298,12 @@ def node(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name},
+            # A kubelet says so: the controllers attach volumes to this node.
+            "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+        },
         "status": {"allocatable": resources, "capacity": resources},
     }
 
@@ -285,6 +314,13 @@ def furnish(cluster: Cluster) -> None:
     cluster.apply(
         custom("monitoring.coreos.com", "servicemonitors", "ServiceMonitor"),
         custom("monitoring.coreos.com", "prometheusrules", "PrometheusRule"),
+        custom("sparkoperator.k8s.io", "sparkapplications", "SparkApplication", "v1beta2"),
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSIDriver",
+            "metadata": {"name": _DRIVER},
+            "spec": {"attachRequired": True, "podInfoOnMount": False},
+        },
         {
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -355,11 +391,14 @@ def check_refusals(cluster: Cluster) -> None:
 
 
 def check_sidecar(cluster: Cluster) -> None:
-    """Apply the sidecar's patch to a broker's StatefulSet, as NOTES say, on the server."""
+    """Apply the sidecar's patch to a broker's StatefulSet, as NOTES say, and take it out again.
+
+    The pods are admitted each time, in a namespace that lets in restricted ones only.
+    """
     container = {"name": "broker", "image": "broker", "securityContext": _RESTRICTED}
-    volumes: list[dict[str, Any]] = [
-        {"name": name, "emptyDir": {}} for name in ("store", "reput-output")
-    ]
+    # Names that the job's own volumes have in other modes.
+    names = ("store", "reput-output", "config", "tmp", "secret-0")
+    volumes: list[dict[str, Any]] = [{"name": name, "emptyDir": {}} for name in names]
     labels = {"app": "other"}
     template = {
         "metadata": {"labels": labels},
@@ -371,22 +410,178 @@ def check_sidecar(cluster: Cluster) -> None:
         "metadata": {"name": "other", "namespace": NAMESPACE},
         "spec": {
             "serviceName": "other",
-            "replicas": 0,
+            "replicas": 1,
             "selector": {"matchLabels": labels},
             "template": template,
         },
     }
     cluster.apply(stateful)
-    cluster.run(
-        "helm", "install", "side", str(CHART), *_values(), "--set", "mode=sidecar", "-n", NAMESPACE
-    )
-    offered = cluster.get("configmap", "side-reput-broker-a-sidecar")["data"]["patch.yaml"]
-    path = cluster.directory / "patch.yaml"
-    path.write_text(offered, "utf-8")
-    cluster.run("kubectl", "-n", NAMESPACE, "patch", "statefulset", "other", f"--patch-file={path}")
-    containers = cluster.get("statefulset", "other")["spec"]["template"]["spec"]["containers"]
-    expect({each["name"] for each in containers} == {"broker", "reput"}, "no sidecar was added")
+    more = (
+        "mode=sidecar", "secretMounts[0].name=s", "secretMounts[0].mountPath=/etc/s",
+        "extraVolumes[0].name=v", "extraVolumes[0].emptyDir.sizeLimit=1Mi",
+        "extraVolumeMounts[0].name=v", "extraVolumeMounts[0].mountPath=/v",
+        "imagePullSecrets={pull}",
+    )  # fmt: skip
+    settings = [part for setting in more for part in ("--set", setting)]
+    cluster.run("helm", "install", "side", str(CHART), *_values(), *settings, "-n", NAMESPACE)
+    before = cluster.get("statefulset", "other")["spec"]["template"]["spec"]
+    patches = cluster.get("configmap", "side-reput-broker-a-sidecar")["data"]
+    for key, expected in (("patch.yaml", {"broker", "reput"}), ("remove.yaml", {"broker"})):
+        path = cluster.directory / key
+        path.write_text(patches[key], "utf-8")
+        cluster.run(
+            "kubectl", "-n", NAMESPACE, "patch", "statefulset", "other", f"--patch-file={path}"
+        )
+        cluster.until(
+            f"the broker's pod after {key}",
+            lambda expected=expected: _containers(cluster, "other-0") == expected,
+        )
+    after = cluster.get("statefulset", "other")["spec"]["template"]["spec"]
+    for key in ("containers", "volumes"):
+        expect(after[key] == before[key], f"remove.yaml leaves {after[key]}")
     cluster.run("helm", "uninstall", "side", "-n", NAMESPACE)
+    cluster.run("kubectl", "-n", NAMESPACE, "delete", "statefulset", "other", "--wait=false")
+
+
+def _containers(cluster: Cluster, pod: str) -> set[str]:
+    """Return the containers of a pod that is ready, none for another."""
+    result = cluster.try_run("kubectl", "-n", NAMESPACE, "get", "pod", pod, "-o", "json")
+    if result.returncode != 0:
+        return set()
+    found = json.loads(result.stdout)
+    conditions = found["status"].get("conditions", [])
+    ready = any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+    ends = "deletionTimestamp" in found["metadata"]
+    return {each["name"] for each in found["spec"]["containers"]} if ready and not ends else set()
+
+
+def operator_pod(application: dict[str, Any], who: str) -> dict[str, Any]:
+    """Return the pod that Spark and its operator make of an application.
+
+    Args:
+        application: a SparkApplication.
+        who: driver or executor.
+    """
+    spec, part = application["spec"], application["spec"][who]
+    template = part["template"]["spec"]
+    (container,) = template["containers"]
+    container = {
+        **container,
+        "image": spec["image"],
+        **{key: part[key] for key in ("env", "volumeMounts", "securityContext") if key in part},
+        "ports": part.get("ports", []),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"spark-{who}", "namespace": NAMESPACE, "labels": part["labels"]},
+        "spec": {
+            **template,
+            "containers": [container],
+            "serviceAccountName": part["serviceAccount"],
+            "securityContext": part["podSecurityContext"],
+            "terminationGracePeriodSeconds": 1,
+            "volumes": spec["volumes"],
+        },
+    }
+
+
+def check_spark(cluster: Cluster) -> None:
+    """Install for the Spark operator; its pods are admitted, with claims, and one is scraped."""
+    account = {"kind": "ServiceAccount", "apiVersion": "v1"}
+    cluster.apply({**account, "metadata": {"name": "spark", "namespace": NAMESPACE}})
+    more = (
+        "mode=sparkApplication", "sparkApplication.serviceAccount=spark",
+        "output.accessModes={ReadWriteMany}", "sparkApplication.authSecret.name=auth",
+    )  # fmt: skip
+    settings = [part for setting in more for part in ("--set", setting)]
+    cluster.run("helm", "install", "spark", str(CHART), *_values(), *settings, "-n", NAMESPACE)
+    application = cluster.get("sparkapplication", "spark-reput-broker-a")
+    cluster.apply(*(operator_pod(application, who) for who in ("driver", "executor")))
+    for who in ("driver", "executor"):
+        cluster.until(
+            f"the {who}",
+            lambda who=who: _containers(cluster, f"spark-{who}") == {f"spark-kubernetes-{who}"},
+        )
+    found = cluster.get("pvc", "output-spark-reput-broker-a-0")
+    expect(found["status"]["phase"] == "Bound", f"the claim is {found['status']}")
+    slices = ("endpointslices", "-l", "kubernetes.io/service-name=spark-reput")
+    cluster.until(
+        "endpoints",
+        lambda: (
+            [
+                endpoint["targetRef"]["name"]
+                for each in cluster.get(*slices)["items"]
+                for endpoint in each["endpoints"] or []
+            ]
+            == ["spark-driver"]
+        ),
+    )
+    for name in ("spark-reput", "spark-reput-executors", "spark-reput-verify"):
+        cluster.get("networkpolicy", name)
+    cluster.run(
+        "kubectl", "-n", NAMESPACE, "delete", "pod", "spark-driver", "spark-executor",
+        "--wait=false",
+    )  # fmt: skip
+    cluster.run("helm", "uninstall", "spark", "-n", NAMESPACE)
+    cluster.get("pvc", "output-spark-reput-broker-a-0")
+
+
+def check_move(cluster: Cluster) -> None:
+    """Move a broker away from its reader: it is kept from its volume until the reader follows."""
+    name, reader = "store-broker-b-0", "move-reput-broker-b-0"
+    cluster.apply(disk(name), claim(name, ""), broker("broker-b", "node-1", (name,)))
+    _attach(cluster, name, "node-1")
+    store = {
+        "name": "broker-b",
+        "source": {"existingClaim": name},
+        "brokerPod": {"matchLabels": {"brokerName": "broker-b"}},
+    }
+    cluster.run(
+        "helm", "install", "move", str(CHART), "--set-json", f"stores={json.dumps([store])}",
+        "--namespace", NAMESPACE, *_WAIT,
+    )  # fmt: skip
+    expect(_place(cluster, reader) == "node-1", "the reader is not beside its broker")
+    cluster.run("kubectl", "-n", NAMESPACE, "delete", "pod", "broker-b", "--grace-period=0")
+    cluster.apply(broker("broker-b", "node-2", (name,)))
+    about = ("events", "--field-selector", "involvedObject.name=broker-b")
+    cluster.until("Multi-Attach", lambda: "Multi-Attach" in json.dumps(cluster.get(*about)))
+    expect(_place(cluster, reader) == "node-1", "the reader has moved by itself")
+    # What NOTES say.
+    cluster.run("kubectl", "-n", NAMESPACE, "delete", "pod", reader)
+    cluster.until("the reader", lambda: _place(cluster, reader) == "node-2", 180.0)
+    _attach(cluster, name, "node-2")
+    expect(_attached(cluster, name) == {"node-2"}, f"attached to {_attached(cluster, name)}")
+    cluster.run("helm", "uninstall", "move", "-n", NAMESPACE)
+
+
+def _place(cluster: Cluster, pod: str) -> str:
+    """Return the node of a pod that is there to stay, an empty text without one."""
+    result = cluster.try_run("kubectl", "-n", NAMESPACE, "get", "pod", pod, "-o", "json")
+    found = json.loads(result.stdout) if result.returncode == 0 else {"metadata": {}, "spec": {}}
+    return "" if "deletionTimestamp" in found["metadata"] else found["spec"].get("nodeName", "")
+
+
+def _attached(cluster: Cluster, volume_name: str) -> set[str]:
+    """Return the nodes that a volume is attached to, or is to be."""
+    return {
+        each["spec"]["nodeName"]
+        for each in cluster.get("volumeattachments")["items"]
+        if each["spec"]["source"].get("persistentVolumeName") == volume_name
+    }
+
+
+def _attach(cluster: Cluster, volume_name: str, place: str) -> None:
+    """Wait until the controllers want a volume attached to a node, and do what a driver does."""
+    cluster.until(
+        f"{volume_name} for {place}", lambda: place in _attached(cluster, volume_name), 180.0
+    )
+    for each in cluster.get("volumeattachments")["items"]:
+        if each["spec"]["nodeName"] == place:
+            cluster.run(
+                "kubectl", "patch", "volumeattachment", each["metadata"]["name"],
+                "--subresource=status", "--type=merge", "-p", '{"status": {"attached": true}}',
+            )  # fmt: skip
 
 
 def check_removal(cluster: Cluster) -> None:
@@ -400,7 +595,10 @@ def check_removal(cluster: Cluster) -> None:
 
 
 _WAIT = ("--wait", "--timeout", "180s")
-_STEPS = (furnish, check_install, check_upgrade, check_refusals, check_sidecar, check_removal)
+_STEPS = (
+    furnish, check_install, check_upgrade, check_refusals, check_sidecar, check_spark, check_move,
+    check_removal,
+)  # fmt: skip
 
 
 def _values() -> tuple[str, ...]:
