@@ -261,9 +261,9 @@ def disk(name: str) -> dict[str, Any]:
     }
 
 
-def claim(name: str, storage_class: str | None = None) -> dict[str, Any]:
-    """Return a claim of a broker; of no class, if that is empty."""
-    named = {} if storage_class is None else {"storageClassName": storage_class}
+def claim(name: str, volume_name: str = "") -> dict[str, Any]:
+    """Return a claim of a broker, of one volume if that is named."""
+    named = {"volumeName": volume_name} if volume_name else {}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -530,7 +530,9 @@ def check_spark(cluster: Cluster) -> None:
 def check_move(cluster: Cluster) -> None:
     """Move a broker away from its reader: it is kept from its volume until the reader follows."""
     name, reader = "store-broker-b-0", "move-reput-broker-b-0"
-    cluster.apply(disk(name), claim(name, ""), broker("broker-b", "node-1", (name,)))
+    cluster.apply(disk(name), claim(name, name))
+    cluster.until("the claim", lambda: cluster.get("pvc", name)["status"]["phase"] == "Bound")
+    cluster.apply(broker("broker-b", "node-1", (name,)))
     _attach(cluster, name, "node-1")
     store = {
         "name": "broker-b",
