@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -12,7 +13,7 @@ from helm.monitoring import alerts
 from sinks.kafka_settings import KafkaSecurity, KafkaSettings
 from streaming import kafka_config, kafka_pass_through
 from streaming.config import read_broker_conf, read_config
-from tests.helm.helm_tools import CHART, find_tool, run
+from tests.helm.helm_tools import CHART, ROOT, find_tool, run
 from tests.helm.test_chart import objects
 
 yaml = pytest.importorskip("yaml")
@@ -498,6 +499,19 @@ def test_notes_are_short_where_nothing_is_missing(tmp_path):
 
     assert result.returncode == 0, result.stderr
     assert "image.registry" not in result.stdout.partition("NOTES:")[2]
+
+
+@pytest.mark.parametrize("page", ["docs/kubernetes.md", "helm/reput/README.md"])
+def test_the_values_that_pages_show_are_taken(page, tmp_path):
+    """
+    What can be copied from a page renders.
+    """
+    blocks = re.findall(r"^```yaml\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+    assert blocks
+    for block in blocks:
+        result = template(yaml.safe_load(block), tmp_path)
+        assert result.returncode == 0, result.stderr
 
 
 def test_golden_renders_have_every_mode():
