@@ -26,17 +26,26 @@ import typer
 from formats import broker
 from formats.errors import ReputError, UsageError
 from stores.lazy import lazy_module
-from streaming import export_commands, inspect_commands, query_commands, topic_commands
+from streaming import (
+    completions,
+    export_commands,
+    help_pages,
+    inspect_commands,
+    query_commands,
+    topic_commands,
+)
 from streaming.config import StoreConfig, read_config, store_config
 from streaming.exit_codes import FAILED, FINDINGS, INCOMPLETE, OK, USAGE
 from streaming.failures import FAILURES, drop_output
 from streaming.first_message import is_awaited
+from streaming.help_pages import App, Quiet, Verbose
 from streaming.job_options import JobOptions
 from streaming.metrics_access import Access
 from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
 from streaming.store_choice import Config as StoreFile
-from streaming.store_choice import LogPlaces, StoreName, of_file, required
+from streaming.store_choice import LogPlaces, StoreName, of_file, required, tell
+from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,40 +80,99 @@ class TailMode(StrEnum):
     FLUSHED = "flushed"
 
 
-app = typer.Typer(
+app = App(
     name="reput",
     help="""
 Dispatch RocketMQ commitlogs: build the consume queues, index files and checkpoint that a broker
 would have written, byte for byte, with Spark Structured Streaming. And ask a store by key, id,
 offset or time, without a broker.
 
-Begin with `reput demo`. Exit codes: 0 fine, 1 findings (verify) or nothing found (query), 2 wrong
-usage, 3 failed, 4 incomplete: interrupted, something is missing, or no index to look in.
+Begin with `reput demo`. `reput COMMAND --help` explains a command, with an example.
+
+Exit codes: 0 fine, 1 findings (verify) or nothing found (query), 2 wrong usage, 3 failed, 4
+incomplete: interrupted, something is missing, or no index to look in.
 """,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
 )
 
-app.add_typer(inspect_commands.app, name="inspect")
-app.add_typer(query_commands.app, name="query")
-app.command()(topic_commands.topics)
-app.command()(topic_commands.tail)
-app.command()(export_commands.export)
+_COMPLETE = "_REPUT_COMPLETE"
+_SHELLS = ("bash", "zsh", "fish")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"reput {version('reput')}")
+        raise typer.Exit(OK)
+
+
+def _show_completion(shell: str | None) -> None:
+    if shell is None:
+        return
+    if shell not in _SHELLS:
+        raise UsageError(f"--show-completion {shell!r} is none of {', '.join(_SHELLS)}")
+    from typer.completion import (  # type: ignore[attr-defined]  # noqa: PLC0415
+        get_completion_script,
+    )
+
+    print(get_completion_script(prog_name="reput", complete_var=_COMPLETE, shell=shell))
+    raise typer.Exit(OK)
+
+
+@app.callback()
+def begin(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            callback=_show_version,
+            is_eager=True,
+            show_default=False,
+            rich_help_panel=help_pages.SAYING,
+            help="Print the version.",
+        ),
+    ] = False,
+    _completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="bash|zsh|fish",
+            callback=_show_completion,
+            is_eager=True,
+            autocompletion=lambda: list(_SHELLS),
+            rich_help_panel=help_pages.SAYING,
+            help="Print what makes this shell complete commands, options and their values: "
+            "`source <(reput --show-completion bash)`.",
+        ),
+    ] = None,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Take what stands before a command's name."""
+    VERBOSITY.add(verbose, is_quiet=quiet)
+
 
 Store = Annotated[
     Path | None,
-    typer.Option("--store", help="A broker's storePathRootDir: the directory above commitlog/."),
+    typer.Option(
+        "--store",
+        rich_help_panel=help_pages.READING,
+        help="A broker's storePathRootDir: the directory above commitlog/.",
+    ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", help="Where to write: a directory of its own, made if need be."),
+    typer.Option(
+        "--output",
+        rich_help_panel=help_pages.WRITING,
+        help="Where to write: a directory of its own, made if need be.",
+    ),
 ]
 Version = Annotated[
     str,
     typer.Option(
         "--broker-version",
+        autocompletion=completions.versions,
+        rich_help_panel=help_pages.READING,
         help=f"The broker whose files to write: {', '.join(broker.VERSIONS)} (or 5.3.3, 4.9.8 …).",
     ),
 ]
@@ -112,6 +180,7 @@ Conf = Annotated[
     Path | None,
     typer.Option(
         "--broker-conf",
+        rich_help_panel=help_pages.READING,
         help="The broker's own properties file; sizes, delay levels and switches count from it.",
     ),
 ]
@@ -119,28 +188,50 @@ InPlace = Annotated[
     bool,
     typer.Option(
         "--in-place",
+        rich_help_panel=help_pages.WRITING,
         help="Write into the store itself: only without abort file and under the broker's lock.",
     ),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", help="A reput.toml with [[store]] tables: several stores in one job."),
+    typer.Option(
+        "--config",
+        rich_help_panel=help_pages.READING,
+        help="A reput.toml with [[store]] tables: several stores in one job.",
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        rich_help_panel=help_pages.SHOWING,
+        help="Print one JSON document instead of tables.",
+    ),
+]
 BatchBytes = Annotated[
     str | None,
     typer.Option(
         "--max-batch-bytes",
+        rich_help_panel=help_pages.WRITING,
         help="Soft cap of a batch behind a backlog, such as 256m. [default: 8g; on executors 512m "
         "for each core, and 1g for each store]",
     ),
 ]
-Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads that parse, per store.")]
+Threads = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        min=1,
+        rich_help_panel=help_pages.WRITING,
+        help="Threads that parse, per store.",
+    ),
+]
 FlushSeconds = Annotated[
     float | None,
     typer.Option(
         "--flush-seconds",
         min=0.1,
+        rich_help_panel=help_pages.WRITING,
         help="Have everything written on disk, and recorded, so often. "
         "[default: the broker's flushConsumeQueueThoroughInterval, 60]",
     ),
@@ -149,6 +240,7 @@ Flush = Annotated[
     FlushMode,
     typer.Option(
         "--flush",
+        rich_help_panel=help_pages.WRITING,
         help="sync: behind every batch. async: as a broker does, queues with enough new pages "
         "every second (flushIntervalConsumeQueue, flushConsumeQueueLeastPages), everything "
         "every --flush-seconds.",
@@ -158,6 +250,7 @@ OnCorrupt = Annotated[
     CorruptMode,
     typer.Option(
         "--on-corrupt",
+        rich_help_panel=help_pages.ENDING,
         help="stop: at a corrupt record, or a file that is missing or too short. skip: go on at "
         "the next provably valid record; what was passed over is copied to "
         ".reput/quarantine in the output, and counted.",
@@ -167,6 +260,7 @@ Expired = Annotated[
     bool,
     typer.Option(
         "--delete-expired",
+        rich_help_panel=help_pages.WRITING,
         help="Remove files of the output whose records have all expired, by the broker's rules.",
     ),
 ]
@@ -174,6 +268,7 @@ Tail = Annotated[
     TailMode,
     typer.Option(
         "--tail",
+        rich_help_panel=help_pages.ENDING,
         help="visible: every record that is whole. flushed: only what the broker has on disk, "
         "by its checkpoint file; ten seconds behind or more.",
     ),
@@ -182,6 +277,7 @@ DataLoss = Annotated[
     bool,
     typer.Option(
         "--fail-on-data-loss/--no-fail-on-data-loss",
+        rich_help_panel=help_pages.ENDING,
         help="Stop where records have expired before they were dispatched, or go on behind them.",
     ),
 ]
@@ -191,49 +287,73 @@ MetricsPort = Annotated[
         "--metrics-port",
         min=0,
         max=65535,
+        rich_help_panel=help_pages.MONITORING,
         help="Answer /metrics (Prometheus), /healthz and /readyz on this port. [default: off]",
     ),
 ]
 MetricsHost = Annotated[
-    str, typer.Option("--metrics-host", help="The address that the port is opened on.")
+    str,
+    typer.Option(
+        "--metrics-host",
+        rich_help_panel=help_pages.MONITORING,
+        help="The address that the port is opened on.",
+    ),
 ]
 MetricsFile = Path | None
 TlsCert = Annotated[
     MetricsFile,
-    typer.Option("--metrics-tls-cert", help="PEM file: the port speaks TLS with this certificate."),
+    typer.Option(
+        "--metrics-tls-cert",
+        rich_help_panel=help_pages.MONITORING,
+        help="PEM file: the port speaks TLS with this certificate.",
+    ),
 ]
 TlsKey = Annotated[
-    MetricsFile, typer.Option("--metrics-tls-key", help="PEM file of the certificate's key.")
+    MetricsFile,
+    typer.Option(
+        "--metrics-tls-key",
+        rich_help_panel=help_pages.MONITORING,
+        help="PEM file of the certificate's key.",
+    ),
 ]
 TlsClients = Annotated[
     MetricsFile,
     typer.Option(
         "--metrics-tls-client-ca",
+        rich_help_panel=help_pages.MONITORING,
         help="PEM file: /metrics is for clients whose certificate one of these has signed.",
     ),
 ]
 TokenFile = Annotated[
     MetricsFile,
     typer.Option(
-        "--metrics-token-file", help="/metrics answers only those who send this bearer token."
+        "--metrics-token-file",
+        rich_help_panel=help_pages.MONITORING,
+        help="/metrics answers only those who send this bearer token.",
     ),
 ]
 BasicAuthFile = Annotated[
     MetricsFile,
     typer.Option(
         "--metrics-basic-auth-file",
+        rich_help_panel=help_pages.MONITORING,
         help="/metrics answers only those who send the user and password of this file's line "
         "user:password. With a token file too, either will do.",
     ),
 ]
 ReadyBehind = Annotated[
     str,
-    typer.Option("--ready-behind", help="/readyz says no when a store is further behind."),
+    typer.Option(
+        "--ready-behind",
+        rich_help_panel=help_pages.MONITORING,
+        help="/readyz says no when a store is further behind.",
+    ),
 ]
 Cluster = Annotated[
     str,
     typer.Option(
         "--cluster",
+        rich_help_panel=help_pages.MONITORING,
         help="The brokers' cluster, a label of all metrics. [default: each store's "
         "brokerClusterName in its broker.conf, or DefaultCluster]",
     ),
@@ -242,6 +362,7 @@ ByQueue = Annotated[
     bool,
     typer.Option(
         "--metrics-by-queue",
+        rich_help_panel=help_pages.MONITORING,
         help="Have a series for each queue too: as many as there are queues, so off by default. "
         "With --placement driver only.",
     ),
@@ -251,6 +372,7 @@ FinalScrape = Annotated[
     typer.Option(
         "--final-scrape-seconds",
         min=0.0,
+        rich_help_panel=help_pages.MONITORING,
         help="After an error, answer /metrics until it was asked once more, this long at most: "
         "else nobody would see the error counted.",
     ),
@@ -261,15 +383,22 @@ SparkMetricsPort = Annotated[
         "--spark-metrics-port",
         min=1,
         max=65535,
+        rich_help_panel=help_pages.SPARK,
         help="Have Spark's own metrics at /metrics/prometheus/ on this port of --metrics-host, "
         "and its user interface. [default: off]",
     ),
 ]
-LogFormat = Annotated[LogMode, typer.Option("--log-format", help="Log lines as text or as JSON.")]
+LogFormat = Annotated[
+    LogMode,
+    typer.Option(
+        "--log-format", rich_help_panel=help_pages.MONITORING, help="Log lines as text or as JSON."
+    ),
+]
 PlacementMode = Annotated[
     Placement | None,
     typer.Option(
         "--placement",
+        rich_help_panel=help_pages.SPARK,
         help="driver: the job's driver writes all stores. executors: a process beside an executor "
         "writes each, so that a cluster shares them. [default: driver in local mode, executors "
         "with a cluster]",
@@ -279,6 +408,7 @@ SparkCheckpoint = Annotated[
     Path | None,
     typer.Option(
         "--spark-checkpoint",
+        rich_help_panel=help_pages.SPARK,
         help="Where Spark keeps its own record, anew at each start. [default: in the output]",
     ),
 ]
@@ -288,6 +418,7 @@ KafkaBootstrap = Annotated[
     str,
     typer.Option(
         "--kafka-bootstrap",
+        rich_help_panel=help_pages.KAFKA,
         help="Send the messages to Kafka at HOST:PORT too, exactly once. [default: off]",
     ),
 ]
@@ -296,6 +427,7 @@ KafkaSet = Annotated[
     typer.Option(
         "--kafka",
         metavar="KEY=VALUE",
+        rich_help_panel=help_pages.KAFKA,
         help="A setting of the way to Kafka, such as include=orders* or partition_by=key; again "
         "for each. docs/kafka.md has them all; secrets are given by file or environment.",
     ),
@@ -305,6 +437,7 @@ Repair = Annotated[
     bool,
     typer.Option(
         "--repair",
+        rich_help_panel=help_pages.WRITING,
         help="Mend the output: make again from the log what is missing, damaged or set back, keep "
         "what is right, and verify. Needs room for the output once more.",
     ),
@@ -374,7 +507,13 @@ def run(
     config: Config = None,
     in_place: InPlace = False,
     trigger_seconds: Annotated[
-        float, typer.Option("--trigger-seconds", min=0.0, help="Least time between batches.")
+        float,
+        typer.Option(
+            "--trigger-seconds",
+            min=0.0,
+            rich_help_panel=help_pages.WRITING,
+            help="Least time between batches.",
+        ),
     ] = 0.0,
     max_batch_bytes: BatchBytes = None,
     threads: Threads = 2,
@@ -662,6 +801,34 @@ def job_options(max_batch_bytes: str | None, **values: Any) -> JobOptions:
     return JobOptions(max_batch_bytes=cap, **values)
 
 
+def one_store(
+    store: Path | None,
+    output: Path | None,
+    version: str,
+    conf: Path | None,
+    commitlog: list[Path] | None,
+    config: Path | None,
+    store_name: str | None,
+) -> StoreConfig:
+    """Return the store that the arguments name; without an output it holds its own files.
+
+    Raises:
+        UsageError: none, several, or something wrong with them.
+    """
+    chosen = of_file(config, store_name, store, output, conf, commitlog)
+    if chosen is None:
+        chosen = store_config(
+            required(store),
+            output,
+            broker_version=version,
+            broker_conf=conf,
+            in_place=output is None,
+            commitlog=commitlog or (),
+        )
+    tell(chosen.name, chosen.path, chosen.output, chosen.settings)
+    return chosen
+
+
 @app.command()
 def verify(
     store: Store = None,
@@ -678,20 +845,13 @@ def verify(
     Without --output a broker's own store is checked. The last line begins with the verdict: sound
     (exit code 0), damaged (1), incomplete or skipped (4): something is not dispatched, or places of
     the log were passed over.
+
+    Example: `reput verify --store /data/rocketmq/store --output /data/rebuilt --broker-version 5.3`
     """
     from streaming.verdict import code_of, verdict_of  # noqa: PLC0415
     from streaming.verify import verify as verify_store  # noqa: PLC0415 - numba is slow to import
 
-    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
-    if chosen is None:
-        chosen = store_config(
-            required(store),
-            output,
-            broker_version=broker_version,
-            broker_conf=broker_conf,
-            in_place=output is None,
-            commitlog=commitlog or (),
-        )
+    chosen = one_store(store, output, broker_version, broker_conf, commitlog, config, store_name)
     with console.busy("verifying"):
         report = verify_store(chosen)
     code = FAILURES.answered(code_of(verdict_of(report)))
@@ -715,20 +875,13 @@ def handover(
     Nothing is changed. Exit code 0: it may, and the files to move are named. Else it says why not:
     1: something is wrong; 4: something is only missing. Without --output: a store that was written
     in place.
+
+    Example: `reput handover --store /data/rocketmq/store --output /data/rebuilt`
     """
     from streaming.handover import examine  # noqa: PLC0415 - numba is slow to import
     from streaming.verdict import code_of  # noqa: PLC0415
 
-    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
-    if chosen is None:
-        chosen = store_config(
-            required(store),
-            output,
-            broker_version=broker_version,
-            broker_conf=broker_conf,
-            in_place=output is None,
-            commitlog=commitlog or (),
-        )
+    chosen = one_store(store, output, broker_version, broker_conf, commitlog, config, store_name)
     with console.busy("verifying"):
         result = examine(chosen)
     code = FAILURES.answered(code_of(result.verdict))
@@ -741,6 +894,8 @@ def prepare() -> None:
     """Make later starts faster, once an installation: compile kernels, archive Spark's classes.
 
     Takes about half a minute and 150 MB in ~/.cache/reput; what is there already is left alone.
+
+    Example: `reput prepare`
     """
     from streaming.session import archive_classes  # noqa: PLC0415 - Spark is slow to import
     from streaming.warm import compile_kafka_kernels, load_kernels  # noqa: PLC0415
@@ -762,7 +917,10 @@ def demo(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show it at work, without RocketMQ: a live log, the job beside it, and proof at the end."""
+    """Show it at work, without RocketMQ: a live log, the job beside it, and proof at the end.
+
+    Example: `reput demo --seconds 5 --directory /tmp/reput-demo`
+    """
     from streaming.demo import print_demo, run_demo  # noqa: PLC0415 - Spark is slow to import
 
     with endings.tidying():
@@ -772,16 +930,32 @@ def demo(
     raise typer.Exit(code)
 
 
+app.command()(topic_commands.topics)
+app.command(quiet_is_long=True)(topic_commands.tail)
+app.command(quiet_is_long=True)(export_commands.export)
+app.add_typer(query_commands.app, name="query")
+app.add_typer(inspect_commands.app, name="inspect")
+
+
 def main() -> None:
     """Run the command and exit with its code."""
+    VERBOSITY.begin()
+    name = app.info.name
+    if _COMPLETE in os.environ:
+        from typer.completion import (  # type: ignore[attr-defined]  # noqa: PLC0415
+            completion_init,
+        )
+
+        completion_init()
     try:
         # Without click's own handling, Exit comes back as a number and errors come as they are.
         if sys.argv[1:2] == ["query"]:
             # A lookup is not to wait for the options of all other commands.
-            name = f"{app.info.name} query"
-            code = query_commands.app(sys.argv[2:], prog_name=name, standalone_mode=False)
+            code = query_commands.app(
+                sys.argv[2:], prog_name=f"{name} query", standalone_mode=False
+            )
         else:
-            code = app(standalone_mode=False)
+            code = app(prog_name=name, standalone_mode=False)
     except UsageError as error:
         fail(str(error), USAGE)
     except ReputError as error:
@@ -801,8 +975,16 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - click's usage errors have an exit code of their own
         if not hasattr(error, "format_message"):
             fail(FAILURES.describe(error), FAILED)
-        fail(error.format_message(), USAGE)
+        fail(_with_page(error), USAGE)
     leave(code if isinstance(code, int) else OK)
+
+
+def _with_page(error: Any) -> str:
+    """Return what is wrong with a command line, and which page says how it goes."""
+    said = str(error.format_message()).rstrip()
+    said = said if said.endswith((".", "?")) else f"{said}."
+    command = getattr(getattr(error, "ctx", None), "command_path", None)
+    return f"{said} See `{command or app.info.name} --help`"
 
 
 def fail(message: str, code: int) -> NoReturn:

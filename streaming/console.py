@@ -30,11 +30,14 @@ from formats.errors import UsageError
 from stores.printable import printable
 from streaming.events import kind_of_event
 from streaming.moments import Moment, for_json, local_time
+from streaming.verbosity import VERBOSITY
 from streaming.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    from formats.broker import BrokerSettings
     from stores.findings import Finding, Report
     from stores.inspect_queues import Inspection
     from streaming.config import StoreConfig
@@ -58,6 +61,7 @@ class _Remarks(Console):
 OUT = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 ERR = _Remarks(stderr=True, highlight=False)
 _LOG = logging.getLogger("reput")
+_HANDLER: logging.Handler | None = None
 _SECRET = re.compile("secret|passw|token|credential|private|access_?key", re.IGNORECASE)
 _SHOWN = 40
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -93,12 +97,16 @@ class _ZonedJson(JsonFormatter):
         return _local_time(record)
 
 
-def log_to_stderr(*, as_json: bool = False) -> None:
-    """Send our log lines to standard error, one a batch.
+def log_to_stderr(*, as_json: bool = False, usual: int = logging.INFO) -> None:
+    """Send our log lines to standard error, in place of how they went there before.
 
     Args:
-        as_json: one JSON object a line, for who collects them; else text.
+        as_json: one JSON object a line, for those who collect them; else text.
+        usual: the command's level, if it is asked for neither more nor less.
     """
+    global _HANDLER  # noqa: PLW0603 - the logger is one for the process, too
+    if _HANDLER is not None:
+        _LOG.removeHandler(_HANDLER)
     handler = logging.StreamHandler(sys.stderr)
     if as_json:
         handler.setFormatter(
@@ -110,7 +118,8 @@ def log_to_stderr(*, as_json: bool = False) -> None:
     else:
         handler.setFormatter(_Zoned("%(asctime)s %(levelname)s %(message)s"))
     _LOG.addHandler(handler)
-    _LOG.setLevel(logging.INFO)
+    _HANDLER = handler
+    _LOG.setLevel(VERBOSITY.level(usual))
 
 
 def logs_json() -> bool:
@@ -160,24 +169,36 @@ def report_settings(
         extra={"event": "started", "settings": settings},
     )
     for config in configs:
-        default = type(config.settings)()
-        values = {
-            name: value
-            for name, value in vars(config.settings).items()
-            if name != "version" and value != getattr(default, name)
-        }
-        store = {
-            "path": str(config.path),
-            "output": str(config.output),
-            "broker_version": config.settings.version.family,
-            **_shown(values),
-        }
-        _LOG.info(
-            "%s: %s",
-            config.name,
-            ", ".join(f"{name}={value}" for name, value in store.items()),
-            extra={"event": "store", "store": config.name, "settings": store},
-        )
+        report_store(config.name, config.path, config.output, config.settings)
+
+
+def report_store(name: str, path: Path, output: Path, settings: BrokerSettings) -> None:
+    """Log where a store is, and which settings differ from a broker's own.
+
+    Args:
+        name: what logs call it.
+        path: of the store.
+        output: where its queues and index are.
+        settings: in force.
+    """
+    default = type(settings)()
+    values = {
+        key: value
+        for key, value in vars(settings).items()
+        if key != "version" and value != getattr(default, key)
+    }
+    store = {
+        "path": str(path),
+        "output": str(output),
+        "broker_version": settings.version.family,
+        **_shown(values),
+    }
+    _LOG.info(
+        "%s: %s",
+        name,
+        ", ".join(f"{key}={value}" for key, value in store.items()),
+        extra={"event": "store", "store": name, "settings": store},
+    )
 
 
 def _shown(values: Mapping[str, object]) -> dict[str, object]:
@@ -195,7 +216,7 @@ def _shown(values: Mapping[str, object]) -> dict[str, object]:
 @contextlib.contextmanager
 def progress(job: Job) -> Iterator[None]:
     """Show a bar a store, with rate and time left, while the job runs; on a terminal only."""
-    if not ERR.is_terminal:
+    if not ERR.is_terminal or not VERBOSITY.shows_bars:
         yield
         return
     columns = (
@@ -228,7 +249,7 @@ def progress(job: Job) -> Iterator[None]:
 @contextlib.contextmanager
 def busy(what: str) -> Iterator[None]:
     """Show that something is going on, on a terminal only."""
-    with ERR.status(what) if ERR.is_terminal else contextlib.nullcontext():
+    with ERR.status(what) if ERR.is_terminal and VERBOSITY.shows_bars else contextlib.nullcontext():
         yield
 
 

@@ -25,6 +25,7 @@ from streaming.decompressing import DECOMPRESSED_SCHEMA, with_plain_bodies
 from streaming.job import source_error
 from streaming.rows import SCHEMA
 from streaming.session import naming_its_end
+from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,7 +167,7 @@ def write(messages: DataFrame, target: Path, file_format: str, *, by_day: bool) 
 @contextlib.contextmanager
 def _progress(spark: SparkSession) -> Iterator[None]:
     """Show how many of the tasks are done, on a terminal."""
-    if not ERR.is_terminal:
+    if not ERR.is_terminal or not VERBOSITY.shows_bars:
         yield
         return
     tracker = spark.sparkContext.statusTracker()

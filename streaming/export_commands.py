@@ -15,7 +15,7 @@ import typer
 from formats import broker
 from formats.errors import UsageError
 from stores.message_store import MessageStore
-from streaming import export_target, option_values
+from streaming import completions, export_target, help_pages, option_values
 from streaming.config import read_broker_conf
 from streaming.endings import elsewhere
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
@@ -54,11 +54,19 @@ class FilterMode(StrEnum):
 
 
 def export(
-    to: Annotated[Path, typer.Option("--to", help="The directory to make.")],
+    to: Annotated[
+        Path,
+        typer.Option("--to", rich_help_panel=help_pages.WRITING, help="The directory to make."),
+    ],
     store: Store = None,
     output: Output = None,
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="parquet, or json: a message a line.")
+        FileFormat,
+        typer.Option(
+            "--format",
+            rich_help_panel=help_pages.WRITING,
+            help="parquet, or json: a message a line.",
+        ),
     ] = FileFormat.PARQUET,
     topic: OptionalTopic = None,
     queue: QueueId = None,
@@ -77,12 +85,18 @@ def export(
         ),
     ] = FilterMode.BROKER,
     by_day: Annotated[
-        bool, typer.Option("--by-day", help="A directory for each day (UTC): day=2026-11-21.")
+        bool,
+        typer.Option(
+            "--by-day",
+            rich_help_panel=help_pages.WRITING,
+            help="A directory for each day (UTC): day=2026-11-21.",
+        ),
     ] = False,
     stored_bodies: Annotated[
         bool,
         typer.Option(
             "--stored-bodies",
+            rich_help_panel=help_pages.WRITING,
             help="Leave bodies compressed as they are stored. Else they are decompressed, up to "
             "64 MiB each, and the column bodyProblem says why a body is not what its sender had: "
             'null where it is, "not decompressed: …" where the body is as stored, "cut: …" where '
@@ -101,15 +115,27 @@ def export(
         CorruptMode,
         typer.Option(
             "--on-corrupt",
+            rich_help_panel=help_pages.ENDING,
             help="At what is corrupt or missing in the log: stop with exit code 3, or skip: export "
             "what is there, name each place that was passed over, and end with exit code 4.",
         ),
     ] = CorruptMode.STOP,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier export in the directory.")
+        bool,
+        typer.Option(
+            "--overwrite",
+            rich_help_panel=help_pages.WRITING,
+            help="Replace an earlier export in the directory.",
+        ),
     ] = False,
     broker_version: Annotated[
-        str, typer.Option("--broker-version", help="The broker whose rules count.")
+        str,
+        typer.Option(
+            "--broker-version",
+            autocompletion=completions.versions,
+            rich_help_panel=help_pages.READING,
+            help="The broker whose rules count.",
+        ),
     ] = broker.NEWEST,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
@@ -122,6 +148,8 @@ def export(
     `--topic`, `--queue`, `--begin` and `--end` are handed to the source, which reads no more of the
     log than they need where consume queues can say so. Exit codes: 0 written, 1 no message passed,
     2 wrong usage, 3 failed, 4 a place of the log was passed over, or interrupted.
+
+    Example: `reput export --to /data/orders --topic orders --store /data/rocketmq/store`
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")

@@ -17,6 +17,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streaming.verbosity import VERBOSITY
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -55,7 +57,12 @@ class Failures:
         what = f"unexpected {type(error).__name__}"
         if said:
             what += f": {said[:_SAID]}{'…' if len(said) > _SAID else ''}"
-        return f"{what}; {self.keep(''.join(traceback.format_exception(error)))}"
+        account = "".join(traceback.format_exception(error))
+        kept = self.keep(account)
+        if VERBOSITY.shows_tracebacks:
+            with contextlib.suppress(OSError):
+                print(account, end="", file=sys.stderr)
+        return f"{what}; {kept}"
 
     def keep(self, account: str) -> str:
         """Write down a long account of what went wrong, and return where it is, in words."""

@@ -9,7 +9,9 @@ import typer
 
 from formats import broker
 from stores.lazy import lazy_module
+from streaming import completions, help_pages
 from streaming.config import read_broker_conf
+from streaming.help_pages import App
 from streaming.store_choice import Config, StoreName, of_file
 
 if TYPE_CHECKING:
@@ -17,18 +19,38 @@ if TYPE_CHECKING:
 else:
     console = lazy_module("streaming.console")
 
-app = typer.Typer(
+app = App(
     help="Show what stands in one file of a store, byte for byte, damaged or not.",
-    no_args_is_help=True,
 )
 
 File = Annotated[Path, typer.Argument(help="The file; for queues a directory shows all its files.")]
-Limit = Annotated[int, typer.Option("--limit", min=0, help="Rows to show; 0: all.")]
-Version = Annotated[str, typer.Option("--broker-version", help="The broker that wrote it.")]
-Conf = Annotated[
-    Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
+Limit = Annotated[
+    int,
+    typer.Option(
+        "--limit", min=0, rich_help_panel=help_pages.SHOWING, help="Rows to show; 0: all."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Version = Annotated[
+    str,
+    typer.Option(
+        "--broker-version",
+        autocompletion=completions.versions,
+        rich_help_panel=help_pages.READING,
+        help="The broker that wrote it.",
+    ),
+]
+Conf = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-conf",
+        rich_help_panel=help_pages.READING,
+        help="The broker's properties, for file sizes.",
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", rich_help_panel=help_pages.SHOWING, help="Print one JSON document."),
+]
 _ROWS = 20
 
 
@@ -59,7 +81,10 @@ def commitlog(
     store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
-    """Show records with all their fields, and what stands where they end."""
+    """Show records with all their fields, and what stands where they end.
+
+    Example: `reput inspect commitlog /data/rocketmq/store/commitlog/00000000000000000000 --limit 5`
+    """
     from stores.inspect import inspect_commitlog  # noqa: PLC0415 - numba is slow to import
 
     settings = _settings(broker_version, broker_conf, config, store_name)
@@ -74,7 +99,10 @@ def consumequeue(
     limit: Limit = _ROWS,
     as_json: Json = False,
 ) -> None:
-    """Show entries of a consume queue."""
+    """Show entries of a consume queue.
+
+    Example: `reput inspect consumequeue /data/rocketmq/store/consumequeue/orders/0 --from 1000`
+    """
     from stores.inspect import inspect_consumequeue  # noqa: PLC0415
 
     console.print_inspection(
@@ -89,7 +117,10 @@ def ext(
     limit: Limit = _ROWS,
     as_json: Json = False,
 ) -> None:
-    """Show units of a consume queue extension."""
+    """Show units of a consume queue extension.
+
+    Example: `reput inspect ext /data/rocketmq/store/consumequeue_ext/orders/0`
+    """
     from stores.inspect import inspect_ext  # noqa: PLC0415
 
     console.print_inspection(inspect_ext(file, first, _one_more(limit)), limit, as_json=as_json)
@@ -102,7 +133,10 @@ def batch(
     limit: Limit = _ROWS,
     as_json: Json = False,
 ) -> None:
-    """Show units of a batch consume queue."""
+    """Show units of a batch consume queue.
+
+    Example: `reput inspect batch /data/rocketmq/store/batchconsumequeue/orders/0`
+    """
     from stores.inspect import inspect_batch  # noqa: PLC0415
 
     console.print_inspection(inspect_batch(file, first, _one_more(limit)), limit, as_json=as_json)
@@ -113,14 +147,22 @@ def index(
     file: File,
     first: Annotated[int, typer.Option("--from", help="Number of an item, or of a slot.")] = 1,
     limit: Limit = _ROWS,
-    slots: Annotated[bool, typer.Option("--slots", help="Show used slots, not items.")] = False,
+    slots: Annotated[
+        bool,
+        typer.Option(
+            "--slots", rich_help_panel=help_pages.SHOWING, help="Show used slots, not items."
+        ),
+    ] = False,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     config: Config = None,
     store_name: StoreName = None,
     as_json: Json = False,
 ) -> None:
-    """Show the header and the items (or slots) of an index file."""
+    """Show the header and the items (or slots) of an index file.
+
+    Example: `reput inspect index /data/rocketmq/store/index/20261121093000123 --limit 5`
+    """
     from stores.inspect import inspect_index  # noqa: PLC0415
 
     settings = _settings(broker_version, broker_conf, config, store_name)
@@ -130,7 +172,10 @@ def index(
 
 @app.command()
 def checkpoint(file: File, as_json: Json = False) -> None:
-    """Show the longs of a broker's checkpoint file."""
+    """Show the longs of a broker's checkpoint file.
+
+    Example: `reput inspect checkpoint /data/rocketmq/store/checkpoint`
+    """
     from stores.inspect import inspect_checkpoint  # noqa: PLC0415
 
     console.print_inspection(inspect_checkpoint(file), 0, as_json=as_json)

@@ -15,6 +15,7 @@ from streaming import console
 from streaming.endings import Ending, again, beside
 from streaming.exit_codes import INCOMPLETE, OK
 from streaming.failures import FAILURES
+from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +84,7 @@ def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progres
             return job.abandon()
         try:
             # What stops the job is said once, by us; Spark's account of it is a page of Scala.
-            spark.sparkContext.setLogLevel("OFF")
+            spark.sparkContext.setLogLevel("WARN" if VERBOSITY.more > 1 else "OFF")
             register(spark)
             with console.progress(job) if shows_progress else console.quiet():
                 return job.run(spark)

@@ -12,9 +12,10 @@ from stores.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind, KeyStatus
 from stores.index_search import ALWAYS, Window
 from stores.printable import printable
 from stores.queue_time import Boundary
+from streaming import help_pages, waiting_commands
 from streaming import query_output as out
-from streaming import waiting_commands
 from streaming.exit_codes import NOTHING, OK
+from streaming.help_pages import App
 from streaming.moments import Moment
 from streaming.no_such import no_such_topic
 from streaming.option_values import milliseconds
@@ -58,17 +59,13 @@ _KEY_CODES = {
     KeyStatus.FOUND: OK,
 }
 
-app = typer.Typer(
+app = App(
     help="""
 Ask a store, from its files alone: ours, a broker's own, or a backup; live or not.
 
 Exit codes: 0 found, 1 nothing found, 2 wrong usage, 3 failed, 4 no answer: there is no index to
 look in, or it was interrupted.
 """,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
 )
 
 
@@ -100,11 +97,17 @@ def key(
             "--limit",
             "-n",
             min=1,
+            rich_help_panel=help_pages.SHOWING,
             help="Hits to take from the index, newest first. [default: 64; 32 with --unique]",
         ),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Also messages whose key only has the same hash.")
+        bool,
+        typer.Option(
+            "--raw",
+            rich_help_panel=help_pages.SHOWING,
+            help="Also messages whose key only has the same hash.",
+        ),
     ] = False,
     body: Bodies = BodyMode.AUTO,
     body_bytes: BodyBytes = BODY_BYTES,
@@ -190,7 +193,7 @@ def _print_keys(keys: Sequence[str], answers: Sequence[dict[str, Any]]) -> None:
         out.print_messages([{"key": each, **message} for message in answer["messages"]])
 
 
-@app.command(name="id")
+@app.command("id")
 def by_id(
     message_id: Annotated[str, typer.Argument(help="An offset id, or a UNIQ_KEY with --topic.")],
     store: Store = None,
@@ -243,7 +246,7 @@ def by_id(
         finish(asked, document, code, as_json=as_json, missing=missing)
 
 
-@app.command()
+@app.command(quiet_is_long=True)
 def offset(
     offset: Annotated[int, typer.Argument(help="Queue offset; with --physical a log's.")],
     store: Store = None,
@@ -301,7 +304,7 @@ def offset(
         finish(asked, document, code, as_json=as_json, missing=missing)
 
 
-@app.command(name="time")
+@app.command("time", quiet_is_long=True)
 def by_time(
     at: Annotated[
         str,

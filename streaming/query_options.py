@@ -12,12 +12,13 @@ import typer
 from formats import broker
 from formats.errors import StoreError, UsageError
 from stores.message_store import MessageStore
+from streaming import completions, help_pages
 from streaming import query_output as out
 from streaming.config import read_broker_conf
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
 from streaming.failures import FAILURES
 from streaming.query_output import BodyMode
-from streaming.store_choice import of_file, required
+from streaming.store_choice import of_file, required, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,18 +32,43 @@ BODY_BYTES = 1024
 
 Store = Annotated[
     Path | None,
-    typer.Option("--store", help="A broker's storePathRootDir: the directory above commitlog/."),
+    typer.Option(
+        "--store",
+        rich_help_panel=help_pages.READING,
+        help="A broker's storePathRootDir: the directory above commitlog/.",
+    ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", help="Where reput wrote queues and index, if not in the store."),
+    typer.Option(
+        "--output",
+        rich_help_panel=help_pages.READING,
+        help="Where reput wrote queues and index, if not in the store.",
+    ),
 ]
-Version = Annotated[str, typer.Option("--broker-version", help="The broker whose rules count.")]
+Version = Annotated[
+    str,
+    typer.Option(
+        "--broker-version",
+        autocompletion=completions.versions,
+        rich_help_panel=help_pages.READING,
+        help="The broker whose rules count.",
+    ),
+]
 Conf = Annotated[
-    Path | None, typer.Option("--broker-conf", help="The broker's properties, for file sizes.")
+    Path | None,
+    typer.Option(
+        "--broker-conf",
+        rich_help_panel=help_pages.READING,
+        help="The broker's properties, for file sizes.",
+    ),
 ]
-Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic.")]
-OptionalTopic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
+Topic = Annotated[
+    str, typer.Option("--topic", "-t", autocompletion=completions.topics, help="The topic.")
+]
+OptionalTopic = Annotated[
+    str | None, typer.Option("--topic", "-t", autocompletion=completions.topics, help="The topic.")
+]
 QueueId = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Id of a queue.")]
 Begin = Annotated[
     str | None,
@@ -56,16 +82,39 @@ End = Annotated[
         "--end", help="Stored then or earlier: ms, or ISO 8601 (local if it names no zone)."
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to show.")]
-RowLimit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows to show; 0: all.")]
+Limit = Annotated[
+    int,
+    typer.Option(
+        "--limit", "-n", min=1, rich_help_panel=help_pages.SHOWING, help="Messages to show."
+    ),
+]
+RowLimit = Annotated[
+    int,
+    typer.Option(
+        "--limit", "-n", min=0, rich_help_panel=help_pages.SHOWING, help="Rows to show; 0: all."
+    ),
+]
 Bodies = Annotated[
     BodyMode,
-    typer.Option("--body", help="How to show bodies; auto: text, or hex if it is none."),
+    typer.Option(
+        "--body",
+        rich_help_panel=help_pages.SHOWING,
+        help="How to show bodies; auto: text, or hex if it is none.",
+    ),
 ]
 BodyBytes = Annotated[
-    int, typer.Option("--body-bytes", min=0, help="Bytes of each body to show, decompressed.")
+    int,
+    typer.Option(
+        "--body-bytes",
+        min=0,
+        rich_help_panel=help_pages.SHOWING,
+        help="Bytes of each body to show, decompressed.",
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", rich_help_panel=help_pages.SHOWING, help="Print one JSON document."),
+]
 Tag = Annotated[str | None, typer.Option("--tag", help='Only such messages: "TagA || TagB".')]
 Sql = Annotated[
     str | None, typer.Option("--sql", help="Only messages for which this SQL92 filter is TRUE.")
@@ -88,6 +137,7 @@ def open_store(
             raise UsageError(
                 f"{config}, store {chosen.name}: output {chosen.output}: no such directory"
             )
+        tell(chosen.name, chosen.path, chosen.output, chosen.settings)
         return MessageStore.open(chosen.path, chosen.output, chosen.settings)
     store = required(store)
     if "\0" in f"{store}{output or ''}":
@@ -96,6 +146,7 @@ def open_store(
         raise StoreError(output, "no such directory", "Point --output at what reput wrote")
     properties = read_broker_conf(conf) if conf else {}
     settings = broker.settings_of(version, properties, [str(each) for each in commitlog or ()])
+    tell(store.resolve().name, store, output or store, settings)
     return MessageStore.open(store, output, settings)
 
 

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formats.errors import UsageError
+from streaming import completions, help_pages
 from streaming.config import read_config
+from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
+    from formats.broker import BrokerSettings
     from streaming.config import StoreConfig
 
 Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
+        rich_help_panel=help_pages.READING,
         help="A reput.toml that names the store, instead of --store and what goes with it.",
     ),
 ]
@@ -24,12 +28,18 @@ LogPlaces = Annotated[
     list[Path] | None,
     typer.Option(
         "--commitlog",
+        rich_help_panel=help_pages.READING,
         help="Where the commitlog stands, whatever store and settings say; again for each place.",
     ),
 ]
 StoreName = Annotated[
     str | None,
-    typer.Option("--store-name", help="Which store of --config, if it has several: its name."),
+    typer.Option(
+        "--store-name",
+        autocompletion=completions.store_names,
+        rich_help_panel=help_pages.READING,
+        help="Which store of --config, if it has several: its name.",
+    ),
 ]
 
 
@@ -67,6 +77,14 @@ def of_file(config: Path | None, name: str | None, *others: object) -> StoreConf
     from streaming.no_such import no_such  # noqa: PLC0415
 
     raise UsageError(f"{config}: {no_such('store', name, names, '')}")
+
+
+def tell(name: str, path: Path, output: Path, settings: BrokerSettings) -> None:
+    """Log which store is read, and how, for `-v`."""
+    if VERBOSITY.more:
+        from streaming.console import report_store  # noqa: PLC0415 - slow to import
+
+        report_store(name, path, output, settings)
 
 
 def required(store: Path | None) -> Path:

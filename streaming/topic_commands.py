@@ -12,6 +12,7 @@ from formats import broker
 from formats.errors import FormatError
 from stores.printable import printable
 from stores.queue_tail import QueueTail
+from streaming import help_pages
 from streaming import query_output as out
 from streaming.exit_codes import NOTHING, OK
 from streaming.moments import Moment, local_time
@@ -99,7 +100,14 @@ def tail(
         bool, typer.Option("--from-start", help="Begin with the oldest message there is.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            min=1,
+            rich_help_panel=help_pages.SHOWING,
+            help="End after so many messages.",
+        ),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", min=0.0, help="End after so much time.")
@@ -113,7 +121,12 @@ def tail(
     config: Config = None,
     store_name: StoreName = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON document for each message, one a line.")
+        bool,
+        typer.Option(
+            "--json",
+            rich_help_panel=help_pages.SHOWING,
+            help="Print a JSON document for each message, one a line.",
+        ),
     ] = False,
 ) -> None:
     """Show messages of a topic as they come, until Ctrl-C; the store may be live.

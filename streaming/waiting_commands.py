@@ -13,6 +13,7 @@ from stores import consumers as consumer_lags
 from stores import waiting
 from stores.transactions import TransactionState
 from stores.transactions import transactions as all_transactions
+from streaming import completions
 from streaming import query_output as out
 from streaming.moments import Moment
 from streaming.no_such import no_such
@@ -41,7 +42,9 @@ def transactions(
     state: Annotated[
         str | None,
         typer.Option(
-            "--state", help="pending, committed, rolled back, discarded or ended: only these."
+            "--state",
+            autocompletion=lambda: [str(each) for each in TransactionState],
+            help="pending, committed, rolled back, discarded or ended: only these.",
         ),
     ] = None,
     everything: Annotated[
@@ -186,7 +189,10 @@ def timer(
 
 def consumers(
     store: Store = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", autocompletion=completions.groups, help="Only this group."),
+    ] = None,
     topic: OptionalTopic = None,
     output: Output = None,
     broker_version: Version = broker.NEWEST,
