@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
 from formats import names, storecheckpoint
 from formats.errors import FormatError
 from stores import disk
+from stores.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 # The file in our own directory that is there while `reput rebuild --repair` exchanges files.
 REPAIRING = "repairing"
+_FAILURE_BYTES = 2000
 
 
 def read_checkpoint(root: Path) -> StoreCheckpoint | None:
@@ -69,6 +72,32 @@ def clear_abort(root: Path) -> None:
     if has_abort(root):
         disk.remove_file(root / names.ABORT)
         disk.sync_directory(root)
+
+
+def note_failure(root: Path, text: str) -> None:
+    """Write into our mark why the writer ends, for the next one to say.
+
+    A file system that is full takes it all the same: the file has its block already. It is a remark
+    only, and need not outlive the machine.
+    """
+    path = root / names.ABORT
+    # Where even that fails, the next writer says less.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(descriptor, f"\n{text}".encode("ascii", "backslashreplace")[:_FAILURE_BYTES])
+        finally:
+            os.close(descriptor)
+
+
+def failure(root: Path) -> str:
+    """Return what the last writer failed with; "" where it was killed, or is not ours."""
+    try:
+        text = (root / names.ABORT).read_text("ascii", "replace")
+    except FileNotFoundError:
+        return ""
+    ours, _, said = text.partition("\n")
+    return printable(said.strip()) if ours.startswith(names.OUR_ABORT) else ""
 
 
 def set_repairing(staging: Path) -> None:

@@ -872,8 +872,9 @@ def handover(
 ) -> None:
     """Say whether a broker may be started with an output's files in place of its own.
 
-    Nothing is changed. Exit code 0: it may, and the files to move are named. Else it says why not:
-    1: something is wrong; 4: something is only missing. Without --output: a store that was written
+    Nothing is changed. Exit code 0: it may, and what is printed are commands to paste into a shell,
+    which move the files and keep the broker's own. Else it says why not: 1: something is wrong; 4:
+    something is only missing. Without --output: a store that was written
     in place.
 
     Example: `reput handover --store /data/rocketmq/store --output /data/rebuilt`
@@ -885,7 +886,7 @@ def handover(
     with console.busy("verifying"):
         result = examine(chosen)
     code = FAILURES.answered(code_of(result.verdict))
-    console.print_handover(chosen, result, as_json=as_json)
+    console.print_handover(result, as_json=as_json)
     raise typer.Exit(code)
 
 

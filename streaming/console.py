@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import re
-import shlex
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -25,7 +24,6 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from formats import names
 from formats.errors import UsageError
 from stores.printable import printable
 from streaming.events import kind_of_event
@@ -230,7 +228,6 @@ def progress(job: Job) -> Iterator[None]:
     with Progress(*columns, console=ERR) as bars:
         tasks: dict[str, TaskID] = {}
         messages: dict[str, int] = {}
-        began = time.monotonic()
         for name, dispatcher in job.dispatchers.items():
             done = max(dispatcher.progress.end, dispatcher.log.min_offset)
             total = max(job.end_of_log(name) - done, 0)
@@ -239,6 +236,8 @@ def progress(job: Job) -> Iterator[None]:
 
         def advance(name: str, block: Block) -> None:
             messages[name] += block.count
+            # Spark's start is before that.
+            began = job.began if job.began is not None else time.monotonic()
             rate = messages[name] / max(time.monotonic() - began, 1e-3)
             bars.update(tasks[name], advance=block.reached - block.first, rate=f"{rate:,.0f} msg/s")
 
@@ -279,17 +278,19 @@ def print_summary(summary: Summary, *, as_json: bool, left: Sequence[str] = ()) 
     for header in ("store", "messages", "bytes", "messages/s", "files", "next offset"):
         table.add_column(header, justify="left" if header == "store" else "right")
     for store in summary.stores:
-        rate = store.messages / summary.seconds if summary.seconds else 0
         table.add_row(
             store.name,
             f"{store.messages:,}",
             f"{store.bytes:,}",
-            f"{rate:,.0f}",
+            f"{summary.rate(store):,.0f}",
             f"{len(store.files):,}",
             str(store.end),
         )
     OUT.print(table)
-    OUT.print(f"in {summary.seconds:.2f} s, without the start of Spark")
+    rates = f"{summary.busy_seconds:.2f} s of them in batches, which rates count"
+    if not summary.is_live:
+        rates = "the last flush to the disk included"
+    OUT.print(f"in {summary.seconds:.2f} s, without the start of Spark; {rates}")
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
@@ -330,7 +331,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
     )
 
 
-def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> None:
+def print_handover(result: Handover, *, as_json: bool) -> None:
     """Print whether a broker may be started, and what to do."""
     if as_json:
         values = {
@@ -338,6 +339,7 @@ def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> N
             "safe": result.is_safe,
             "problems": result.problems,
             "places": result.places,
+            "commands": result.commands,
             "end": result.end,
             "verify": report_as_dict(result.report) if result.report else None,
             "seconds": round(result.seconds, 3),
@@ -351,28 +353,11 @@ def print_handover(config: StoreConfig, result: Handover, *, as_json: bool) -> N
         return
     messages = result.report.messages if result.report else 0
     OUT.print(f"safe: {messages:,} messages up to physical offset {result.end:,}")
-    if result.places:
+    if result.commands:
         OUT.print("With the broker stopped:")
-        for line in _moves(config, result.places):
+        # One that fails ends all of them.
+        for line in [f"{each} &&" for each in result.commands[:-1]] + result.commands[-1:]:
             OUT.print(f"    {line}", markup=False, soft_wrap=True)
-
-
-def _moves(config: StoreConfig, places: Sequence[str]) -> list[str]:
-    """Return what to type to put an output's files in place of a store's own, which are kept."""
-    store = config.path.resolve()
-    own = [kind for kind in (*names.DISPATCHED, names.CHECKPOINT) if (store / kind).exists()]
-    kept, number = store / "before-reput", 1
-    while kept.exists():
-        number += 1
-        kept = store / f"before-reput-{number}"
-    lines = []
-    if own:
-        lines.append(shlex.join(["mkdir", str(kept)]))
-        lines.append(shlex.join(["mv", "-n", *(str(store / kind) for kind in own), str(kept)]))
-    new = [str(config.output.resolve() / kind) for kind in places]
-    lines.append(shlex.join(["mv", "-n", *new, str(store)]))
-    # One that fails ends all of them.
-    return [f"{line} &&" for line in lines[:-1]] + lines[-1:]
 
 
 def print_repairs(results: Sequence[tuple[StoreConfig, Repair]], *, as_json: bool) -> None:

@@ -222,6 +222,8 @@ class StoreDispatcher:
         self._flaw: tuple[int, FormatError] | None = None
         # False while files are ahead of what `progress` says.
         self._consistent = True
+        # What has failed at last, of the system's.
+        self._failure: OSError | None = None
         # What is on disk is `progress` as it was when this was its end.
         self._saved_end = self.progress.end
         # The record that is held back, and up to where records have been found to be real.
@@ -390,6 +392,9 @@ class StoreDispatcher:
         began = time.perf_counter()
         try:
             yield
+        except OSError as error:
+            self._failure = error
+            raise
         finally:
             self._spent[phase] += time.perf_counter() - began
 
@@ -1081,6 +1086,11 @@ class StoreDispatcher:
                 self.flush(clean=True)
                 marks.clear_abort(self.config.output)
         finally:
+            if not self._consistent and self._failure is not None:
+                where = f"{self._failure.filename}: " if self._failure.filename else ""
+                marks.note_failure(
+                    self.config.output, f"{where}{self._failure.strerror or self._failure}"
+                )
             self._close_files()
 
     def _cut_leftovers(self) -> None:

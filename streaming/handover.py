@@ -9,6 +9,7 @@ be complete to the log's end. Source: spec DISPATCH §2.1, docs/reliability.md.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,12 +23,16 @@ from stores.commitlog import CommitLog, commitlog_directories
 from stores.findings import Kind
 from stores.holes import HoleWatch, flaw_after
 from stores.tail import find_tail
+from streaming.damage import explained
 from streaming.live_settings import LiveSettings
 from streaming.passed import Obstacles, readable
 from streaming.verdict import Verdict, verdict_of
 from streaming.verify import obstacle, verify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from formats.errors import FormatError
     from stores.findings import Report
     from streaming.config import StoreConfig
@@ -40,6 +45,8 @@ class Handover:
     Attributes:
         problems: why not, each with what to do; none: it is safe.
         places: what to put in place of the store's own files.
+        commands: for a shell, in this order, where it is safe: they keep the store's own files, put
+            the output's in their place, and have all of it on disk.
         report: of `reput verify`.
         is_damaged: something is wrong, where else something is only missing.
         end: physical offset where log and output end.
@@ -48,6 +55,7 @@ class Handover:
 
     problems: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
     report: Report | None = None
     is_damaged: bool = False
     end: int = 0
@@ -83,6 +91,17 @@ def _passed_over(place: tuple[int, int], *, is_readable: bool) -> str:
     )
 
 
+def _left_open(output: Path) -> str:
+    """Return why an output was not closed, and what to do."""
+    writer = locks.holder_of(output / progress.STATE_DIRECTORY)
+    if writer:
+        return f"{writer} is writing; stop it first"
+    failure = marks.failure(output)
+    if failure:
+        return f"its last writer failed: {failure}; see to that, then run reput rebuild once more"
+    return "its last writer was killed; run reput rebuild once more"
+
+
 def examine(config: StoreConfig) -> Handover:
     """Examine a store and an output, or a store that was written in place.
 
@@ -108,10 +127,10 @@ def examine(config: StoreConfig) -> Handover:
     if found is None:
         raise StoreError(output, "reput has not written this output", "Run reput rebuild first")
     if not found.clean or marks.has_abort(output):
-        result.problems.append(
-            f"{output}: its writer runs, or was killed; stop it, or run reput rebuild once more"
-        )
+        result.problems.append(f"{output}: {_left_open(output)}")
     log = CommitLog(commitlog_directories(store, config.settings), config.settings, store)
+    # Nothing is dispatched where that is -1.
+    goes_on = max(found.end, log.min_offset)
     try:
         result.end = find_tail(log, skips_corrupt=True, holes=HoleWatch(log)).end
         flaw = flaw_after(log, result.end)
@@ -121,21 +140,16 @@ def examine(config: StoreConfig) -> Handover:
             again = readable(log, found.skipped, obstacles)
         skipped = [log.file_of(max(start, log.min_offset)) for start, _ in found.skipped]
         # What verify says of the rest is said below.
-        ends = [log.file_of(max(found.end, log.min_offset))] if found.end < result.end else []
+        ends = [log.file_of(goes_on)] if found.end < result.end else []
     finally:
         log.close()
     stop = None
     if found.end < result.end:
-        stop = obstacle(config, found.end)
+        stop = obstacle(config, goes_on)
         result.problems.append(
             f"the output ends at {found.end}, the log at {result.end}: a broker may lose what is "
             "missing; "
-            + (
-                "run reput rebuild once more"
-                if stop is None
-                else f"{_place(stop)}: restore the file from a replica, then run reput rebuild. "
-                "Without a replica the broker can have no more of this log than it recovers itself"
-            )
+            + ("run reput rebuild once more" if stop is None else _stopped_at(config, stop))
         )
     if flaw is not None:
         result.problems.append(
@@ -171,8 +185,41 @@ def examine(config: StoreConfig) -> Handover:
         result.places = [
             kind for kind in (*names.DISPATCHED, names.CHECKPOINT) if (output / kind).exists()
         ]
+    if result.is_safe and result.places:
+        result.commands = _commands(config, result.places)
     result.seconds = time.monotonic() - began
     return result
+
+
+def _commands(config: StoreConfig, places: Sequence[str]) -> list[str]:
+    """Return what to type to put an output's files in place of a store's own, which are kept."""
+    store = config.path.resolve()
+    own = [kind for kind in (*names.DISPATCHED, names.CHECKPOINT) if (store / kind).exists()]
+    kept, number = store / "before-reput", 1
+    while kept.exists():
+        number += 1
+        kept = store / f"before-reput-{number}"
+    lines = []
+    if own:
+        lines.append(["mkdir", kept])
+        lines.append(["mv", "-n", *(store / kind for kind in own), kept])
+    lines.append(["mv", "-n", *(config.output.resolve() / kind for kind in places), store])
+    # The broker may run as another user than reput does.
+    owner = f"--reference={store / names.COMMITLOG}"
+    lines.append(["chown", "-R", owner, *(store / kind for kind in places)])
+    lines.append(["sync", "-f", store])
+    return [shlex.join(map(str, line)) for line in lines]
+
+
+def _stopped_at(config: StoreConfig, stop: FormatError) -> str:
+    """Return where dispatch cannot go on, and what can be done about it."""
+    said = explained(stop, config)
+    remedy = said.remedy if said is not None else "Restore the file from a replica"
+    return (
+        f"{_place(stop)}. {remedy.rstrip('.')}. What is left out there a broker that recovers cuts "
+        "off with all that follows, so such an output is for queries and DataFrames, and is not "
+        "handed over"
+    )
 
 
 def _wrong_types(config: StoreConfig) -> list[str]:

@@ -15,7 +15,7 @@ import threading
 import time
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -69,12 +69,17 @@ _FORMAT_ERROR = "formats.errors.FormatError"
 
 @dataclass
 class StoreSummary:
-    """What was dispatched of one store."""
+    """What was dispatched of one store.
+
+    Attributes:
+        busy_seconds: in its batches, which end with what their flushing takes.
+    """
 
     name: str
     messages: int = 0
     bytes: int = 0
     batches: int = 0
+    busy_seconds: float = 0.0
     end: int = 0
     files: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
@@ -89,13 +94,26 @@ class Summary:
         stores: each of them.
         seconds: from the first batch to everything being on disk.
         dispatch_seconds: from the first batch to the last entry; what a broker's rate is about.
+        busy_seconds: in batches; the rest is waiting for the log.
+        is_live: the job waits for the log: then rates are those of its batches. Else they are those
+            of `seconds`, the last flush included.
         writer_cpu_seconds: processor time of the writers on executors, None without them.
     """
 
     stores: list[StoreSummary]
     seconds: float = 0.0
     dispatch_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    is_live: bool = False
     writer_cpu_seconds: float | None = None
+
+    def rate(self, store: StoreSummary | None = None) -> float:
+        """Return messages a second, of one store or of all."""
+        seconds = self.seconds
+        if self.is_live:
+            seconds = self.busy_seconds if store is None else store.busy_seconds
+        counted = self.stores if store is None else [store]
+        return sum(each.messages for each in counted) / seconds if seconds else 0.0
 
     def as_dict(self) -> dict[str, object]:
         """Return what `--json` prints."""
@@ -104,8 +122,9 @@ class Summary:
             "messages": messages,
             "bytes": sum(store.bytes for store in self.stores),
             "seconds": round(self.seconds, 3),
-            "messages_per_second": round(messages / self.seconds) if self.seconds else 0,
+            "messages_per_second": round(self.rate()),
             "dispatch_seconds": round(self.dispatch_seconds, 3),
+            "busy_seconds": round(self.busy_seconds, 3),
             "files": sum(len(store.files) for store in self.stores),
         }
         if self.writer_cpu_seconds is not None:
@@ -118,7 +137,8 @@ class Summary:
                 "batches": store.batches,
                 "end": store.end,
                 "seconds": round(self.seconds, 3),
-                "messages_per_second": round(store.messages / self.seconds) if self.seconds else 0,
+                "messages_per_second": round(self.rate(store)),
+                "busy_seconds": round(store.busy_seconds, 3),
                 "files": store.files,
                 "events": store.events,
                 **({"kafka": _kafka_dict(store.kafka)} if store.kafka is not None else {}),
@@ -157,7 +177,9 @@ class Job:
         self.configs = list(configs)
         self.dispatchers: dict[str, StoreDispatcher] = {}
         self.error: BaseException | None = None
-        self.summary = Summary([StoreSummary(config.name) for config in configs])
+        self.summary = Summary(
+            [StoreSummary(config.name) for config in configs], is_live=not options.available_now
+        )
         self.on_block: Callable[[str, Block], None] | None = None
         self.metrics: Metrics | None = None
         self._writers: ExecutorWriters | None = None
@@ -417,17 +439,29 @@ class Job:
                 planned = ranges.collect()
                 self._is_warm.wait()
                 # The first rows bring up Spark's Python workers: start-up, not dispatch.
-                self._began = self._began or time.monotonic()
-                if self._writers is not None:
-                    ends = {store: end for store, _, end in planned}
-                    self._take(self._writers.dispatch(ends), batch_id)
-                    return
-                for store, _, end in planned:
-                    self._dispatch(store, end, batch_id)
+                began = time.monotonic()
+                self._began = self._began or began
+                try:
+                    self._dispatch_all(planned, batch_id)
+                finally:
+                    self.summary.busy_seconds += time.monotonic() - began
             except BaseException as error:
                 if not self._is_of_spark_s_end(error):
                     self.error = error
                 raise
+
+    def _dispatch_all(self, planned: Sequence[Any], batch_id: int) -> None:
+        if self._writers is not None:
+            ends = {store: end for store, _, end in planned}
+            self._take(self._writers.dispatch(ends), batch_id)
+            return
+        for store, _, end in planned:
+            self._dispatch(store, end, batch_id)
+
+    @property
+    def began(self) -> float | None:
+        """Return when the first batch began, by `time.monotonic`; None before."""
+        return self._began
 
     @contextlib.contextmanager
     def _batch_turn(self) -> Iterator[bool]:
@@ -512,6 +546,7 @@ class Job:
         summary.messages += batch.messages
         summary.bytes += batch.bytes
         summary.batches += 1
+        summary.busy_seconds += batch.seconds
         summary.end = batch.end
         summary.events += batch.events
         if batch.messages and self._began is not None:

@@ -100,7 +100,9 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     for path in retention.left_behind(config.output, config.settings, found.firsts):
         disk.remove_file(path)
     if not found.clean:
-        recovery.reasons.append(Event("its last writer was killed", RECOVERY))
+        failure = marks.failure(config.output)
+        why = f"its last writer failed: {failure}" if failure else "its last writer was killed"
+        recovery.reasons.append(Event(why, RECOVERY))
         if (config.output / names.CHECKPOINT).exists():
             # It may be of a flush that was not recorded any more, and is taken back now.
             _write_checkpoint(config, found)

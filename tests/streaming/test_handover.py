@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shlex
 import subprocess
 import sys
 
 import pytest
 
 from formats import names
-from formats.errors import StoreError
+from formats.errors import ReputError, StoreError
 from streaming.config import FlushPolicy
 from streaming.console import print_handover
 from streaming.dispatcher import StoreDispatcher
@@ -80,6 +82,60 @@ def test_one_that_has_passed_over_something_is_not(made):
     assert any("passed over" in problem for problem in examine(config).problems)
 
 
+def test_one_that_stopped_at_a_corrupt_record_is_not_sent_there_again(made):
+    """
+    A rebuild would stop there once more: what passing over leaves out is said, and what it is for.
+    """
+    log, config = made
+    place, after = log.places[40], log.places[41]
+    path = config.path / "commitlog" / names.offset_file(place.position // LOG_FILE * LOG_FILE)
+    raw = bytearray(path.read_bytes())
+    raw[place.position % LOG_FILE + 4] ^= 1
+    path.write_bytes(raw)
+    dispatcher = StoreDispatcher(config)
+    with pytest.raises(ReputError):
+        dispatcher.dispatch(log.end)
+    before = examine(config)
+    dispatcher.close()
+    result = examine(config)
+    said = "\n".join(result.problems)
+
+    assert f"ends at {place.position}" in said
+    assert f"leaves out {after.position - place.position} bytes" in said
+    assert "--on-corrupt skip" in said
+    assert "is not handed over" in said
+    assert "once more" not in said
+    assert result.commands == []
+    # Before anything is recorded it is the same place, or the log's beginning.
+    assert any("is writing; stop it first" in each for each in before.problems)
+
+
+def test_a_writer_that_failed_is_not_said_to_be_killed(made, monkeypatch):
+    """
+    A full device is named by the next start and by handover; after that start it is no news.
+    """
+    log, config = made
+    dispatcher = StoreDispatcher(config, flush=FlushPolicy(is_sync=True))
+    dispatcher.dispatch(log.places[40].position)
+    full = OSError(errno.ENOSPC, "No space left on device", "/out/queué")
+    with monkeypatch.context() as patched:
+        patched.setattr(dispatcher, "_flush_files", lambda: (_ for _ in ()).throw(full))
+        with pytest.raises(OSError, match="No space"):
+            dispatcher.dispatch(log.end)
+    dispatcher.close()
+    (problem,) = (each for each in examine(config).problems if "last writer" in each)
+    assert "its last writer failed: /out/queu\\xe9: No space left on device; see to" in problem
+    assert "killed" not in problem
+
+    again = StoreDispatcher(config)
+    assert again.recovery.reasons[0].startswith("its last writer failed: /out/queu")
+    again.dispatch(log.end)
+    again.close()
+    after = StoreDispatcher(config)
+    after.close()
+    assert (after.recovery.reasons, examine(config).is_safe) == ([], True)
+
+
 def test_a_broker_that_was_killed_is_named(made):
     log, config = made
     dispatch(config, log.end)
@@ -125,6 +181,7 @@ def test_the_command(made, tmp_path, is_complete):
     said = json.loads(done.stdout)
     assert said["safe"] is is_complete
     assert said["verdict"] == ("sound" if is_complete else "incomplete")
+    assert len(said["commands"]) == (3 if is_complete else 0)
     # What verify says of the rest is the same problem.
     assert len(said["problems"]) == (0 if is_complete else 1)
     assert done.returncode == (0 if is_complete else 4)
@@ -146,11 +203,15 @@ def test_what_to_type_puts_the_files_in_place(made, tmp_path, has_own, capsys):
         (spaced / "before-reput").mkdir()
     written = {kind: (config.output / kind).stat().st_ino for kind in ("index", "consumequeue")}
 
-    print_handover(config, examine(config), as_json=False)
+    result = examine(config)
+    print_handover(result, as_json=False)
     said, _, lines = capsys.readouterr().out.partition("With the broker stopped:\n")
     subprocess.run(["/bin/sh", "-e", "-c", lines], check=True)
 
     assert said.startswith("safe: ")
+    assert [line.strip().removesuffix(" &&") for line in lines.splitlines()] == result.commands
+    assert all(str(spaced) in shlex.split(line)[-1] for line in result.commands)
+    assert result.commands[-1].startswith("sync ")
     assert {kind: (spaced / kind).stat().st_ino for kind in written} == written
     assert (spaced / "checkpoint").exists()
     assert (spaced / "before-reput-2" / "index" / "old").exists() == has_own
