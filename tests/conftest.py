@@ -7,6 +7,9 @@ import pytest
 from streaming.session import build_session
 from streaming.source import register
 from tests import golden_stores
+from tests.skips import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
