@@ -104,6 +104,7 @@ class QueueTail:
 
     Attributes:
         notes: what happened to messages already shown, in words; the caller prints and clears them.
+        looked_at: messages that came, whether the filter lets them pass or not.
     """
 
     def __init__(
@@ -134,7 +135,13 @@ class QueueTail:
         self._queue_ids = queue_ids
         self._places: dict[int, _Place] = {}
         self.notes: list[str] = []
+        self.looked_at = 0
         self._find_queues(from_start=from_start)
+
+    @property
+    def has_queues(self) -> bool:
+        """Tell whether there is anything to follow."""
+        return bool(self._places)
 
     def _find_queues(self, *, from_start: bool) -> None:
         for queue_id in self._store.queue_ids(self._topic):
@@ -305,6 +312,7 @@ class QueueTail:
                 continue
             self._note_shift(queue_id, place, entry, record)
             place.newest = max(place.newest, record.store_timestamp)
+            self.looked_at += is_new
             if is_new and (self._filter is None or self._filter.matches(record.properties)):
                 yield Arrival(queue_id, entry.queue_offset, record)
 

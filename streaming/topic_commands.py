@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LOOK_SECONDS = 0.1
+# A filter that lets nothing pass is said to, once: after this time and this many messages.
+_REMARK_SECONDS = 10.0
+_REMARK_MESSAGES = 100
 
 
 def topics(
@@ -131,6 +134,9 @@ def tail(
 ) -> None:
     """Show messages of a topic as they come, until Ctrl-C; the store may be live.
 
+    A topic that has no queues yet is waited for, and standard error says so, with the names that
+    there are. It also says so once if messages come, and none of them passes --tag or --sql.
+
     Example: `reput tail --topic TopicTest --tag "TagA || TagB" --store /data/rocketmq/store`
     """
     with open_store(
@@ -147,7 +153,9 @@ def tail(
         )
         missing = no_such_topic(asked, topic, queue or ())
         if missing is not None:
-            print(f"reput: {missing}. Waiting for it to appear", file=sys.stderr, flush=True)
+            _remark(f"{missing}. Waiting for it to appear")
+        is_remarked = wanted is None
+        remark_at = time.monotonic() + _REMARK_SECONDS
         ends_at = None if seconds is None else time.monotonic() + seconds
         shown = 0
         try:
@@ -161,11 +169,29 @@ def tail(
                     if shown == limit:
                         raise typer.Exit(OK)
                 _print_notes(following)
-                if ends_at is not None and time.monotonic() >= ends_at:
+                if missing is not None and following.has_queues:
+                    missing = None
+                    _remark(f"topic {printable(topic)} is there now")
+                is_over = ends_at is not None and time.monotonic() >= ends_at
+                is_due = time.monotonic() >= remark_at and following.looked_at >= _REMARK_MESSAGES
+                if not is_remarked and not shown and following.looked_at and (is_due or is_over):
+                    is_remarked = True
+                    _remark(_none_passed(following.looked_at, tag, sql))
+                if is_over:
                     raise typer.Exit(OK if shown else NOTHING)
                 time.sleep(_LOOK_SECONDS)
         except KeyboardInterrupt:
             raise typer.Exit(OK) from None
+
+
+def _remark(text: str) -> None:
+    print(f"reput: {text}", file=sys.stderr, flush=True)
+
+
+def _none_passed(count: int, tag: str | None, sql: str | None) -> str:
+    """Return that messages came, and that a filter let none of them pass."""
+    option = f"--tag {tag!r}" if tag is not None else f"--sql {sql!r}"
+    return f"{count:,} message{'s' if count != 1 else ''} came, and none passed {option}"
 
 
 def _left_out(output: Path) -> tuple[tuple[int, int], ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from formats.broker import settings_of
+from streaming import topic_commands
 from streaming.export_commands import _missing
 from streaming.no_such import nearest
 from tests.streaming.stores_for_tests import SMALL
@@ -72,6 +74,65 @@ def test_tail_says_at_once_that_it_waits(reput):
     assert reput(*words, "Oders") == (1, "", f"reput: {WORDS}. Waiting for it to appear\n")
     assert "has no queue 3; there are 0. Waiting" in reput(*words, "orders", "--queue", "3")[2]
     assert reput(*words, "orders")[2] == ""
+
+
+def test_tail_says_that_a_topic_has_come(reput, monkeypatch):
+    """
+    What was waited for is there: the first line is not the last word.
+    """
+    looks = []
+
+    def sleep(_seconds):
+        looks.append(1)
+        if len(looks) == 2:
+            (reput.output / "consumequeue" / "orders").rename(
+                reput.output / "consumequeue" / "Oders"
+            )
+
+    monkeypatch.setattr(
+        topic_commands, "time", SimpleNamespace(sleep=sleep, monotonic=time_of(looks))
+    )
+    _, _, error = reput("tail", "--seconds", "5", "--topic", "Oders")
+
+    assert error.splitlines()[0].endswith("Waiting for it to appear")
+    assert error.splitlines()[1] == "reput: topic Oders is there now"
+
+
+def time_of(looks):
+    """A clock that goes on a second for each look."""
+    return lambda: float(len(looks))
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--tag", "none"), "reput: 3 messages came, and none passed --tag 'none'\n"),
+        (("--sql", "a > 1"), "reput: 3 messages came, and none passed --sql 'a > 1'\n"),
+        (("--tag", "TagA"), ""),
+        ((), ""),
+    ],
+)
+def test_a_filter_that_lets_nothing_pass_is_said_once(reput, monkeypatch, option, said):
+    """
+    After ten seconds if enough has come, or at the end; never where something is shown.
+    """
+    for i in range(1, 3):
+        tag = "TagA" if i == 2 else "other"
+        reput.put(b"body", topic="orders", queue_offset=i, properties={"TAGS": tag})
+    reput.dispatch()
+    looks = []
+    clock = SimpleNamespace(sleep=looks.append, monotonic=time_of(looks))
+    monkeypatch.setattr(topic_commands, "time", clock)
+    monkeypatch.setattr(topic_commands, "_REMARK_MESSAGES", 3)
+    words = ("tail", "--topic", "orders", "--from-start", *option, "--seconds")
+
+    assert reput(*words, "30")[2] == said
+    assert len(looks) == 30
+    looks.clear()
+    assert reput(*words, "0")[2] == said
+    monkeypatch.setattr(topic_commands, "_REMARK_MESSAGES", 4)
+    looks.clear()
+    assert reput(*words, "30")[2] == said
 
 
 def test_a_store_without_queues_names_the_option(reput):
