@@ -28,7 +28,7 @@ from stores.inspect_queues import (
 from stores.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from formats.broker import BrokerSettings
@@ -51,8 +51,16 @@ _PIECE = 1 << 14
 _HAS_SIZE = {Verdict.BAD_BODY_CRC, Verdict.BAD_PROPERTY_CRC, Verdict.BAD_TIMESTAMP}
 
 
+def _nothing_more(_record: Record) -> Row:
+    return {}
+
+
 def inspect_commitlog(
-    path: Path, settings: BrokerSettings, first: int = 0, limit: int | None = None
+    path: Path,
+    settings: BrokerSettings,
+    first: int = 0,
+    limit: int | None = None,
+    more: Callable[[Record], Row] = _nothing_more,
 ) -> Inspection:
     """Return the records of one commitlog file, and what stands where they end.
 
@@ -61,6 +69,7 @@ def inspect_commitlog(
         settings: how records are read.
         first: physical offset; rows begin with the record that starts there or next.
         limit: rows at most.
+        more: returns what is shown of a record besides its fields.
 
     Raises:
         FormatError: the name is no offset that a log's file can have.
@@ -71,11 +80,16 @@ def inspect_commitlog(
     if base + size >= 1 << 63:
         raise FormatError(path, 0, f"the file would end at {base + size}, beyond a Java long")
     facts = {"file": str(path), "size": size, "begins_at": base, "ends_at": base + size}
-    return Inspection(facts, islice(_records(path, base, size, settings, first), limit))
+    return Inspection(facts, islice(_records(path, base, size, settings, first, more), limit))
 
 
 def _records(
-    path: Path, base: int, size: int, settings: BrokerSettings, first: int
+    path: Path,
+    base: int,
+    size: int,
+    settings: BrokerSettings,
+    first: int,
+    more: Callable[[Record], Row],
 ) -> Iterator[Row]:
     position, end = _hop(path, base, size, first), base + size
     with path.open("rb") as file:
@@ -87,7 +101,7 @@ def _records(
             data = os.pread(file.fileno(), length, position - base)
             verdict, found = commitlog.read(data, 0, position, end, settings.read_rules)
             if isinstance(found, Record):
-                yield _record_row(found)
+                yield _record_row(found) | more(found)
                 position += found.size
                 continue
             yield {"physical_offset": position, "size": found, "found": verdict.explanation}

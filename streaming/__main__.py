@@ -44,7 +44,7 @@ from streaming.metrics_access import Access
 from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
 from streaming.store_choice import Config as StoreFile
-from streaming.store_choice import LogPlaces, StoreName, of_file, required, tell
+from streaming.store_choice import LogPlaces, StoreName, of_file, refuse_file, required, tell
 from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
@@ -467,6 +467,7 @@ def configs_of(
         return with_kafka(read_config(config), kafka_bootstrap, kafka)
     if store is None:
         raise UsageError("say what to read with --store DIR, or name several with --config FILE")
+    refuse_file("--store", store)
     configs = [
         store_config(
             store,

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from formats import names
 from formats.consumequeue import ENTRY_SIZE
 from stores import coverage
 from stores.coverage import Queue, Range, TooManyEntriesError
+from streaming.no_such import no_such
 from streaming.pushdown import ANY
 from streaming.trust import trust_in
 
@@ -40,6 +42,7 @@ _BEGINNING = 1 << 20
 _WORTH = 0.5
 _QUEUE_OFFSET_AT = 20
 _logger = logging.getLogger("reput.source")
+_warnings = logging.getLogger("reput")
 
 
 @dataclass(frozen=True)
@@ -165,9 +168,24 @@ def _by_files(
         found.append(_candidate(INDEX, offset[known], size[known], gaps, entries))
     worth = [c for c in found if c.reading < _WORTH * (part.end - part.start)]
     reason = trust.reason if wanted.indexed() is not None else ""
+    if not gaps and not len(offset):
+        # A typing error, perhaps: no rows, and no error either.
+        reason = "; ".join(filter(None, [_no_such_topic(store.shown_name, root, wanted), reason]))
     if worth:
         return worth, reason
     return [], "; ".join(filter(None, ["most of it is wanted, or is in no queue", reason]))
+
+
+def _no_such_topic(name: str, root: Path, wanted: Wanted) -> str:
+    """Return that none of the topics that are named has queues, and which have; "" if one has."""
+    kinds = (root / names.CONSUMEQUEUE, root / names.BATCH_CONSUMEQUEUE)
+    known = {path.name for kind in kinds if kind.is_dir() for path in kind.iterdir()}
+    topics = sorted(wanted.topics or ())
+    if not topics or not known.isdisjoint(topics):
+        return ""
+    text = no_such("topic", topics[0], known, "there is no queue")
+    _warnings.warning("store %s: %s", name, text)
+    return text
 
 
 def _hits(root: Path, store: Store, wanted: Wanted) -> coverage.IndexHits | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formats import broker
+from formats import broker, javaproperties
 from formats.broker import BrokerSettings
 from formats.errors import UsageError
 from stores.log_places import refuse_led_away
@@ -162,14 +162,11 @@ def read_broker_conf(path: Path) -> dict[str, str]:
     Raises:
         UsageError: it cannot be read.
     """
-    import javaproperties  # noqa: PLC0415 - it brings an HTTP client with it
-
     try:
-        properties: dict[str, str] = javaproperties.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        # ValueError: a \u that is no escape, a NUL in the path.
+        return javaproperties.load(path.read_bytes())
+    except (OSError, ValueError, UsageError) as error:
+        # ValueError: a NUL in the path.
         raise UsageError(f"broker_conf {path} cannot be read: {error}") from error
-    return properties
 
 
 def read_config(path: Path, *, reads_kafka: bool = True) -> list[StoreConfig]:

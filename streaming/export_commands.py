@@ -31,6 +31,7 @@ from streaming.query_options import (
     Output,
     QueueId,
     Store,
+    require_output,
 )
 from streaming.separate import read_places
 from streaming.store_choice import Config, LogPlaces, StoreName, of_file, required
@@ -156,6 +157,8 @@ def export(
     chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
     if chosen is None:
         store = required(store)
+        if output is not None:
+            require_output(output)
         name, properties = (
             store.resolve().name,
             read_broker_conf(broker_conf) if broker_conf else {},

@@ -12,9 +12,12 @@ from stores.lazy import lazy_module
 from streaming import completions, help_pages
 from streaming.config import read_broker_conf
 from streaming.help_pages import App
+from streaming.query_options import BODY_BYTES, BodyBytes
+from streaming.query_output import BodyMode, body_fields
 from streaming.store_choice import Config, StoreName, of_file
 
 if TYPE_CHECKING:
+    from formats.commitlog import Record
     from streaming import console
 else:
     console = lazy_module("streaming.console")
@@ -75,6 +78,15 @@ def commitlog(
         int, typer.Option("--from", help="Physical offset; the record there or the next one.")
     ] = 0,
     limit: Limit = _ROWS,
+    body: Annotated[
+        BodyMode,
+        typer.Option(
+            "--body",
+            rich_help_panel=help_pages.SHOWING,
+            help="Show bodies too, decompressed; auto: text, or hex if it is none.",
+        ),
+    ] = BodyMode.NONE,
+    body_bytes: BodyBytes = BODY_BYTES,
     broker_version: Version = broker.NEWEST,
     broker_conf: Conf = None,
     config: Config = None,
@@ -83,12 +95,21 @@ def commitlog(
 ) -> None:
     """Show records with all their fields, and what stands where they end.
 
-    Example: `reput inspect commitlog /data/rocketmq/store/commitlog/00000000000000000000 --limit 5`
+    Example: `reput inspect commitlog --limit 5 --body auto
+    /data/rocketmq/store/commitlog/00000000000000000000`
     """
     from stores.inspect import inspect_commitlog  # noqa: PLC0415 - numba is slow to import
 
     settings = _settings(broker_version, broker_conf, config, store_name)
-    shown = inspect_commitlog(file, settings, first, _one_more(limit))
+
+    def shown_body(record: Record) -> dict[str, object]:
+        if body == BodyMode.NONE:
+            return {}
+        # The row has the size as stored.
+        fields = body_fields(record, body, body_bytes)
+        return {name: value for name, value in fields.items() if name != "body_size"}
+
+    shown = inspect_commitlog(file, settings, first, _one_more(limit), shown_body)
     console.print_inspection(shown, limit, as_json=as_json, as_blocks=True)
 
 

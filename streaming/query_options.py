@@ -18,7 +18,7 @@ from streaming.config import read_broker_conf
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
 from streaming.failures import FAILURES
 from streaming.query_output import BodyMode
-from streaming.store_choice import of_file, required, tell
+from streaming.store_choice import of_file, refuse_file, required, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -142,12 +142,24 @@ def open_store(
     store = required(store)
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")
-    if output is not None and not output.is_dir():
-        raise StoreError(output, "no such directory", "Point --output at what reput wrote")
+    if output is not None:
+        require_output(output)
     properties = read_broker_conf(conf) if conf else {}
     settings = broker.settings_of(version, properties, [str(each) for each in commitlog or ()])
     tell(store.resolve().name, store, output or store, settings)
     return MessageStore.open(store, output, settings)
+
+
+def require_output(output: Path) -> None:
+    """Refuse an output that is not there.
+
+    Raises:
+        UsageError: it is a file.
+        StoreError: there is nothing.
+    """
+    refuse_file("--output", output)
+    if not output.is_dir():
+        raise StoreError(output, "no such directory", "Point --output at what reput wrote")
 
 
 def filter_of(

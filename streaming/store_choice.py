@@ -95,4 +95,15 @@ def required(store: Path | None) -> Path:
     """
     if store is None:
         raise UsageError("say what to read with --store DIR, or name it with --config FILE")
+    refuse_file("--store", store)
     return store
+
+
+def refuse_file(option: str, path: Path) -> None:
+    """Refuse a file in the place of a directory.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if path.is_file():
+        raise UsageError(f"{option} {path} is a file; name a directory")

@@ -19,6 +19,7 @@ _COMMANDS = {
     "helm/tools.sh": "./dev chart",
     "could not import": "./dev setup",
     "No module named": "./dev setup",
+    "no JDK": "./dev setup",
     "atheris": ".venv/bin/python -m pip install --group fuzz, then ./dev test tests/fuzz",
 }
 

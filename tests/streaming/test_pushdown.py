@@ -337,6 +337,22 @@ class TestChoice:
         assert ascending.ranges[0].start <= row["physicalOffset"]
         assert ascending.bytes < chosen.rows[-1]["physicalOffset"] // 1.8
 
+    def test_a_topic_that_is_not_there_is_said(self, chosen, caplog):
+        """
+        No rows come, as of any condition; a warning in the words of `reput query` says why.
+        """
+        choice = chosen([EqualTo(("topic",), "oders")])
+        known = sorted({row["topic"] for row in chosen.rows})
+
+        assert choice.ranges == ()
+        assert choice.reason.startswith("no such topic 'oders'; there are orders, ")
+        assert caplog.messages == [f"store {chosen.store.name}: {choice.reason}"]
+        caplog.clear()
+        for topic in known:
+            chosen([EqualTo(("topic",), topic), EqualTo(("queueId",), 99)])
+        chosen([EqualTo(("topic",), "oders"), EqualTo(("brokerName",), "another")])
+        assert caplog.messages == []
+
     def test_what_cannot_be_is_not_looked_for(self, chosen):
         assert chosen([EqualTo(("brokerName",), "another")]).ranges == ()
         assert chosen([EqualTo(("offsetMsgId",), "none")]).ranges == ()
