@@ -2,7 +2,7 @@ r"""Java's properties files, which a broker.conf is: `java.util.Properties#load(
 
 The bytes are ISO 8859-1, whatever their writer meant; other characters are written as ``\uXXXX``.
 A line ends with LF, CR or both. A backslash at its end joins the next line to it, whose first
-blanks do not count. Lines that begin with ``#`` or ``!`` are comments, which no backslash continues.
+blanks do not count. Lines that begin with ``#`` or ``!`` are comments, and end with it.
 A name ends at the first ``=``, ``:`` or blank that has no backslash before it.
 
 Sources: JDK 17 `Properties.LineReader#readLine`, `Properties#load0`, `Properties#loadConvert`.
@@ -28,7 +28,7 @@ def load(raw: bytes) -> dict[str, str]:
     r"""Return the properties of a file; of a name that comes twice, the last one.
 
     Raises:
-        UsageError: a ``\\u`` without four hexadecimal digits after it, which Java refuses as well.
+        UsageError: a ``\u`` without four hexadecimal digits after it, which Java refuses as well.
     """
     found = {}
     for line in _lines(raw.decode("iso8859-1")):

@@ -34,7 +34,7 @@ from streaming import (
     query_commands,
     topic_commands,
 )
-from streaming.config import StoreConfig, read_config, store_config
+from streaming.config import StoreConfig, in_keys, read_config, store_config
 from streaming.exit_codes import FAILED, FINDINGS, INCOMPLETE, OK, USAGE
 from streaming.failures import FAILURES, drop_output
 from streaming.first_message import is_awaited
@@ -961,7 +961,7 @@ def main() -> None:
     except UsageError as error:
         fail(str(error), USAGE)
     except ReputError as error:
-        fail(str(error), FAILED)
+        fail(in_keys(str(error)) if _uses_file() else str(error), FAILED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}", FAILED)
@@ -979,6 +979,11 @@ def main() -> None:
             fail(FAILURES.describe(error), FAILED)
         fail(_with_page(error), USAGE)
     leave(code if isinstance(code, int) else OK)
+
+
+def _uses_file() -> bool:
+    """Tell whether stores are named by a file: remedies are its keys then, and not options."""
+    return any(word.partition("=")[0] == "--config" for word in sys.argv[1:])
 
 
 def _with_page(error: Any) -> str:

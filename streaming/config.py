@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _STORE_KEYS = {"name", "path", "output", "broker_version", "broker_conf", "in_place", "commitlog"}
 _KEYS = {
+    "--store": "path",
+    "--commitlog": "commitlog",
     "--in-place": "in_place = true",
     "--output": "output",
     "--broker-version": "broker_version",
@@ -213,11 +215,11 @@ def read_config(path: Path, *, reads_kafka: bool = True) -> list[StoreConfig]:
     try:
         refuse_overlaps(configs)
     except UsageError as error:
-        raise UsageError(f"{path}: {_in_keys(str(error))}") from error
+        raise UsageError(f"{path}: {in_keys(str(error))}") from error
     return configs
 
 
-def _in_keys(text: str) -> str:
+def in_keys(text: str) -> str:
     """Return what is wrong in the words of a file: its keys in the place of options."""
     for option, key in _KEYS.items():
         text = text.replace(option, key)
@@ -260,4 +262,4 @@ def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
             commitlog=[base / place for place in places],
         )
     except UsageError as error:
-        raise UsageError(f"{where}: {_in_keys(str(error))}") from error
+        raise UsageError(f"{where}: {in_keys(str(error))}") from error

@@ -124,7 +124,11 @@ class RocketMQDataSource(DataSource):
             ReputError: the option or the directory that is wrong.
         """
         super().__init__(options)
-        self.parsed = parse(options)
+        try:
+            self.parsed = parse(options)
+        except UsageError as error:
+            # Spark prints the frames, and what is wrong after them.
+            raise error.with_traceback(None) from None
 
     @classmethod
     def name(cls) -> str:

@@ -8,6 +8,8 @@ import json
 import pytest
 from pyspark.errors import PySparkException
 
+from formats.errors import UsageError
+from streaming.source import RocketMQDataSource
 from tests.builders import FILE_SIZE, overwrite, write_store
 
 pytestmark = pytest.mark.spark
@@ -374,3 +376,14 @@ def test_ranges_are_a_row_for_each_store_and_batch(spark, tmp_path):
         [("a", in_a[7].position, in_a[19].position)],
         [("a", in_a[19].position, in_a[-1].end)],
     ]
+
+
+def test_a_wrong_option_has_one_frame_of_ours():
+    """
+    Spark shows a user all frames before what is wrong.
+    """
+    with pytest.raises(UsageError, match="did you mean startingOffsets") as raised:
+        RocketMQDataSource({"path": "/x", "startingoffset": "1"})
+
+    frames = [each for each in raised.traceback if "test_source" not in str(each.path)]
+    assert [each.name for each in frames] == ["__init__"]

@@ -107,6 +107,21 @@ def test_inspect_takes_its_settings(made):
     assert json.loads(shown)["file"]["slots"] == int(SMALL["maxHashSlotNum"])
 
 
+def test_remedies_are_keys_where_a_file_names_the_store(made):
+    """
+    An option that is not on the command line is no remedy; with --store it is one.
+    """
+    store, file, reput = made
+    file.write_text("[[store]]\npath='store'\noutput='out'\n")
+
+    code, _, error = reput("verify", "--config", file)
+    assert code == 3
+    assert "mappedFileSizeCommitLog in broker_conf." in error
+    assert "--" not in error
+    code, _, error = reput("verify", "--store", store.store, "--output", store.output)
+    assert "mappedFileSizeCommitLog in --broker-conf." in error
+
+
 def test_an_output_that_is_not_there_is_named(made):
     store, file, reput = made
     file.write_text("[[store]]\npath='store'\noutput='later'\nbroker_conf='broker.conf'\n")
