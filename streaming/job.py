@@ -26,6 +26,7 @@ from formats import names
 from formats.errors import FormatError, KafkaError, ReputError, UnreadableError
 from stores.tail import find_tail, known_end
 from streaming import damage
+from streaming.concerned import about, mark
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import kind_of_event
@@ -197,14 +198,15 @@ class Job:
             return
         try:
             for config in configs:
-                self.dispatchers[config.name] = StoreDispatcher(
-                    config,
-                    threads=options.threads,
-                    flush=self._flush_policy(config),
-                    fail_on_data_loss=options.fail_on_data_loss,
-                    skips_corrupt=options.skips_corrupt,
-                    removes_expired=options.removes_expired,
-                )
+                with about(config.name):
+                    self.dispatchers[config.name] = StoreDispatcher(
+                        config,
+                        threads=options.threads,
+                        flush=self._flush_policy(config),
+                        fail_on_data_loss=options.fail_on_data_loss,
+                        skips_corrupt=options.skips_corrupt,
+                        removes_expired=options.removes_expired,
+                    )
         except BaseException:
             self._close()
             raise
@@ -496,6 +498,7 @@ class Job:
                 is_over=self._stopping.is_set,
             )
         except BaseException as error:
+            mark(error, store)
             if self.metrics is not None:
                 self.metrics.error(store, error)
                 # What was dispatched before it is kept.
@@ -515,8 +518,10 @@ class Job:
                     self._log(store, batch, batch_id)
             if (state := self._state(store)) is not None and self.metrics is not None:
                 self.metrics.state(store, state)
-            if error is not None and self.metrics is not None:
-                self.metrics.error(store, error)
+            if error is not None:
+                mark(error, store)
+                if self.metrics is not None:
+                    self.metrics.error(store, error)
             failure = failure or error
         if failure is not None:
             self.error = self.error or failure
@@ -587,20 +592,24 @@ class Job:
                 # They do that themselves.
                 self._take(self._writers.tend(), None)
             for store, dispatcher in self.dispatchers.items():
-                if dispatcher.flush_if_due() and self.metrics is not None:
-                    self.metrics.phases(store, dispatcher.take_phases())
-                if (batch := dispatcher.follow()) is not None:
-                    self._account(store, batch)
-                if dispatcher.waits:
-                    self._account(store, dispatcher.dispatch_waiting())
-                if (state := self._state(store)) is not None and self.metrics is not None:
-                    self.metrics.state(store, state)
+                with about(store):
+                    self._tend_store(store, dispatcher)
             if self.metrics is not None:
                 self.metrics.alive()
         except BaseException as error:
             if not self._is_of_spark_s_end(error):
                 self.error = error
             raise
+
+    def _tend_store(self, store: str, dispatcher: StoreDispatcher) -> None:
+        if dispatcher.flush_if_due() and self.metrics is not None:
+            self.metrics.phases(store, dispatcher.take_phases())
+        if (batch := dispatcher.follow()) is not None:
+            self._account(store, batch)
+        if dispatcher.waits:
+            self._account(store, dispatcher.dispatch_waiting())
+        if (state := self._state(store)) is not None and self.metrics is not None:
+            self.metrics.state(store, state)
 
     def _wait(self, query: StreamingQuery) -> None:
         while query.isActive:
@@ -644,9 +653,8 @@ class Job:
                     self._account(store, batch)
             except (ReputError, OSError) as error:
                 self.error = self.error or error
-                state = self._state(store)
-                is_counted = state is not None and state.kafka is not None and state.kafka.stopped
-                if self.metrics is not None and not is_counted:
+                mark(error, store)
+                if self.metrics is not None:
                     self.metrics.error(store, error)
 
     def _end_at_flaws(self) -> None:
@@ -657,17 +665,24 @@ class Job:
         for config in self.configs:
             dispatcher = self.dispatchers.get(config.name)
             if dispatcher is not None:
-                dispatcher.look_for_flaw()
+                with about(config.name):
+                    dispatcher.look_for_flaw()
             state = self._state(config.name)
-            if state is not None and state.kafka is not None and state.kafka.stopped:
-                # Said when it happened; the end of the job is not to hide it.
-                self.error = self.error or KafkaError(f"{config.name}: {state.kafka.stopped}")
-            if state is None or not state.flaw:
+            if state is None:
                 continue
             if self.metrics is not None:
                 self.metrics.state(config.name, state)
-            flaw = dispatcher.flaw if dispatcher is not None else None
-            self.error = self.error or flaw or source_error(f"{_FORMAT_ERROR}: {state.flaw}")
+            if state.kafka is not None and state.kafka.stopped:
+                # Said when it happened; the end of the job is not to hide it.
+                self._ends_with(config.name, KafkaError(f"{config.name}: {state.kafka.stopped}"))
+            if state.flaw:
+                flaw = dispatcher.flaw if dispatcher is not None else None
+                self._ends_with(config.name, flaw or source_error(f"{_FORMAT_ERROR}: {state.flaw}"))
+
+    def _ends_with(self, store: str, error: BaseException) -> None:
+        """Have the job end with a store's error, unless there is an earlier one."""
+        mark(error, store)
+        self.error = self.error or error
 
     def _finish(self) -> None:
         self.summary.seconds = time.monotonic() - self._began if self._began else 0.0
@@ -683,8 +698,8 @@ class Job:
         """Close all outputs, also behind one that cannot be; the first error is raised."""
         opened = self.dispatchers
         with contextlib.ExitStack() as stack:
-            for dispatcher in reversed(opened.values()):
-                stack.callback(dispatcher.close)
+            for store, dispatcher in reversed(opened.items()):
+                stack.callback(about(store)(dispatcher.close))
             self.dispatchers = {}
         for store in self.summary.stores:
             kafka = opened[store.name].kafka if store.name in opened else None

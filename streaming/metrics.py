@@ -36,6 +36,7 @@ from stores.commitlog import CommitLog, commitlog_directories
 from stores.holes import HoleWatch
 from stores.tail import TailWatch
 from streaming import kafka_metrics
+from streaming.concerned import concerned, mark
 from streaming.dispatcher import PHASES
 from streaming.first_message import is_awaited
 from streaming.latencies import BOUNDS
@@ -121,7 +122,9 @@ class Metrics:
         self._alive_at = time.monotonic()
         self._is_active = False
         self._configs = dict(configs)
-        self._counted: BaseException | None = None
+        # By store: kinds of trouble that were counted, of what lasts and of what ends the job.
+        self._lasting: dict[str, set[str]] = {name: set() for name in configs}
+        self._ended_by: dict[str, set[str]] = {name: set() for name in configs}
         self._scraped = threading.Event()
         self._waits_since: float | None = None
         ProcessCollector(registry=self.registry)
@@ -165,13 +168,10 @@ class Metrics:
 
     def state(self, store: str, state: State) -> None:
         """Take where a store's output is, without a batch; count what is newly wrong."""
-        before = self._stores[store].state
-        if state.flaw and not (before is not None and before.flaw):
-            self._counters.errors.labels(*self.labels(store), "corrupt").inc()
-        if state.kafka is not None and state.kafka.stopped:
-            is_new = before is None or before.kafka is None or not before.kafka.stopped
-            if is_new:
-                self._counters.errors.labels(*self.labels(store), "kafka").inc()
+        kinds = _lasting_kinds(state)
+        for kind in kinds - self._lasting[store] - self._ended_by[store]:
+            self._counters.errors.labels(*self.labels(store), kind).inc()
+        self._lasting[store] = kinds
         self._stores[store].state = state
 
     def phases(self, store: str, seconds: Mapping[str, float]) -> None:
@@ -179,22 +179,20 @@ class Metrics:
         self._counters.phases(store, seconds)
 
     def error(self, store: str, error: BaseException) -> None:
-        """Count what stopped a store."""
-        self._counted = error
+        """Count what stopped a store, unless that was counted as what lasts."""
+        mark(error, store)
         kind = kind_of(error, self._configs[store])
-        self._counters.errors.labels(*self.labels(store), kind).inc()
+        if kind not in self._lasting[store] | self._ended_by[store]:
+            self._counters.errors.labels(*self.labels(store), kind).inc()
+        self._ended_by[store].add(kind)
 
     def failed(self, error: BaseException) -> None:
-        """Take what ends the job; count it if that was not done, for the store that it names."""
+        """Take what ends the job; count it if that was not done, for the store that it is about.
+
+        Where nothing tells which store that is, all of them have stopped by it.
+        """
         self.alive(is_active=False)
-        if error is self._counted or (error.__cause__ and error.__cause__ is self._counted):
-            # Or what it means was said with an error of its own.
-            return
-        text = str(error)
-        named = [
-            n for n, c in self._configs.items() if str(c.path) in text or str(c.output) in text
-        ]
-        for store in named or self._configs:
+        for store in concerned(error, self._configs) or list(self._configs):
             self.error(store, error)
 
     def scraped(self, began: float) -> None:
@@ -590,6 +588,12 @@ def _counter_family(name: str, text: str, labels: tuple[str, ...]) -> Any:
     from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415 - used here only
 
     return CounterMetricFamily(name.removesuffix("_total"), text, labels=labels)
+
+
+def _lasting_kinds(state: State) -> set[str]:
+    """Return the kinds of trouble that a store's job lives with until somebody acts."""
+    is_held_back = state.kafka is not None and state.kafka.stopped
+    return {kind for kind, lasts in (("corrupt", state.flaw), ("kafka", is_held_back)) if lasts}
 
 
 def kind_of(error: BaseException, config: StoreConfig) -> str:
