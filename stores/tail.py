@@ -10,6 +10,7 @@ Source: docs/formats/commitlog.md, "End of the log".
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -288,7 +289,13 @@ class TailWatch:
         last = self._last
         if last is not None and now - self._looked_at < _LOOK_SECONDS and self._is_idle(last):
             return last
+        # One that fails has seen nothing: the next one is not to answer for it.
+        self._looked_at = -math.inf
+        tail = self._look_again()
         self._looked_at = now
+        return tail
+
+    def _look_again(self) -> Tail:
         for _ in range(_TRIES):
             # A file may go while it is looked at: then the next look is at what is there.
             with contextlib.suppress(LogChangedError):

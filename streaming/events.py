@@ -6,6 +6,8 @@ RECOVERY, TRUNCATION, GAP, CORRUPT = "recovery", "truncation", "gap", "corrupt"
 SETTING = "setting"
 # The log's last file does not have its full size yet.
 UNFINISHED = "unfinished"
+# All that has no word of its own.
+NOTICE = "notice"
 
 
 class Event(str):
@@ -18,7 +20,7 @@ class Event(str):
     __slots__ = ("kind",)
     kind: str
 
-    def __new__(cls, text: str, kind: str = "notice") -> Event:
+    def __new__(cls, text: str, kind: str = NOTICE) -> Event:
         """Return the sentence."""
         made = super().__new__(cls, text)
         made.kind = kind
@@ -27,4 +29,4 @@ class Event(str):
 
 def kind_of_event(text: str) -> str:
     """Return the kind of an event; of a plain sentence, "notice"."""
-    return text.kind if isinstance(text, Event) else "notice"
+    return text.kind if isinstance(text, Event) else NOTICE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import logging
 import os
 import platform
 import threading
@@ -38,6 +39,7 @@ from stores.tail import TailWatch
 from streaming import kafka_metrics
 from streaming.concerned import concerned, mark
 from streaming.dispatcher import PHASES
+from streaming.events import NOTICE
 from streaming.first_message import is_awaited
 from streaming.latencies import BOUNDS
 
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from streaming.kafka_feed import KafkaState
     from streaming.space import Space
 
+LOG = logging.getLogger("reput")
 _NODE = "dispatcher"
 _LABELS = ("cluster", "store", "node_type")
 # What a broker's own series of its store have besides, and their values there and here.
@@ -251,8 +254,7 @@ class Metrics:
         if self._awaited:
             return self._awaited == self._stores.keys()
         return self._is_active and all(
-            store.is_sound and store.behind().bytes <= within_bytes
-            for store in self._stores.values()
+            store.is_ready(within_bytes) for store in self._stores.values()
         )
 
     def collect(self) -> Iterable[Metric]:
@@ -355,10 +357,11 @@ class _StoreMetrics:
         self._metrics = metrics
         self._log: CommitLog | None = None
         self._watch: TailWatch | None = None
+        # Why the log cannot be looked at, "" if it can.
+        self._trouble = ""
         # Scrapes and health checks come on threads of their own.
         self._lock = threading.Lock()
         self._log_end = 0
-        self._log_end_at = 0.0
         self._log_timestamp = 0
         # Physical offset and store timestamp of the oldest record that is not dispatched.
         self._oldest = (-1, 0)
@@ -372,16 +375,21 @@ class _StoreMetrics:
         self._latencies = [a + b for a, b in zip(self._latencies, batch.latencies, strict=True)]
         self._latency_seconds += batch.latency_seconds
 
-    @property
-    def is_sound(self) -> bool:
+    def is_ready(self, within_bytes: int) -> bool:
+        """Tell whether it is no further behind than this, and waits for nobody."""
         state = self.state
         is_held_back = state is not None and state.kafka is not None and state.kafka.stopped
-        return state is None or not (state.flaw or is_held_back)
+        if state is not None and (state.flaw or is_held_back):
+            return False
+        behind = self.behind()
+        return behind is not None and behind.bytes <= within_bytes
 
-    def behind(self) -> Behind:
-        """Return how far behind the log's end dispatch is now."""
+    def behind(self) -> Behind | None:
+        """Return how far behind the log's end dispatch is now, None if that cannot be told."""
         with self._lock:
             self._look()
+            if self._trouble:
+                return None
             state = self.state
             if state is None or self._log is None:
                 return Behind(0, 0.0, 0.0)
@@ -407,19 +415,32 @@ class _StoreMetrics:
         return self._oldest[1]
 
     def _look(self) -> None:
-        settings = self._config.settings
-        with contextlib.suppress(ReputError):
-            if self._log is None or self._watch is None:
-                path = self._config.path
-                log = self._log = CommitLog(commitlog_directories(path, settings), settings, path)
-                # As the job's own, so that both have one end; but a job that stops at a corrupt
-                # record falls behind what follows.
-                holes = HoleWatch(log, self._is_live) if self._skips_corrupt else None
-                self._watch = TailWatch(log, skips_corrupt=True, holes=holes)
-            end = self._watch.look().end
-            if end != self._log_end:
-                self._log_end = end
-                self._log_timestamp = self._log.timestamp_before(end)
+        try:
+            self._look_at_log()
+        except (ReputError, OSError) as error:
+            if self._trouble != str(error):
+                LOG.warning(
+                    "%s: its log cannot be looked at, so how far it is behind is not known: %s",
+                    self._config.name,
+                    error,
+                    extra={"store": self._config.name, "event": NOTICE},
+                )
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
+
+    def _look_at_log(self) -> None:
+        if self._log is None or self._watch is None:
+            settings, path = self._config.settings, self._config.path
+            log = self._log = CommitLog(commitlog_directories(path, settings), settings, path)
+            # As the job's own, so that both have one end; but a job that stops at a corrupt
+            # record falls behind what follows.
+            holes = HoleWatch(log, self._is_live) if self._skips_corrupt else None
+            self._watch = TailWatch(log, skips_corrupt=True, holes=holes)
+        end = self._watch.look().end
+        if end != self._log_end:
+            self._log_timestamp = self._log.timestamp_before(end)
+            self._log_end = end
 
     def _is_live(self) -> bool:
         return not self._config.in_place and is_held(self._config.path / names.LOCK)
@@ -434,11 +455,8 @@ class _StoreMetrics:
         if state is None or log is None:
             # Not zeros: neither how far behind it is nor what happened before is known yet.
             return
-        node = self._config.properties.get("brokerName", self._config.name)
-        for unit, value in (("bytes", behind.bytes), ("seconds", behind.seconds)):
-            name = f"rocketmq_storage_dispatch_behind_{unit}"
-            families.add(name, (*labels, node, *_STORAGE), value)
-        families.add("rocketmq_reput_oldest_undispatched_age_seconds", labels, behind.age)
+        if behind is not None:
+            self._collect_lag(families, labels, behind, log.min_offset)
         if state.space is not None:
             families.add("rocketmq_reput_output_free_bytes", labels, state.space.free)
             families.add("rocketmq_reput_output_size_bytes", labels, state.space.size)
@@ -446,8 +464,6 @@ class _StoreMetrics:
         for which, value in (
             ("dispatched", progress.end),
             ("recorded", state.recorded_end),
-            ("log_end", self._log_end),
-            ("log_begin", log.min_offset),
         ):
             families.add("rocketmq_reput_offset_bytes", (*labels, which), max(value, 0))
         for kind, value in zip(_CHECKPOINT_KINDS, progress.checkpoint, strict=False):
@@ -473,6 +489,17 @@ class _StoreMetrics:
                     families.add(name, (*labels, topic, number), end // consumequeue.ENTRY_SIZE)
         if state.kafka is not None:
             kafka_metrics.collect(families, labels, state.kafka, progress.store_timestamp)
+
+    def _collect_lag(
+        self, families: _Families, labels: tuple[str, str, str], behind: Behind, log_begin: int
+    ) -> None:
+        node = self._config.properties.get("brokerName", self._config.name)
+        for unit, value in (("bytes", behind.bytes), ("seconds", behind.seconds)):
+            name = f"rocketmq_storage_dispatch_behind_{unit}"
+            families.add(name, (*labels, node, *_STORAGE), value)
+        families.add("rocketmq_reput_oldest_undispatched_age_seconds", labels, behind.age)
+        for which, offset in (("log_end", self._log_end), ("log_begin", log_begin)):
+            families.add("rocketmq_reput_offset_bytes", (*labels, which), max(offset, 0))
 
 
 _LATENCY = "rocketmq_reput_latency_seconds"

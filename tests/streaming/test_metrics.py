@@ -475,6 +475,52 @@ def test_errors_have_a_kind_by_the_file_that_they_name(kind, error):
     assert kind_of(error_of(failure_of(error)), config) == kind
 
 
+def test_a_log_that_cannot_be_looked_at_is_its_store_s_trouble(tmp_path, served, caplog):
+    """
+    One store's commitlog directory becomes a file. The scrape goes on for the others; that store is
+    not ready, for how far it is behind is not known, and old figures do not stand in for that. Once
+    the directory is back, so are they.
+    """
+    configs, dispatchers = {}, {}
+    for name in "st":
+        log = fill(Log(), 1, 20)
+        configs[name] = config_of(log.write(tmp_path / name), tmp_path / f"out-{name}")
+        dispatchers[name] = StoreDispatcher(configs[name])
+    metrics = Metrics(configs, "c", "1.2.3")
+    get = served(metrics)
+    for name, dispatcher in dispatchers.items():
+        metrics.batch(name, dispatcher.dispatch(log.end), state_of(dispatcher))
+    assert get("/readyz")[0] == 200
+    looked_up = {
+        "rocketmq_storage_dispatch_behind_bytes": "",
+        "rocketmq_reput_oldest_undispatched_age_seconds": "",
+        "rocketmq_reput_offset_bytes": "log_end",
+    }
+    commitlog = tmp_path / "s" / "commitlog"
+    commitlog.rename(tmp_path / "aside")
+    commitlog.write_text("not a directory")
+    # An end that was seen a moment ago is looked at again when its time is over.
+    metrics._stores["s"]._watch._looked_at -= 60
+    for _ in range(2):
+        status, text = get("/metrics")
+        assert status == 200
+        assert get("/readyz")[0] == 503
+    found = samples(text)
+    for series_name, label in looked_up.items():
+        assert (series_name, label) not in found
+        assert re.search(rf'^{series_name}{{.*store="t"', text, re.MULTILINE)
+    assert found["rocketmq_reput_offset_bytes", "dispatched"] == log.end
+    (line,) = [each.getMessage() for each in caplog.records if "looked at" in each.getMessage()]
+    assert line.startswith("s: ")
+    assert str(commitlog) in line
+    commitlog.unlink()
+    (tmp_path / "aside").rename(commitlog)
+    assert get("/readyz")[0] == 200
+    assert looked_up.items() <= samples(get("/metrics")[1]).keys()
+    for dispatcher in dispatchers.values():
+        dispatcher.close()
+
+
 def test_what_ends_the_job_is_counted_once_and_for_the_store_that_it_names(tmp_path, served):
     configs = {n: config_of(tmp_path / f"store-{n}", tmp_path / f"out-{n}") for n in ("s", "t")}
     metrics = Metrics(configs, "c", "1.2.3")
