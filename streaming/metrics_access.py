@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 # Where a request has its client's certificate.
 PEER = "reput.peer_certificate"
-_CONTENT = ("Content-Type", "text/plain; charset=utf-8")
+# What an answer in words is.
+CONTENT = ("Content-Type", "text/plain; charset=utf-8")
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ class Access:
         return context
 
     def stamps(self) -> tuple[int, ...]:
-        """Return what changes when a file of TLS is replaced."""
+        """Return what changes when a file of TLS is replaced, or goes."""
         files = (self.certificate, self.key, self.client_authority)
-        return tuple(path.stat().st_mtime_ns for path in files if path is not None)
+        return tuple(_modified(path) for path in files if path is not None)
 
     def refusal(self, environ: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]] | None:
         """Return status and headers for who may not see /metrics, None for who may.
@@ -102,7 +103,7 @@ class Access:
         Files are read each time: a secret that is replaced counts at once.
         """
         if self.client_authority is not None and not environ.get(PEER):
-            return "403 Forbidden", [_CONTENT]
+            return "403 Forbidden", [CONTENT]
         if self.token is None and self.credentials is None:
             return None
         scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
@@ -117,7 +118,15 @@ class Access:
                 if hmac.compare_digest(said, wanted.encode()):
                     return None
         kind = 'Basic realm="metrics"' if self.credentials is not None else "Bearer"
-        return "401 Unauthorized", [_CONTENT, ("WWW-Authenticate", kind)]
+        return "401 Unauthorized", [CONTENT, ("WWW-Authenticate", kind)]
+
+
+def _modified(path: Path) -> int:
+    """Return when a file was written, ns since 1970; -1 where it cannot be told."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return -1
 
 
 def _secret(path: Path, option: str) -> str:

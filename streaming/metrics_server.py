@@ -20,7 +20,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 
-from streaming.metrics_access import PEER, Access
+from streaming.events import NOTICE
+from streaming.metrics_access import CONTENT, PEER, Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +37,6 @@ _MOST_CONNECTIONS = 64
 # Between two parts of a request or of an answer, and for a TLS handshake.
 _TIMEOUT = 10.0
 _NO_ROOM_SECONDS = 0.1
-_CONTENT = ("Content-Type", "text/plain; charset=utf-8")
 
 
 class _Answer:
@@ -94,6 +94,9 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._connections = _Connections()
         self._tls: tuple[tuple[int, ...], ssl.SSLContext] | None = None
+        self._tls_lock = threading.Lock()
+        # Stamps of files that could not be used, and that was said.
+        self._refused: tuple[int, ...] = ()
         super().__init__(*arguments, **options)
 
     def get_request(self) -> Any:
@@ -109,7 +112,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         if not self._connections.enter(request):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        number = request.fileno()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            # No thread could be started, so none will say that it leaves.
+            self._connections.leave(number)
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer on a connection's own thread, where a handshake may take its time."""
@@ -139,12 +148,39 @@ class _Server(ThreadingMixIn, WSGIServer):
             with contextlib.suppress(OSError):
                 secure.unwrap()
 
+    def protect(self, access: Access) -> None:
+        """Take what protects the port from now on.
+
+        Raises:
+            OSError: a file of TLS cannot be used.
+        """
+        self.access = access
+        if access.certificate is not None:
+            self._tls = access.stamps(), access.context()
+
     def _context(self) -> ssl.SSLContext:
-        """Return the TLS settings, read again when a file was replaced."""
-        stamps = self.access.stamps()
-        if self._tls is None or self._tls[0] != stamps:
-            self._tls = stamps, self.access.context()
-        return self._tls[1]
+        """Return the TLS settings, read again when a file was replaced.
+
+        Certificate and key are two files, and one is replaced before the other one: as long as they
+        do not go together, what was read before counts.
+        """
+        with self._tls_lock:
+            if self._tls is None:
+                raise RuntimeError("the port has no TLS settings")
+            stamps = self.access.stamps()
+            if stamps != self._tls[0]:
+                try:
+                    self._tls = stamps, self.access.context()
+                except OSError as error:
+                    if stamps != self._refused:
+                        LOG.warning(
+                            "TLS of the metrics port: %s; the certificate and key that were read "
+                            "before are used until the files go together",
+                            error,
+                            extra={"event": NOTICE},
+                        )
+                    self._refused = stamps
+            return self._tls[1]
 
     def speaks(self, number: int) -> None:
         """Take note that a request has come."""
@@ -211,13 +247,17 @@ def serve(
             "/readyz": lambda: metrics.is_ready(ready_bytes),
         }
         if path not in checks:
-            start("404 Not Found", [_CONTENT])
+            start("404 Not Found", [CONTENT])
             return [b"/metrics, /healthz and /readyz are here\n"]
         is_fine = checks[path]()
-        start("200 OK" if is_fine else "503 Service Unavailable", [_CONTENT])
+        start("200 OK" if is_fine else "503 Service Unavailable", [CONTENT])
         return [b"yes\n" if is_fine else b"no\n"]
 
     server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
-    server.access = access
+    try:
+        server.protect(access)
+    except BaseException:
+        server.server_close()
+        raise
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server

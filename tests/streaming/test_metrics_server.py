@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -178,6 +179,64 @@ def test_metrics_by_tls(start, certificates):
         copied[f"server.{name}"].write_bytes((certificates / f"other.{name}").read_bytes())
     with pytest.raises(ssl.SSLCertVerificationError):
         get(port, "/metrics", client(certificates))
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        lambda crt, key, other: crt.write_bytes(other[0]),
+        lambda crt, key, other: key.write_bytes(other[1]),
+        lambda crt, key, other: key.unlink(),
+        lambda crt, key, other: crt.unlink(),
+        lambda crt, key, other: crt.write_bytes(b""),
+    ],
+    ids=["certificate", "key", "no key", "no certificate", "empty"],
+)
+def test_half_a_new_certificate_is_none_yet(start, certificates, tmp_path, caplog, half):
+    """
+    Two files are not replaced at one moment. Until they go together the port answers with what it
+    had, for a liveness probe would end a job that is well; the log says so once. Then the new ones
+    count.
+    """
+    crt, key = tmp_path / "used.crt", tmp_path / "used.key"
+    crt.write_bytes((certificates / "server.crt").read_bytes())
+    key.write_bytes((certificates / "server.key").read_bytes())
+    other = tuple((certificates / f"other.{kind}").read_bytes() for kind in ("crt", "key"))
+    port = start(Access(certificate=crt, key=key))
+    half(crt, key, other)
+    for _ in range(3):
+        assert get(port, "/healthz", client(certificates))[0] == 200
+    said = [each for each in caplog.records if "TLS of the metrics port" in each.getMessage()]
+
+    assert len(said) == 1
+    assert said[0].levelname == "WARNING"
+    crt.write_bytes(other[0])
+    key.write_bytes(other[1])
+    with pytest.raises(ssl.SSLCertVerificationError):
+        get(port, "/healthz", client(certificates))
+
+
+def test_a_connection_without_a_thread_is_given_back(start, monkeypatch):
+    """
+    Where no thread can be started for a while, more connections than there is room for break off;
+    after that, answers come again.
+    """
+    port = start()
+    refused = []
+
+    def refuse(thread):
+        refused.append(thread)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(metrics_server._MOST_CONNECTIONS + 6):
+            with pytest.raises((http.client.HTTPException, OSError)):
+                get(port, "/healthz")
+    assert len(refused) > metrics_server._MOST_CONNECTIONS
+
+    for _ in range(3):
+        assert get(port, "/healthz")[0] == 200
 
 
 def test_metrics_for_clients_with_a_certificate(start, certificates):
