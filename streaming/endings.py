@@ -192,9 +192,10 @@ class Ending:
     def _take(self, number: int, _frame: FrameType | None) -> None:
         _ends_by_signal_now()
         self.name = signal.Signals(number).name
-        self._say(self.name)
+        # First the end, then the word: a log line may have to wait for whoever reads it.
         if self._stop is not None:
             self._stop()
+        self._say(self.name)
 
 
 def beside(make: Callable[[], _Made], is_over: Callable[[], bool] = lambda: False) -> _Made | None:

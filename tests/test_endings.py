@@ -20,6 +20,7 @@ import pytest
 from checkpoints import progress
 from formats.errors import ReputError
 from streaming.demo_writer import Writer
+from streaming.endings import Ending
 
 ROOT = Path(__file__).parent.parent
 FILE_SIZE = 4 << 20
@@ -453,6 +454,24 @@ class TestOutput:
             assert process.stderr.read() == b""
 
         assert process.wait(PATIENCE) == 1
+
+
+def test_the_end_comes_before_the_word():
+    """
+    What is said of a signal may wait for a pipe that nobody reads: the job ends meanwhile.
+    """
+    order = []
+    ending = Ending(order.append)
+    ending.passes_to(lambda: order.append("stop"))
+    before = [signal.getsignal(number) for number in SIGNALS]
+    try:
+        with ending.watching():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)
+
+    assert order == ["stop", "SIGTERM"]
 
 
 def test_a_thread_that_fails_says_one_line(tmp_path):
