@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# They have no end of their own, so one that comes from outside leaves nothing undone.
-_ENDLESS = {"run", "tail"}
+# It has no end of its own whatever its options are; of another one its options tell.
+_RUN = "run"
 
 
 class OutputError(Exception):
@@ -109,9 +109,27 @@ def again() -> str:
     return shlex.join(["reput", *sys.argv[1:]])
 
 
+class _Command:
+    """What is known of the command by now.
+
+    Attributes:
+        is_endless: it has no end of its own.
+    """
+
+    is_endless = False
+
+
+_COMMAND = _Command()
+
+
+def goes_on_until_interrupted() -> None:
+    """Say that this command has no end of its own: one from outside leaves nothing undone."""
+    _COMMAND.is_endless = True
+
+
 def interrupted_code() -> int:
     """Return the exit code of this command where it is interrupted and has no answer yet."""
-    return OK if command() in _ENDLESS else INCOMPLETE
+    return OK if _COMMAND.is_endless or command() == _RUN else INCOMPLETE
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:

@@ -12,7 +12,7 @@ from formats import broker
 from formats.errors import FormatError
 from stores.printable import printable
 from stores.queue_tail import QueueTail
-from streaming import help_pages
+from streaming import endings, help_pages
 from streaming import query_output as out
 from streaming.exit_codes import NOTHING, OK
 from streaming.moments import Moment, local_time
@@ -109,11 +109,11 @@ def tail(
             "-n",
             min=1,
             rich_help_panel=help_pages.SHOWING,
-            help="End after so many messages.",
+            help="End after this many messages.",
         ),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0.0, help="End after so much time.")
+        float | None, typer.Option("--seconds", min=0.0, help="End after this many seconds.")
     ] = None,
     output: Output = None,
     body: Bodies = BodyMode.AUTO,
@@ -139,6 +139,8 @@ def tail(
 
     Example: `reput tail --topic TopicTest --tag "TagA || TagB" --store /data/rocketmq/store`
     """
+    if limit is None and seconds is None:
+        endings.goes_on_until_interrupted()
     with open_store(
         store, output, broker_version, broker_conf, commitlog, config, store_name
     ) as asked:
@@ -158,30 +160,27 @@ def tail(
         remark_at = time.monotonic() + _REMARK_SECONDS
         ends_at = None if seconds is None else time.monotonic() + seconds
         shown = 0
-        try:
-            while True:
-                for arrival in following.look():
-                    _print_notes(following)
-                    fields = out.message_fields(arrival.record, body, body_bytes)
-                    fields = {"in_queue_at": arrival.queue_offset, **fields}
-                    _print_arrival(arrival.queue_id, fields, as_json=as_json)
-                    shown += 1
-                    if shown == limit:
-                        raise typer.Exit(OK)
+        while True:
+            for arrival in following.look():
                 _print_notes(following)
-                if missing is not None and following.has_queues:
-                    missing = None
-                    _remark(f"topic {printable(topic)} is there now")
-                is_over = ends_at is not None and time.monotonic() >= ends_at
-                is_due = time.monotonic() >= remark_at and following.looked_at >= _REMARK_MESSAGES
-                if not is_remarked and not shown and following.looked_at and (is_due or is_over):
-                    is_remarked = True
-                    _remark(_none_passed(following.looked_at, tag, sql))
-                if is_over:
-                    raise typer.Exit(OK if shown else NOTHING)
-                time.sleep(_LOOK_SECONDS)
-        except KeyboardInterrupt:
-            raise typer.Exit(OK) from None
+                fields = out.message_fields(arrival.record, body, body_bytes)
+                fields = {"in_queue_at": arrival.queue_offset, **fields}
+                _print_arrival(arrival.queue_id, fields, as_json=as_json)
+                shown += 1
+                if shown == limit:
+                    raise typer.Exit(OK)
+            _print_notes(following)
+            if missing is not None and following.has_queues:
+                missing = None
+                _remark(f"topic {printable(topic)} is there now")
+            is_over = ends_at is not None and time.monotonic() >= ends_at
+            is_due = time.monotonic() >= remark_at and following.looked_at >= _REMARK_MESSAGES
+            if not is_remarked and not shown and following.looked_at and (is_due or is_over):
+                is_remarked = True
+                _remark(_none_passed(following.looked_at, tag, sql))
+            if is_over:
+                raise typer.Exit(OK if shown else NOTHING)
+            time.sleep(_LOOK_SECONDS)
 
 
 def _remark(text: str) -> None:

@@ -201,6 +201,26 @@ class TestBeforeItBegins:
         assert job.ended() == 0
         assert "Traceback" not in job.said
 
+    @pytest.mark.parametrize("option", ["--limit", "--seconds"])
+    @pytest.mark.parametrize("moment", ["before", "while"])
+    def test_tail_with_an_end_of_its_own_is_incomplete(self, golden, tmp_path, option, moment):
+        """
+        What was to be shown was not: before it begins and while it waits for more.
+        """
+        source = golden("5.5.0", "basic")
+        conf = tmp_path / "broker.conf"
+        conf.write_text("".join(f"{k}={v}\n" for k, v in source.conf.items()))
+        topic = min(path.name for path in (source.path / "consumequeue").iterdir())
+        job = Command(
+            tmp_path, "tail", "--topic", topic, "--store", source.path,
+            "--broker-conf", conf, "--from-start", option, "100000", python=("-X", "importtime"),
+        )  # fmt: skip
+        job.until((lambda: " typer" in job.said) if moment == "before" else lambda: job.printed)
+        job.signal(signal.SIGINT, group=True)
+
+        assert job.ended() == 4
+        assert "run it again: reput tail" in job.said
+
 
 @pytest.mark.spark
 class TestJobs:
