@@ -11,7 +11,6 @@ if __name__ == "__main__":
 import contextlib
 import json
 import logging
-import os
 import signal
 import sys
 import time
@@ -970,7 +969,7 @@ def main() -> None:
         leave(endings.interrupted_code())
     except endings.Interrupted as error:
         endings.tell_interrupted(str(error))
-        FAILURES.leaves_at_once = True
+        endings.leave_at_once()
         leave(endings.interrupted_code())
     except endings.OutputError as error:
         leave_unheard(error.error, OK if FAILURES.answer is None else FAILURES.answer)
@@ -1014,9 +1013,7 @@ def leave(code: int) -> NoReturn:
         sys.stdout.flush()
     except endings.OutputError as error:
         leave_unheard(error.error, code)
-    if FAILURES.leaves_at_once:
-        os._exit(code)
-    sys.exit(code)
+    endings.exit_with(code)
 
 
 def leave_unheard(error: OSError, code: int) -> NoReturn:

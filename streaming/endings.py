@@ -114,9 +114,11 @@ class _Command:
 
     Attributes:
         is_endless: it has no end of its own.
+        leaves_at_once: threads are still busy with what nobody waits for.
     """
 
     is_endless = False
+    leaves_at_once = False
 
 
 _COMMAND = _Command()
@@ -125,6 +127,18 @@ _COMMAND = _Command()
 def goes_on_until_interrupted() -> None:
     """Say that this command has no end of its own: one from outside leaves nothing undone."""
     _COMMAND.is_endless = True
+
+
+def leave_at_once() -> None:
+    """Have `exit_with` wait for no thread: some are still busy with what nobody waits for."""
+    _COMMAND.leaves_at_once = True
+
+
+def exit_with(code: int) -> NoReturn:
+    """End the process, at once if that was asked for."""
+    if _COMMAND.leaves_at_once:
+        os._exit(code)
+    sys.exit(code)
 
 
 def interrupted_code() -> int:
@@ -224,6 +238,17 @@ def beside(make: Callable[[], _Made], is_over: Callable[[], bool] = lambda: Fals
     Raises:
         BaseException: what `make` has raised.
     """
+    made = _called_beside(make, is_over)
+    return made[0] if made else None
+
+
+def elsewhere(make: Callable[[], _Made]) -> _Made:
+    """Return what `make` returns, called in another thread; see `beside`."""
+    return _called_beside(make, lambda: False)[0]
+
+
+def _called_beside(make: Callable[[], _Made], is_over: Callable[[], bool]) -> list[_Made]:
+    """Return what `make` returns, as the one item of a list; an empty list if it is over first."""
     made: list[_Made] = []
     failures: list[BaseException] = []
 
@@ -239,14 +264,6 @@ def beside(make: Callable[[], _Made], is_over: Callable[[], bool] = lambda: Fals
         thread.join(_LOOK_SECONDS)
     if failures:
         raise failures[0]
-    return made[0] if made else None
-
-
-def elsewhere(make: Callable[[], _Made]) -> _Made:
-    """Return what `make` returns, called in another thread; see `beside`."""
-    made = beside(make)
-    if made is None:
-        raise RuntimeError("nothing was made")
     return made
 
 

@@ -34,12 +34,10 @@ class Failures:
 
     Attributes:
         answer: the exit code of what is about to be printed, None before there is an answer.
-        leaves_at_once: threads are still busy with what nobody waits for.
     """
 
     def __init__(self) -> None:
         self.answer: int | None = None
-        self.leaves_at_once = False
         self._places: tuple[Path, ...] = ()
 
     def answered(self, code: int) -> int:
@@ -103,7 +101,7 @@ FAILURES = Failures()
 
 
 def cause_of(text: str) -> str:
-    """Return the first cause that Spark gives in a text of many lines."""
+    """Return the innermost cause that Spark gives in a text of many lines."""
     lines = text.strip().splitlines() or ["Spark does not say why"]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines[:1])[-1].strip()[:_SAID]

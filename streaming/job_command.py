@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from checkpoints.progress import STATE_DIRECTORY
 from streaming import console
-from streaming.endings import Ending, again, beside
+from streaming.endings import Ending, again, beside, leave_at_once
 from streaming.exit_codes import INCOMPLETE, OK
 from streaming.failures import FAILURES
 from streaming.verbosity import VERBOSITY
@@ -80,7 +80,7 @@ def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progres
         spark = beside(starting.session, lambda: bool(ending.name))
         if spark is None:
             # Its start goes on in a thread, and ends with this process.
-            FAILURES.leaves_at_once = True
+            leave_at_once()
             return job.abandon()
         try:
             # What stops the job is said once, by us; Spark's account of it is a page of Scala.

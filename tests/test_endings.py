@@ -20,7 +20,7 @@ import pytest
 from checkpoints import progress
 from formats.errors import ReputError
 from streaming.demo_writer import Writer
-from streaming.endings import Ending
+from streaming.endings import Ending, beside, elsewhere
 
 ROOT = Path(__file__).parent.parent
 FILE_SIZE = 4 << 20
@@ -492,6 +492,18 @@ def test_the_end_comes_before_the_word():
             signal.signal(number, handler)
 
     assert order == ["stop", "SIGTERM"]
+
+
+def test_what_is_made_elsewhere_may_be_nothing():
+    """
+    A call in another thread returns what it returns; one that is not waited for, nothing.
+    """
+    assert elsewhere(lambda: None) is None
+    assert elsewhere(lambda: 3) == 3
+    assert beside(lambda: 3) == 3
+    assert beside(lambda: time.sleep(1), lambda: True) is None
+    with pytest.raises(ReputError, match="x"):
+        elsewhere(lambda: (_ for _ in ()).throw(ReputError("x")))
 
 
 def test_a_thread_that_fails_says_one_line(tmp_path):
