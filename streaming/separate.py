@@ -2,11 +2,13 @@
 
 A store is only read. An output in one of its directories would stand among the broker's own files
 (`consumequeue/.reput` is a topic to a broker), and an output above a store would have the store in
-it when it is moved or removed. Paths are compared as they are once links and `..` are followed.
+it when it is moved or removed. Paths are compared as they are once links and `..` are followed, and
+directories by device and inode: a bind mount is another path to the same one.
 """
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 
     from formats.broker import BrokerSettings
     from streaming.config import StoreConfig
+
+
+_OWN_DIRECTORY = "give a directory of its own"
+_OWN_DIRECTORY_OR_IN_PLACE = f"{_OWN_DIRECTORY}, or write into the store itself with --in-place"
+# Directories of a store that may be mounted elsewhere one by one.
+_PARTS = (names.COMMITLOG, *names.DISPATCHED, names.CONFIG)
+# What a broker makes beside its commitlog and `reput` does not: it is a store.
+_STORE_MARKS = (names.LOCK, names.CONFIG, names.CHECKPOINT, names.CONSUMEQUEUE)
 
 
 def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
@@ -37,8 +47,14 @@ def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
                 _require_apart(f"the output {config.output}", config.output, what, place)
     for number, config in enumerate(configs):
         for other in configs[number + 1 :]:
-            what = f"the output {other.output} of store {other.name}"
-            _require_apart(f"the output {config.output}", config.output, what, other.output)
+            # Both ways: either may have a link in it that leads into the other one.
+            for one, two in ((config, other), (other, config)):
+                what = f"the output {two.output} of store {two.name}"
+                said = f"the output {one.output}"
+                _require_apart(said, one.output, what, two.output, _OWN_DIRECTORY)
+    for config in configs:
+        if not config.in_place:
+            _refuse_foreign_store(config.output)
 
 
 def refuse_files(output: Path) -> None:
@@ -62,7 +78,9 @@ def read_places(store: Path, settings: BrokerSettings) -> Iterator[tuple[str, Pa
     yield f"the commitlog {store / names.COMMITLOG}", store / names.COMMITLOG
 
 
-def _require_apart(said: str, output: Path, what: str, place: Path) -> None:
+def _require_apart(
+    said: str, output: Path, what: str, place: Path, remedy: str = _OWN_DIRECTORY_OR_IN_PLACE
+) -> None:
     """Refuse an output that shares a directory with a place.
 
     Args:
@@ -70,16 +88,69 @@ def _require_apart(said: str, output: Path, what: str, place: Path) -> None:
         output: its path.
         what: the place, for people.
         place: its path.
+        remedy: what to do instead.
     """
     inside = place.resolve()
     root = output.resolve()
-    remedy = "give a directory of its own, or write into the store itself with --in-place"
     if inside == root:
         raise UsageError(f"{said} is {what} itself; {remedy}")
     if inside.is_relative_to(root):
         raise UsageError(f"{said} has {what} inside it; {remedy}")
-    for path in (output, *(output / name for name in (*names.DISPATCHED, names.STATE))):
-        written = path.resolve()
-        if written.is_relative_to(inside):
-            by = "" if path == output else f" by {path}, which leads to {written}"
+    written = [output, *(output / name for name in (*names.DISPATCHED, names.STATE))]
+    for path in written:
+        leads_to = path.resolve()
+        if leads_to.is_relative_to(inside):
+            by = "" if path == output else f" by {path}, which leads to {leads_to}"
             raise UsageError(f"{said} is inside {what}{by}; {remedy}")
+    output_id = _identity(root)
+    if output_id is not None and output_id == _identity(inside):
+        raise UsageError(f"{said} is {what} itself, by a mount; {remedy}")
+    if output_id is not None and output_id in _identities_above(inside):
+        raise UsageError(f"{said} has {what} inside it, by a mount; {remedy}")
+    parts = (inside, *(inside / name for name in _PARTS))
+    shared = {_identity(part): part for part in parts if _identity(part) is not None}
+    for path in written:
+        for found in _identities_above(path.resolve()):
+            if found in shared:
+                by = "" if path == output else f" by {path}"
+                raise UsageError(
+                    f"{said} is inside {what}{by}: a mount leads to {shared[found]}; {remedy}"
+                )
+
+
+def _identities_above(path: Path) -> list[tuple[int, int]]:
+    """Return what tells a path's directory from others, and all that are above it, as far as there.
+
+    Args:
+        path: with its links followed.
+    """
+    found = (_identity(each) for each in (path, *path.parents))
+    return [each for each in found if each is not None]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a directory, which are the same through a bind mount."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+
+
+def _refuse_foreign_store(output: Path) -> None:
+    """Refuse an output that is inside a broker's store which the command does not name.
+
+    A commitlog alone does not make a store: the setting of its path may lead beside the output. An
+    output that is such a store is refused by those that write, see `streaming.resume`: its queues
+    may be compared with a log.
+
+    Raises:
+        UsageError: names the store.
+    """
+    for place in output.resolve().parents:
+        marks = [name for name in _STORE_MARKS if (place / name).exists()]
+        if (place / names.COMMITLOG).is_dir() and marks:
+            raise UsageError(
+                f"the output {output} is inside {place}, which is a broker's store: it holds "
+                f"{names.COMMITLOG}/ and {marks[0]}; {_OWN_DIRECTORY}"
+            )

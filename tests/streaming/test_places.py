@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -237,6 +239,75 @@ class TestOutputs:
         )
         with pytest.raises(UsageError, match=problem):
             read_config(path)
+
+    @pytest.mark.parametrize("turn", [1, -1])
+    def test_a_link_between_two_outputs_is_refused_in_either_order(self, tmp_path, turn):
+        """
+        b's queues would be written into a's output. In place is no way out of that.
+        """
+        (tmp_path / "o1" / "x").mkdir(parents=True)
+        (tmp_path / "o2").mkdir()
+        (tmp_path / "o2" / "consumequeue").symlink_to(tmp_path / "o1" / "x")
+        tables = [f"[[store]]\npath='{name}'\noutput='o{name}'\n" for name in "12"]
+        (tmp_path / "reput.toml").write_text("".join(tables[::turn]))
+        with pytest.raises(UsageError, match=r"inside the output .*/o1 of store 1 by") as raised:
+            read_config(tmp_path / "reput.toml")
+
+        assert "in_place" not in str(raised.value)
+
+    @pytest.mark.parametrize(
+        "place", ["x", "consumequeue", "consumequeue/TopicTest", "commitlog/x"]
+    )
+    def test_a_store_that_the_command_does_not_name_is_none_to_write_into(self, tmp_path, place):
+        """
+        Another broker's: its directories say that it is one. A commitlog of its own beside the
+        output, on a disk that both are on, does not.
+        """
+        other = tmp_path / "other"
+        for name in ("commitlog", "config"):
+            (other / name).mkdir(parents=True)
+        (tmp_path / "store").mkdir()
+        (tmp_path / "commitlog").mkdir()
+
+        said = self.refused(tmp_path / "store", other / place)
+        assert "a broker's store: it holds commitlog/ and config" in said
+        assert store_config(tmp_path / "store", tmp_path / "out").output == tmp_path / "out"
+        assert store_config(other, None, in_place=True).output == other
+
+    @pytest.mark.parametrize(
+        ("mounted", "output"),
+        [
+            ("store", "mount"),
+            ("store", "mount/x"),
+            ("store/consumequeue", "mount"),
+            ("store/consumequeue", "out"),
+            (".", "mount/store/x"),
+        ],
+    )
+    def test_a_mount_of_the_store_is_the_store(self, tmp_path, mounted, output):
+        """
+        No link tells that a bind mount leads there; device and inode do.
+        """
+        for name in ("store/commitlog", "store/consumequeue", "mount", "out/consumequeue"):
+            (tmp_path / name).mkdir(parents=True)
+        target = "out/consumequeue" if output == "out" else "mount"
+        program = (
+            "import sys; from pathlib import Path; from streaming.config import store_config\n"
+            "store_config(Path(sys.argv[1]), Path(sys.argv[2]))"
+        )
+        script = 'mount --bind "$0" "$1" || exit 77; exec "${@:2}"'
+        done = subprocess.run(
+            ["unshare", "-rm", "bash", "-c", script, tmp_path / mounted, tmp_path / target,
+             sys.executable, "-c", program, tmp_path / "store", tmp_path / output],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode == 77 or "unshare:" in done.stderr:
+            pytest.skip("no mounts can be made here")
+
+        assert done.returncode == 1
+        said = done.stderr.splitlines()[-1]
+        assert said.startswith("formats.errors.UsageError: the output ")
+        assert "mount" in said.replace(str(tmp_path / "mount"), "")
 
     def test_an_output_is_not_in_a_store_that_is_written_in_place(self, tmp_path):
         path = tmp_path / "reput.toml"
