@@ -8,10 +8,11 @@ import pytest
 
 from formats import broker
 from formats.errors import UsageError
+from stores.commitlog import CommitLog, commitlog_directories
 from streaming.config import store_config
 from streaming.verdict import Verdict, verdict_of
 from streaming.verify import verify
-from streaming.version_seen import refuse_other_version
+from streaming.version_seen import _votes, refuse_other_version
 from tests.golden_stores import GOLDENS, VERSIONS
 
 TAGGED = {"5.4", "5.5"}
@@ -71,21 +72,32 @@ def test_an_index_of_both_is_compared(golden, tmp_path):
     """
     newer, older = golden("5.5.0", "basic"), golden("5.3.3", "basic")
     store = newer.copy(tmp_path / "store")
-    first = min((store / "index").iterdir())
-    shutil.copy(min((older.path / "index").iterdir()), first)
     config = store_config(store, None, broker_version="5.3", broker_conf=newer.conf, in_place=True)
+    with pytest.raises(UsageError, match="looks like a store of"):
+        refuse_other_version(config)
+    files = sorted((store / "index").iterdir())
+    shutil.copy(min((older.path / "index").iterdir()), files[0])
+    log = CommitLog(commitlog_directories(store, config.settings), config.settings, store)
+    votes = [set(_votes(path, log)) for path in (files[0], files[-1])]
+    log.close()
+
+    assert votes == [{False}, {True}]
     refuse_other_version(config)
 
 
-def test_damage_is_not_taken_for_another_version(golden, tmp_path):
+@pytest.mark.parametrize("given", ["5.3", "5.5"])
+def test_damage_is_not_taken_for_another_version(golden, tmp_path, given):
     """
-    Items that are of neither version say nothing.
+    Items that are of neither version say nothing, for or against any; whole ones did.
     """
     source = golden("5.5.0", "basic")
     store = source.copy(tmp_path / "store")
+    config = store_config(store, None, broker_version=given, broker_conf=source.conf, in_place=True)
+    if given == "5.3":
+        with pytest.raises(UsageError, match="looks like a store of"):
+            refuse_other_version(config)
     for path in (store / "index").iterdir():
         data = bytearray(path.read_bytes())
         data[40:] = bytes(byte ^ 0x55 for byte in data[40:])
         path.write_bytes(data)
-    config = store_config(store, None, broker_version="5.5", broker_conf=source.conf, in_place=True)
     refuse_other_version(config)
