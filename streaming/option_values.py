@@ -115,11 +115,22 @@ def size(values: Mapping[str, str], name: str) -> int | None:
         UsageError: it is none of these.
     """
     text = values.get(name.lower())
-    if text is None:
-        return None
+    return None if text is None else number_of_bytes(text, f"{name}=")
+
+
+def number_of_bytes(text: str, said: str = "") -> int:
+    """Return the bytes that "4096", "64m", "64 MiB" or "1g" stand for.
+
+    Args:
+        text: of the option.
+        said: what comes before the text in an error.
+
+    Raises:
+        UsageError: it is none of these.
+    """
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(i?b)?", text.strip().lower())
     if not match or not int(match[1]):
-        raise UsageError(f"{name}={text!r} is no number of bytes such as 4096, 64m or 1g")
+        raise UsageError(f"{said}{text!r} is no number of bytes such as 4096, 64m or 1g")
     return int(match[1]) * _UNITS[match[2]]
 
 
