@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STATE_DIRECTORY = names.STATE
-FILE_NAME = "progress.json"
+FILE_NAME = names.PROGRESS
 FORMAT = 3
 _NO_LONGS = (0, 0, 0, 0, 0, 0)
 

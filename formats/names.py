@@ -29,6 +29,8 @@ OUR_ABORT = "reput, process "
 DISPATCHED = (CONSUMEQUEUE, CONSUMEQUEUE_EXT, BATCH_CONSUMEQUEUE, INDEX)
 # Our own, in an output; no broker knows it.
 STATE = ".reput"
+# How far the output is, in STATE.
+PROGRESS = "progress.json"
 
 
 def offset_file(offset: int) -> str:

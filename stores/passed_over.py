@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from formats import names
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-RECORD = ".reput/progress.json"
+RECORD = f"{names.STATE}/{names.PROGRESS}"
 _KEY = '"skipped": '
 
 

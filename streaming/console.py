@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -24,10 +23,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from formats.errors import UsageError
 from stores.printable import printable
-from streaming.events import kind_of_event
+from streaming.events import STARTED, STORE, kind_of_event
 from streaming.moments import Moment, for_json, local_time
+from streaming.option_values import number_of_bytes
+from streaming.secret_words import looks_secret
 from streaming.verbosity import VERBOSITY
 from streaming.verdict import Verdict, verdict_of
 
@@ -60,9 +60,7 @@ OUT = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDT
 ERR = _Remarks(stderr=True, highlight=False)
 _LOG = logging.getLogger("reput")
 _HANDLER: logging.Handler | None = None
-_SECRET = re.compile("secret|passw|token|credential|private|access_?key", re.IGNORECASE)
 _SHOWN = 40
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_bytes(text: str) -> int:
@@ -71,10 +69,7 @@ def parse_bytes(text: str) -> int:
     Raises:
         UsageError: none of these.
     """
-    match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
-    if not match or not int(match[1]):
-        raise UsageError(f"{text!r} is no number of bytes such as 4096, 64m or 1g")
-    return int(match[1]) * _UNITS[match[2]]
+    return number_of_bytes(text)
 
 
 def _local_time(record: logging.LogRecord) -> str:
@@ -164,7 +159,7 @@ def report_settings(
     _LOG.info(
         "started with %s",
         ", ".join(f"{name}={value}" for name, value in settings.items()),
-        extra={"event": "started", "settings": settings},
+        extra={"event": STARTED, "settings": settings},
     )
     for config in configs:
         report_store(config.name, config.path, config.output, config.settings)
@@ -195,7 +190,7 @@ def report_store(name: str, path: Path, output: Path, settings: BrokerSettings) 
         "%s: %s",
         name,
         ", ".join(f"{key}={value}" for key, value in store.items()),
-        extra={"event": "store", "store": name, "settings": store},
+        extra={"event": STORE, "store": name, "settings": store},
     )
 
 
@@ -203,7 +198,7 @@ def _shown(values: Mapping[str, object]) -> dict[str, object]:
     """Return values fit to be logged: plain ones, and none of a secret."""
     return {
         name: "***"
-        if _SECRET.search(name)
+        if looks_secret(name)
         else value
         if isinstance(value, bool | int | float | None)
         else printable(str(value))

@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streaming.secret_words import looks_secret
 from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _FILE_NAME = "unexpected.txt"
 _PACKAGES = ("reput", "pyspark", "py4j", "numpy", "numba", "pyarrow", "kafka-python")
-_SECRET = re.compile("secret|passw|token|credential|private|access_?key", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _SAID = 300
 
@@ -116,7 +116,7 @@ def _details(account: str) -> str:
             versions.append(f"{name} {version(name)}")
     lines = [
         time.strftime("%Y-%m-%d %H:%M:%S%z"),
-        " ".join("***" if _SECRET.search(word) else word for word in sys.argv),
+        " ".join("***" if looks_secret(word) else word for word in sys.argv),
         f"Python {sys.version}",
         platform.platform(),
         ", ".join(versions),
