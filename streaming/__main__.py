@@ -27,6 +27,7 @@ from formats.errors import ReputError, UsageError
 from stores.lazy import lazy_module
 from streaming import (
     completions,
+    events,
     export_commands,
     help_pages,
     inspect_commands,
@@ -616,7 +617,7 @@ def run(
         for each in configs:
             wait_for_log(each, metrics)
         code = run_job(configs, options, as_json=as_json, metrics=metrics, conf=conf)
-    LOG.info("ended", extra={"event": "ended"})
+    LOG.info("ended", extra={"event": events.ENDED})
     raise typer.Exit(code)
 
 
@@ -669,7 +670,7 @@ def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
             "stopped: %s (metrics stay for one more scrape, %g s at most)",
             error,
             seconds,
-            extra={"event": "stopped"},
+            extra={"event": events.STOPPED},
         )
         for number in endings.SIGNALS:
             signal.signal(number, lambda *_: metrics.end_waiting())
@@ -1001,7 +1002,7 @@ def fail(message: str, code: int) -> NoReturn:
             print(json.dumps({"error": message, "exit_code": code}), flush=True)
     with contextlib.suppress(OSError):
         if console.logs_json():
-            LOG.error(message, extra={"event": "failed", "exit_code": code})
+            LOG.error(message, extra={"event": events.FAILED, "exit_code": code})
         else:
             print(f"reput: {message}", file=sys.stderr)
     leave(code)

@@ -6,8 +6,19 @@ RECOVERY, TRUNCATION, GAP, CORRUPT = "recovery", "truncation", "gap", "corrupt"
 SETTING = "setting"
 # The log's last file does not have its full size yet.
 UNFINISHED = "unfinished"
+# Kafka is held back until the next start.
+KAFKA = "kafka"
+# Of the job: the settings in force, and those of a store; its end by a signal; its end by an error.
+STARTED, STORE, ENDING, ENDED = "started", "store", "ending", "ended"
+STOPPED, FAILED = "stopped", "failed"
 # All that has no word of its own.
 NOTICE = "notice"
+
+
+ALL = frozenset({
+    RECOVERY, TRUNCATION, GAP, CORRUPT, SETTING, UNFINISHED, KAFKA, NOTICE,
+    STARTED, STORE, ENDING, ENDED, STOPPED, FAILED,
+})  # fmt: skip
 
 
 class Event(str):

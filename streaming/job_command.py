@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from checkpoints.progress import STATE_DIRECTORY
 from streaming import console
 from streaming.endings import Ending, again, beside, leave_at_once
+from streaming.events import ENDING
 from streaming.exit_codes import INCOMPLETE, OK
 from streaming.failures import FAILURES
 from streaming.verbosity import VERBOSITY
@@ -69,7 +70,7 @@ def run_job(
 
 
 def _say_ending(name: str) -> None:
-    LOG.info("%s: ending in order", name, extra={"event": "ending", "signal": name})
+    LOG.info("%s: ending in order", name, extra={"event": ENDING, "signal": name})
 
 
 def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progress: bool) -> Summary:

@@ -30,7 +30,7 @@ LOG = logging.getLogger("reput")
 # logger "kafka".
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 # Upper bounds of `KafkaState.seconds`, seconds.
-SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+TRANSACTION_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _WAIT_SECONDS = 0.2
 _BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 # What somebody has to change first: a topic, an ACL, a password.
@@ -59,7 +59,8 @@ class KafkaState:
         bytes: of records.
         retries: attempts that failed and were made again.
         transactions: committed.
-        seconds: these by how long they took, see `SECONDS`; the last one is of those beyond.
+        seconds: transactions by how long they took, see `TRANSACTION_BOUNDS`; the last one is of
+            those beyond.
         total_seconds: sum of that.
         in_flight: bytes that are sent and not acknowledged yet.
         is_connected: the last attempt went well.
@@ -77,7 +78,7 @@ class KafkaState:
     bytes: int = 0
     retries: int = 0
     transactions: int = 0
-    seconds: tuple[int, ...] = field(default_factory=lambda: (0,) * (len(SECONDS) + 1))
+    seconds: tuple[int, ...] = field(default_factory=lambda: (0,) * (len(TRANSACTION_BOUNDS) + 1))
     total_seconds: float = 0.0
     in_flight: int = 0
     is_connected: bool = False
@@ -256,10 +257,6 @@ class KafkaFeed:
             trouble=what,
             truncations=self._state.truncations + self._sink.take_losses(),
         )
-        with self._lock:
-            self._events.append(
-                f"Kafka is held back until the next start, {self._where_next()}: {what}"
-            )
 
     def _send_with_retries(self, extent: Extent) -> bool:
         """Send one transaction; tell whether there may be more to send at once.
@@ -344,7 +341,10 @@ class KafkaFeed:
     def _account(self, sent: Sent) -> None:
         known = self._state
         seconds = list(known.seconds)
-        place = next((i for i, bound in enumerate(SECONDS) if sent.seconds <= bound), len(SECONDS))
+        place = next(
+            (i for i, bound in enumerate(TRANSACTION_BOUNDS) if sent.seconds <= bound),
+            len(TRANSACTION_BOUNDS),
+        )
         seconds[place] += 1
         self._state = replace(
             known,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "rocketmq_reput_kafka"
 _MILLISECONDS = 1000
-SECONDS = f"{_PREFIX}_transaction_duration_seconds"
+TRANSACTION_SECONDS = f"{_PREFIX}_transaction_duration_seconds"
 TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     f"{_PREFIX}_lag_bytes": ("Bytes of log that are dispatched and not committed to Kafka.", ()),
     f"{_PREFIX}_lag_seconds": (
@@ -28,7 +28,7 @@ TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Times that the log was cut or expired below what Kafka was to have.",
         (),
     ),
-    SECONDS: ("Time of a transaction, from reading the log to its commit.", ()),
+    TRANSACTION_SECONDS: ("Time of a transaction, from reading the log to its commit.", ()),
 }
 
 
@@ -56,7 +56,7 @@ def collect(
         state: of its way to Kafka.
         dispatched_timestamp: of the last record that is dispatched, ms.
     """
-    from streaming.kafka_feed import SECONDS as BOUNDS  # noqa: PLC0415 - a client few need
+    from streaming.kafka_feed import TRANSACTION_BOUNDS  # noqa: PLC0415 - a client few need
 
     late = max((dispatched_timestamp - state.store_timestamp) / _MILLISECONDS, 0.0)
     known_late = late if state.store_timestamp > 0 else None
@@ -77,4 +77,6 @@ def collect(
             families.add(f"{_PREFIX}_{name}", labels, value)
     for product, count in (("messages", state.messages), ("arrivals", state.notices)):
         families.add(f"{_PREFIX}_messages_total", (*labels, product), count)
-    families.add_histogram(SECONDS, labels, BOUNDS, state.seconds, state.total_seconds)
+    families.add_histogram(
+        TRANSACTION_SECONDS, labels, TRANSACTION_BOUNDS, state.seconds, state.total_seconds
+    )

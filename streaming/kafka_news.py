@@ -6,6 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from streaming.events import KAFKA
+
 if TYPE_CHECKING:
     from streaming.kafka_feed import KafkaState
 
@@ -29,9 +31,11 @@ class KafkaNews:
         if text == state.stopped and now - at < _AGAIN_SECONDS:
             return
         self._said[store] = state.stopped, now
+        where = f", which goes on at physical offset {state.end}" if state.end >= 0 else ""
         LOG.error(
-            "%s: Kafka is held back until the next start; consume queues and index go on: %s",
+            "%s: Kafka is held back until the next start%s; consume queues and index go on: %s",
             store,
+            where,
             state.stopped,
-            extra={"store": store, "event": "kafka"},
+            extra={"store": store, "event": KAFKA},
         )

@@ -72,6 +72,28 @@ def test_an_outage_holds_back_kafka_only(tmp_path: Path, written: Any) -> None:
         dispatcher.close()
 
 
+def test_what_ends_the_thread_is_said_by_its_state_alone(
+    tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The job says it from there, once, as an error; an event of a batch would be a second line.
+    """
+    monkeypatch.setattr(KafkaSink, "open", lambda *_: (_ for _ in ()).throw(ReputError("refused")))
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        dispatcher.dispatch(written.places[200].position)
+        feed = dispatcher.kafka
+        assert feed is not None
+        wait_for(lambda: bool(feed.state.stopped))
+        feed._thread.join(60)
+        batch = dispatcher.dispatch(written.end)
+
+        assert feed.state.stopped == "refused"
+        assert not [event for event in batch.events if "Kafka" in event]
+    finally:
+        dispatcher.close()
+
+
 def test_a_disk_that_fails_is_looked_at_again(
     tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

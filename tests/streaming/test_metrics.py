@@ -23,7 +23,7 @@ from streaming.config import FlushPolicy
 from streaming.dispatcher import PHASES, StoreDispatcher
 from streaming.events import kind_of_event
 from streaming.jvm import Jvm
-from streaming.kafka_feed import SECONDS, KafkaState
+from streaming.kafka_feed import TRANSACTION_BOUNDS, KafkaState
 from streaming.metrics import ERROR_KINDS, Metrics, State, kind_of
 from streaming.metrics_server import serve
 from streaming.space import space_of
@@ -563,7 +563,7 @@ def test_the_way_to_kafka_is_shown(made, served):
     Every series that dashboard and alerts ask for is there, with the values of the thread's state.
     """
     _, dispatcher, metrics = made
-    seconds = tuple(range(len(SECONDS) + 1))
+    seconds = tuple(range(len(TRANSACTION_BOUNDS) + 1))
     kafka = KafkaState(
         end=100, wanted=150, store_timestamp=1, messages=5, notices=6, dead_letters=7, bytes=8,
         retries=9, seconds=seconds, total_seconds=10.0, in_flight=11, is_connected=True,
