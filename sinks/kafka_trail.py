@@ -52,7 +52,12 @@ _COLUMNS = ("size", "queue_id", "queue_offset", "sys_flag", "body_crc", "born_ti
 
 
 class Digests(NamedTuple):
-    """Records of a log: where each begins, and its digest."""
+    """Records of a log.
+
+    Attributes:
+        offsets: physical offsets where they begin, of shape (n,).
+        values: their digests, of shape (n,).
+    """
 
     offsets: NDArray[np.int64]
     values: NDArray[np.uint32]

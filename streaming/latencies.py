@@ -39,8 +39,8 @@ def count(
 
     Args:
         counts: by the bounds, one more than there are bounds: the last is of those beyond.
-        ages: of the records, ms.
-        weights: how many records each age stands for.
+        ages: of the records, ms, of shape (n,).
+        weights: how many records each age stands for, of shape (n,).
     """
     places = np.searchsorted(_BOUNDS_MS, ages)
     counted = np.bincount(places, weights, len(BOUNDS) + 1)

@@ -43,7 +43,7 @@ class Shortfall(NamedTuple):
                 f"{self.total} bytes of the log are left"
             )
         if self.kafka_bytes is None:
-            said.append("how much of it Kafka has is not known")
+            said.append("how much of the log Kafka has is not known")
         if self.kafka_bytes:
             said.append(f"{self.kafka_bytes} bytes of the log have not been sent to Kafka")
         return f"{self.name}: {', and '.join(said)}"
@@ -66,6 +66,10 @@ def shortfalls(
             that a job that was not interrupted has to reach, for a broker may be writing.
         is_interrupted: the logs are looked at once more.
         only_flushed: only what the broker has on disk was to be dispatched.
+
+    Raises:
+        ReputError: a log can no longer be opened.
+        OSError: a device failed.
     """
     found = []
     for config, store in zip(configs, summary.stores, strict=True):
