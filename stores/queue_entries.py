@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["first_entry", "has_entries_from"]
 
 _FILLER = Entry(*ENTRY_STRUCT.unpack(PRE_BLANK)).size
-_OLDEST_FILE = slice(1)
+# A queue's first entry is most often the first of its file; before one that begins late is filler.
+_WINDOW = 4096 * ENTRY_SIZE
 # A broker makes the one after the last ahead.
-_NEWEST_FILES = slice(-2, None)
+_NEWEST_FILES = 2
 
 
 def first_entry(output: Path, file_size: int) -> int | None:
@@ -38,7 +39,12 @@ def first_entry(output: Path, file_size: int) -> int | None:
     Raises:
         OSError: the device failed.
     """
-    firsts = (int(each[0]) for each in _offsets(output, file_size, _OLDEST_FILE) if len(each))
+    firsts = []
+    for files in _queues(output, file_size):
+        windows = (each for base in files.bases[:1] for each in _windows(files, base, _WINDOW))
+        first = next((int(each[0]) for each in windows if len(each)), None)
+        if first is not None:
+            firsts.append(first)
     return min(firsts, default=None)
 
 
@@ -54,17 +60,32 @@ def has_entries_from(output: Path, file_size: int, position: int) -> bool:
         OSError: the device failed.
     """
     return any(
-        bool((each >= position).any()) for each in _offsets(output, file_size, _NEWEST_FILES)
+        bool((each >= position).any())
+        for files in _queues(output, file_size)
+        for base in files.bases[-_NEWEST_FILES:]
+        for each in _windows(files, base, file_size)
     )
 
 
-def _offsets(output: Path, file_size: int, which: slice) -> Iterator[NDArray[np.int64]]:
-    """Yield the physical offsets of the entries in some files of each queue, a file at a time."""
+def _queues(output: Path, file_size: int) -> Iterator[StoredFiles]:
+    """Yield the files of each queue."""
     ignored = Report()
     for directory in queue_directories(output / names.CONSUMEQUEUE, ignored):
-        files = StoredFiles(directory, file_size, ignored)
-        for base in files.bases[which]:
-            raw = files.read(base, file_size)
-            entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
-            own = (entries["size"] > 0) & (entries["size"] < _FILLER)
-            yield entries["physical_offset"][own]
+        yield StoredFiles(directory, file_size, ignored)
+
+
+def _windows(files: StoredFiles, base: int, size: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the physical offsets of the entries in a file, of shape (n,), piece by piece.
+
+    Args:
+        files: of the queue.
+        base: where the file begins.
+        size: bytes to read at a time, a multiple of an entry's.
+    """
+    for at in range(0, files.file_size, size):
+        raw = files.read(base + at, size)
+        entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
+        own = (entries["size"] > 0) & (entries["size"] < _FILLER)
+        yield entries["physical_offset"][own]
+        if len(raw) < size:
+            return
