@@ -66,10 +66,10 @@ def concerned(error: BaseException, configs: Mapping[str, StoreConfig]) -> list[
 
 def _places(config: StoreConfig) -> Iterator[str]:
     settings = config.settings
-    for path in (config.path, config.output, config.path / names.COMMITLOG,
-                 *(settings.commitlog_told or settings.commitlog_paths)):  # fmt: skip
+    logs = [Path(path) for path in settings.commitlog_told or settings.commitlog_paths]
+    for path in (config.path, config.output, config.path / names.COMMITLOG, *logs):
         yield str(path)
-        yield str(Path(path).resolve())
+        yield str(path.resolve())
 
 
 def _names(error: BaseException, place: str) -> bool:
