@@ -33,11 +33,11 @@ from streaming.events import kind_of_event
 from streaming.failures import FAILURES, cause_of
 from streaming.jvm import Jvm
 from streaming.kafka_news import KafkaNews
-from streaming.metrics import State
 from streaming.options import FLUSHED, SKIP, STOP, VISIBLE
 from streaming.placement import ExecutorWriters, UnreachableError
 from streaming.placement_mode import Placement
 from streaming.space import space_of
+from streaming.store_metrics import State
 from streaming.warm import load_kernels
 
 if TYPE_CHECKING:
@@ -698,8 +698,8 @@ class Job:
         """Close all outputs, also behind one that cannot be; the first error is raised."""
         opened = self.dispatchers
         with contextlib.ExitStack() as stack:
-            for store, dispatcher in reversed(opened.items()):
-                stack.callback(about(store)(dispatcher.close))
+            for name, dispatcher in reversed(opened.items()):
+                stack.callback(about(name)(dispatcher.close))
             self.dispatchers = {}
         for store in self.summary.stores:
             kafka = opened[store.name].kafka if store.name in opened else None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streaming.kafka_feed import KafkaState
+    from streaming.metric_families import Families, Texts
 
 _PREFIX = "rocketmq_reput_kafka"
 _MILLISECONDS = 1000
 TRANSACTION_SECONDS = f"{_PREFIX}_transaction_duration_seconds"
-TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
+TEXTS: Texts = {
     f"{_PREFIX}_lag_bytes": ("Bytes of log that are dispatched and not committed to Kafka.", ()),
     f"{_PREFIX}_lag_seconds": (
         "Store time between the last dispatched record and the last one sent to Kafka.",
@@ -32,21 +33,8 @@ TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-class _Families(Protocol):
-    def add(self, name: str, labels: tuple[str, ...], value: float) -> None: ...
-
-    def add_histogram(
-        self,
-        name: str,
-        labels: tuple[str, ...],
-        bounds: tuple[float, ...],
-        counts: tuple[int, ...],
-        total: float,
-    ) -> None: ...
-
-
 def collect(
-    families: _Families, labels: tuple[str, ...], state: KafkaState, dispatched_timestamp: int
+    families: Families, labels: tuple[str, ...], state: KafkaState, dispatched_timestamp: int
 ) -> None:
     """Add a store's series.
 

@@ -106,7 +106,7 @@ class ExecutorWriters:
         return answer["end"] if answer else -1
 
     def state(self, store: str) -> dict[str, Any] | None:
-        """Return the fields of a `metrics.State`, as last heard."""
+        """Return the fields of a `store_metrics.State`, as last heard."""
         answer = self._stores[store].answer
         return answer["state"] if answer else None
 

@@ -343,7 +343,7 @@ class Writer:
 
 
 def _state_of(dispatcher: StoreDispatcher) -> dict[str, Any]:
-    """Return the fields of a `metrics.State`; queues and trail, which are long, stay here."""
+    """Return the fields of a `store_metrics.State`; queues and trail, which are long, stay here."""
     return {
         "progress": replace(dispatcher.progress, queues={}, trail=()),
         "recorded_end": dispatcher.recorded_end,

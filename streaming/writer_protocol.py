@@ -130,7 +130,7 @@ class Answer(TypedDict):
         batches: those that the order does not have as seen, so none is lost with an answer, and
             none is counted twice.
         end: where the output stands.
-        state: the fields of a `metrics.State`, without what is long; None before the opening.
+        state: the fields of a `store_metrics.State`, without what is long; None before the opening.
         cpu_seconds: of the process until now.
         failure: what went wrong.
     """

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from streaming.metrics import ERROR_KINDS
+from streaming.error_kinds import ERROR_KINDS
 from tests.helm.helm_tools import CHART, ROOT, find_tool, run
 
 yaml = pytest.importorskip("yaml")

@@ -9,10 +9,11 @@ import pytest
 
 from formats.errors import FormatError, KafkaError, ReputError, StoreError
 from streaming import job as job_module
+from streaming.error_kinds import ERROR_KINDS
 from streaming.job import Job
 from streaming.job_options import JobOptions
 from streaming.kafka_feed import KafkaState
-from streaming.metrics import ERROR_KINDS, Metrics
+from streaming.metrics import Metrics
 from tests.streaming.stores_for_tests import Log, config_of, fill
 
 

@@ -21,12 +21,14 @@ from sinks.kafka_client import TopicError
 from streaming import metrics as metrics_module
 from streaming.config import FlushPolicy
 from streaming.dispatcher import PHASES, StoreDispatcher
+from streaming.error_kinds import ERROR_KINDS, kind_of
 from streaming.events import kind_of_event
 from streaming.jvm import Jvm
 from streaming.kafka_feed import TRANSACTION_BOUNDS, KafkaState
-from streaming.metrics import ERROR_KINDS, Metrics, State, kind_of
+from streaming.metrics import Metrics
 from streaming.metrics_server import serve
 from streaming.space import space_of
+from streaming.store_metrics import State
 from streaming.writer_protocol import error_of, failure_of
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
 
@@ -288,7 +290,7 @@ def test_the_log_s_end_is_the_job_s(tmp_path, served, monkeypatch, is_live):
     for path in (store / "commitlog").iterdir():
         os.utime(path, (old, old))
     monkeypatch.setattr("stores.broker_lock.is_held", lambda path: is_live)
-    monkeypatch.setattr("streaming.metrics.is_held", lambda path: is_live)
+    monkeypatch.setattr("streaming.store_metrics.is_held", lambda path: is_live)
     config = config_of(store, tmp_path / "out")
     end = hole.position if is_live else last.end
     dispatcher = StoreDispatcher(config, skips_corrupt=True)
