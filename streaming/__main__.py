@@ -11,6 +11,7 @@ if __name__ == "__main__":
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 import time
