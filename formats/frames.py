@@ -89,7 +89,7 @@ def check(
     Args:
         data: bytes of one commitlog file, or a piece of it.
         at: index of the frame's first byte.
-        limit: index behind the last byte that may be read.
+        limit: index after the last byte that may be read.
         position: physical offset of `data[at]`.
         file_end: physical offset of the file's end.
         rules: `CHECK_BODY_CRC`, `CHECK_PROPERTY_CRC` (if there is one),

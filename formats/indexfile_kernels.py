@@ -167,7 +167,7 @@ def restore_slots(file: Bytes, count: int, slots: int, heads: NDArray[np.int32])
 
     Args:
         file: the whole index file, writable.
-        count: number behind the last item that counts.
+        count: number after the last item that counts.
         slots: slots in it.
         heads: zeros, shape (slots,); written.
     """

@@ -183,7 +183,7 @@ def split_properties(
     """Write the slices of a record's properties from number `first` on.
 
     Returns:
-        The number behind the last one; whether all bytes are below 0x80. Behind
+        The number after the last one; whether all bytes are below 0x80. Behind
         `MANY_PROPERTIES` it gives up: -1.
     """
     name_at, name_length = names
@@ -261,7 +261,7 @@ def read_rows(
             readable bytes behind `limit`.
         at: index of a record.
         stop: index.
-        limit: index behind the last byte of the file that is at hand.
+        limit: index after the last byte of the file that is at hand.
         origin: physical offset of `data[0]`.
         file_end: physical offset of the file's end.
         rules: see `frames.check`.

@@ -207,7 +207,7 @@ def scan(
             readable bytes before and behind (before: part of the array, see `origin`).
         at: index of a record.
         stop: index.
-        limit: index behind the last byte of the file that is at hand.
+        limit: index after the last byte of the file that is at hand.
         origin: physical offset of `data[0]`.
         file_end: physical offset of the file's end.
         rules: see `frames.check`; with `PARSE_BATCHES` the numbers of inner batches are checked.

@@ -76,7 +76,7 @@ class ConsumeQueueSink:
         self._file_size = settings.consumequeue_file_size
         self._queues = queues
         self._files: dict[int, FileQueue] = {}
-        # By queue: the queue offset behind the last one that was out of turn.
+        # By queue: the queue offset after the last one that was out of turn.
         self._following: dict[int, int] = {}
         # Queues that have got a further file since they were flushed.
         self._rolled: set[int] = set()

@@ -1,6 +1,6 @@
 """Makes the files of an output hold what a record of progress names, and nothing beyond.
 
-Where a queue ends, and the index, was recorded behind a flush, so up to there everything is on
+Where a queue ends, and the index, was recorded after a flush, so up to there everything is on
 disk. What stands beyond is what a killed writer had got to, and after a power cut any part of it:
 it becomes zeros again and is written anew. The index's slots follow from its items: a slot holds
 the newest item of its chain. Source: docs/adr/0010-one-record-behind-a-flush.md.

@@ -48,7 +48,7 @@ class UnitQueue:
 
     @property
     def end(self) -> int:
-        """Return the byte behind the last unit, from the queue's beginning."""
+        """Return the byte after the last unit, from the queue's beginning."""
         return self.files.bases[-1] + self.wrote if self.files.bases else 0
 
     def flush(self) -> None:

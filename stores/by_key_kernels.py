@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Bytes of a record that are read at first; most records are shorter.
 ROOM = 2048
-# Bytes that must be readable behind the last record: kernels load whole vectors.
+# Bytes that must be readable after the last record: kernels load whole vectors.
 PADDING = MASK_WIDTH + 16
 # Hits that a key may have here.
 MOST = 128

@@ -55,7 +55,7 @@ def compare(
         last_end: by queue: end of the last record put, -1 for none; written.
         window: entries read, `WINDOW` a queue.
         window_first: by queue: number of the first one read.
-        window_end: by queue: number behind the last one read.
+        window_end: by queue: number after the last one read.
 
     Returns:
         The record that the caller has to look at, `count` when all are done.

@@ -57,7 +57,7 @@ class Scope(NamedTuple):
 
     Attributes:
         floor: physical offset of the first of them; what points below it cannot be checked.
-        end: physical offset behind the last one.
+        end: physical offset after the last one.
         is_ours: written by reput, so that every byte is determined; else a broker's own.
         is_clean: closed in order.
     """
@@ -69,7 +69,7 @@ class Scope(NamedTuple):
 
     @property
     def tolerates_leftovers(self) -> bool:
-        """Tell whether well-formed entries behind the last one are no fault.
+        """Tell whether well-formed entries after the last one are no fault.
 
         Our killed writer leaves them for its successor to take back; a broker that recovered
         moves its write position before them and zeroes nothing (`truncateDirtyLogicFiles`).

@@ -58,7 +58,7 @@ def compare(
         sys_flag: by record.
         window: items read.
         window_first: number of the first one read.
-        window_end: number behind the last one read.
+        window_end: number after the last one read.
         items: capacity of the file.
         slots: what each slot holds after the items so far; written.
         state: the header after the items so far, see `State`; written.

@@ -105,7 +105,7 @@ class LogFiles:
         settings: see `__init__`.
         file_size: bytes of each.
         min_offset: the first physical offset that is still there.
-        end_of_files: the physical offset behind the last file, written or not.
+        end_of_files: the physical offset after the last file, written or not.
         stamps: by where a file begins; replaced as a whole by each `refresh`.
         damages: bytes that are missing between files, in order: they read as the end of a file.
         unfinished: what the last file lacks, None if nothing: somebody may be copying it.

@@ -171,7 +171,7 @@ class HeadCheck:
 
 
 class RestCheck:
-    """What stands behind the last unit of a queue: nothing, or what a crash has left."""
+    """What stands after the last unit of a queue: nothing, or what a crash has left."""
 
     def __init__(
         self,
@@ -191,9 +191,9 @@ class RestCheck:
         """Check all bytes from `position` of the queue on.
 
         Args:
-            position: byte behind the last unit.
+            position: byte after the last unit.
             last_end: physical offset behind the record of the last unit.
-            ahead: empty files that may stand behind the last one.
+            ahead: empty files that may stand after the last one.
         """
         files = self._files
         lost, last_end = self.count_lost(position, last_end)
@@ -236,11 +236,11 @@ class RestCheck:
         for byte, raw in surplus_runs(path, start, self._unit.itemsize):
             units = np.frombuffer(raw, self._unit)
             if self._are_leftovers(units, last_end):
-                detail = f"{len(units)} entries behind the last, left by a crash"
+                detail = f"{len(units)} entries after the last, left by a crash"
                 self._report.note(Kind.SURPLUS, path, byte, detail)
                 is_left_over = True
             elif not is_whole:
-                detail = f"{len(units)} entries behind the last one that the log gives"
+                detail = f"{len(units)} entries after the last one that the log gives"
                 self._report.add(Kind.SURPLUS, path, byte, detail)
         if is_whole and not is_left_over:
             self._report.add(Kind.SURPLUS, path, 0, is_whole)

@@ -316,7 +316,7 @@ class QueueCheck:
         self._window = np.concatenate([self._window, room])
 
     def finish(self) -> None:
-        """Look at what stands behind the last entries, and at queues that no record belongs to."""
+        """Look at what stands after the last entries, and at queues that no record belongs to."""
         known = set()
         for number, files in self._files.items():
             known.add(files.directory)

@@ -211,7 +211,7 @@ class ExtCheck:
             )
         if place.position - wrote in place.files:
             for at, raw in surplus_runs(path, wrote + len(expected), 1):
-                detail = f"{len(raw)} bytes behind the last unit are not zero"
+                detail = f"{len(raw)} bytes after the last unit are not zero"
                 self._report.add(Kind.SURPLUS, path, at, detail)
 
     def _report_difference(self, place: _Place, unit: consumequeue_ext.Unit, found: bytes) -> None:
@@ -228,7 +228,7 @@ class ExtCheck:
         self._report.add(Kind.WRONG_BYTES, path, byte, detail)
 
     def finish(self) -> None:
-        """Look at what stands behind the last units, and at queues without any."""
+        """Look at what stands after the last units, and at queues without any."""
         known = set()
         for place in self._queues.values():
             files = place.files
@@ -258,7 +258,7 @@ class ExtCheck:
             self._report.add(Kind.SURPLUS, path, 0, "a file behind the queue's last one")
             return
         for byte, raw in surplus_runs(path, start, 1):
-            what = f"{len(raw)} bytes behind the last unit are not zero"
+            what = f"{len(raw)} bytes after the last unit are not zero"
             if self._scope.tolerates_leftovers and _is_unit(path, byte):
                 self._report.note(Kind.SURPLUS, path, byte, f"{what}: left by a crash")
                 return
@@ -398,7 +398,7 @@ class BatchCheck:
         )
 
     def finish(self) -> None:
-        """Look at what stands behind the last units, and at queues without any."""
+        """Look at what stands after the last units, and at queues without any."""
         known = set()
         for place in self._queues.values():
             known.add(place.files.directory)

@@ -37,7 +37,7 @@ class DelayLevel(NamedTuple):
         level: 1 is the first.
         delay: ms; None for a level that the settings do not have.
         next_offset: queue offset of the first message that waits, by `delayOffset.json`.
-        max_offset: behind the last one.
+        max_offset: after the last one.
         next_due: when the first one is due, ms; None if none waits.
     """
 

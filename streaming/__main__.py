@@ -214,8 +214,8 @@ BatchBytes = Annotated[
     typer.Option(
         "--max-batch-bytes",
         rich_help_panel=help_pages.WRITING,
-        help="Soft cap of a batch behind a backlog, such as 256m. [default: 8g; on executors 512m "
-        "for each core, and 1g for each store]",
+        help="Soft limit of a batch while catching up, such as 256m. [default: 8g; on executors "
+        "512m for each core, and 1g for each store]",
     ),
 ]
 Threads = Annotated[
@@ -242,7 +242,7 @@ Flush = Annotated[
     typer.Option(
         "--flush",
         rich_help_panel=help_pages.WRITING,
-        help="sync: behind every batch. async: as a broker does, queues with enough new pages "
+        help="sync: after every batch. async: as a broker does, queues with enough new pages "
         "every second (flushIntervalConsumeQueue, flushConsumeQueueLeastPages), everything "
         "every --flush-seconds.",
     ),
@@ -322,7 +322,7 @@ TlsClients = Annotated[
     typer.Option(
         "--metrics-tls-client-ca",
         rich_help_panel=help_pages.MONITORING,
-        help="PEM file: /metrics is for clients whose certificate one of these has signed.",
+        help="PEM file: /metrics is for clients with a certificate signed by one of these CAs.",
     ),
 ]
 TokenFile = Annotated[
@@ -374,8 +374,8 @@ FinalScrape = Annotated[
         "--final-scrape-seconds",
         min=0.0,
         rich_help_panel=help_pages.MONITORING,
-        help="After an error, answer /metrics until it was asked once more, this long at most: "
-        "else nobody would see the error counted.",
+        help="After an error, answer /metrics until one more scrape, at most this long: "
+        "otherwise nobody sees the error counted.",
     ),
 ]
 SparkMetricsPort = Annotated[
@@ -544,7 +544,7 @@ def run(
     log_format: LogFormat = LogMode.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Dispatch a live store until stopped: SIGTERM or Ctrl-C end it behind the block at hand.
+    """Dispatch a live store until stopped: SIGTERM and Ctrl-C end it after the current block.
 
     Example: `reput run --store /data/rocketmq/store --output /data/reput --broker-version 5.3`
     """
@@ -894,7 +894,7 @@ def handover(
 
 @app.command()
 def prepare() -> None:
-    """Make later starts faster, once an installation: compile kernels, archive Spark's classes.
+    """Compile kernels and archive Spark's classes, once per installation: later starts are faster.
 
     Takes about half a minute and 150 MB in ~/.cache/reput; what is there already is left alone.
 

@@ -76,7 +76,7 @@ class FlushPolicy:
         seconds: queues with enough new pages are flushed so often (`flushIntervalConsumeQueue`).
         least_pages: enough new pages (`flushConsumeQueueLeastPages`).
         thorough_seconds: everything is, and is recorded (`flushConsumeQueueThoroughInterval`).
-        is_sync: everything is flushed and recorded behind each batch.
+        is_sync: everything is flushed and recorded after each batch.
     """
 
     seconds: float = 1.0
@@ -196,7 +196,7 @@ def read_config(path: Path, *, reads_kafka: bool = True) -> list[StoreConfig]:
         from streaming.kafka_config import kafka_settings  # noqa: PLC0415 - a client few need
 
         if not isinstance(kafka, dict):
-            raise UsageError(f"{path}: kafka is no table; write [kafka] and its settings below")
+            raise UsageError(f"{path}: kafka is not a table; write [kafka] and its settings below")
         try:
             kafka = kafka_settings(kafka, path.parent)
         except UsageError as error:

@@ -31,7 +31,7 @@ class JobOptions:
         threads: that parse, per store.
         flush_seconds: everything is on disk and recorded so often; None: as the broker's
             settings say.
-        sync_flush: behind every batch instead.
+        sync_flush: after every batch instead.
         fail_on_data_loss: stop where records have expired before they were dispatched.
         skips_corrupt: pass over what is no record, and keep a copy; else stop there.
         only_flushed: dispatch no record that the broker may not have on disk yet.

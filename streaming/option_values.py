@@ -91,7 +91,7 @@ def _checked(name: str, value: int) -> int:
             except (ValueError, OverflowError, OSError):
                 continue
             raise UsageError(
-                f"{name}={value} is no time in ms: in {unit} it would be {meant}, which is "
+                f"{name}={value} is not a time in ms: in {unit} it would be {meant}, which is "
                 f"{value // per_second * 1000} in ms"
             )
     return value

@@ -67,11 +67,14 @@ TEXTS: Texts = {
     "rocketmq_reput_starts_total": ("Openings of the output since it was begun.", ()),
     "rocketmq_reput_recoveries_total": ("Openings at which something was taken back.", ()),
     "rocketmq_reput_log_truncations_total": (
-        "Times that the log had other records than before.",
+        "Times the log was found rewritten.",
         (),
     ),
     "rocketmq_reput_corrupt_skipped_total": ("Corrupt places passed over.", ()),
-    "rocketmq_reput_data_loss_gaps_total": ("Times that records had expired.", ()),
+    "rocketmq_reput_data_loss_gaps_total": (
+        "Gaps left by records that expired before dispatch.",
+        (),
+    ),
     "rocketmq_reput_data_loss_bytes_total": ("Bytes of log that had expired.", ()),
     "rocketmq_reput_last_batch_timestamp_seconds": ("When the last batch ended, Unix time.", ()),
     _LATENCY: ("From a record's store timestamp to its entry being visible.", ()),

@@ -115,7 +115,7 @@ def _step(metric: str, window: str = "1h", labels: str = "") -> str:
 
 
 def _pods(metric: str) -> str:
-    """Return a process's series with the label `pod`, which is the instance beside Kubernetes."""
+    """Return a process's series with the label `pod`, which is the instance outside Kubernetes."""
     return (
         f'({metric}{{{_OURS},pod!=""}}'
         f' or label_replace({metric}{{{_OURS},pod=""}}, "pod", "$1", "instance", "(.+)"))'
@@ -176,8 +176,8 @@ ALERTS = (
         'or max by (namespace, pod) (ALERTS{alertname="ReputMissing",alertstate="firing"})'
         f" unless max by (namespace, pod) ({_START}) and on () {_PRESENT} < ${{dispatchers}}",
         "The dispatcher {{ $labels.pod }} is gone",
-        "It does not answer its scrapes, or seldom: it is not there, it does not start, or it"
-        " crashes again and again.",
+        "It answers its scrapes rarely or never: it is not there, it does not start, or it"
+        " keeps crashing.",
     ),
     Alert(
         "TooFew",
@@ -196,7 +196,7 @@ ALERTS = (
         f"and max by (namespace, pod) (changes({_START}[{_LATELY}])) > 0\n"
         f"or max by (namespace, pod) (increase({_RESTARTS}[90m])) > ${{restarts}}\n"
         f"and max by (namespace, pod) (increase({_RESTARTS}[{_LATELY}])) > 0",
-        "The dispatcher {{ $labels.pod }} restarts again and again",
+        "The dispatcher {{ $labels.pod }} keeps restarting",
         "It was started {{ $value | humanize }} times within 90 minutes.",
     ),
     Alert(
@@ -310,7 +310,7 @@ ALERTS = (
         "0s",
         _step(s.ENTRIES, labels=',outcome="misplaced"') + f"\nor {errors('consumequeue')}",
         f"A consume queue of {_STORE} has a gap or an entry out of turn",
-        "A record's queue offset is not the one behind the last of its queue.",
+        "A record's queue offset is not the next of its queue.",
     ),
     Alert(
         "QueueOffsetsShifted",

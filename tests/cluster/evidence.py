@@ -91,7 +91,7 @@ def _queues(root: Path) -> dict[tuple[str, str], dict[int, Path]]:
 
 
 def _written_end(files: Mapping[int, Path]) -> int:
-    """The byte behind the last entry that is not zero."""
+    """The byte after the last entry that is not zero."""
     for base in sorted(files, reverse=True):
         used = len(files[base].read_bytes().rstrip(b"\0"))
         if used:

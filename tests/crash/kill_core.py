@@ -191,7 +191,7 @@ class Loop:
         return Point(phase, operation, pick.choice(moments), ordinal)
 
     def _policy(self) -> FlushPolicy:
-        """Return when the next child records its progress: behind each batch, or rarely."""
+        """Return when the next child records its progress: after each batch, or rarely."""
         pick = self._pick
         return FlushPolicy(
             seconds=pick.choice((0.0, 0.002, 1.0)),

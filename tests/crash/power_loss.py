@@ -251,7 +251,7 @@ class Reference:
         return self._positions[offset]
 
     def _offset_before(self, timestamp: int) -> int:
-        """Return the offset behind the last record that was stored before a time."""
+        """Return the offset after the last record that was stored before a time."""
         offset = 0
         for path in sorted((self.config.path / names.COMMITLOG).iterdir()):
             data, at = path.read_bytes(), 0

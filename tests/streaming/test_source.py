@@ -101,7 +101,7 @@ def test_batch_and_stream_and_readable_reader_agree(spark, golden, tmp_path):
 
 
 def end_of(log):
-    """Return the physical offset behind the last byte that is not zero."""
+    """Return the physical offset after the last byte that is not zero."""
     base = max(log)
     return base + len(log[base].rstrip(b"\0"))
 

@@ -73,7 +73,9 @@ def test_a_number_of_another_unit_is_refused_with_the_ms(text, unit, is_local):
     with pytest.raises(UsageError) as raised:
         milliseconds("TIME", text, is_local=is_local)
 
-    message = "TIME=%s is no time in ms: in %s it would be 2026-11-21T03:33:25+00:00, which is %s"
+    message = (
+        "TIME=%s is not a time in ms: in %s it would be 2026-11-21T03:33:25+00:00, which is %s"
+    )
     assert message % (text, unit, "1795232005000") in str(raised.value)
 
 
