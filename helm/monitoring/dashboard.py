@@ -588,14 +588,15 @@ def _kafka() -> list[timeseries.Panel]:
         ),
         _graph(
             "Trouble with Kafka, in an hour",
-            "Attempts that were made again, dead letters, logs that were cut; and whether the last"
-            " attempt went well.",
+            "Attempts that were made again, dead letters, logs that were cut; whether the last"
+            " attempt went well; and whether Kafka is held back until the job starts again.",
             SHORT,
             [
                 (f"increase({one(s.KAFKA_RETRIES)}[1h])", f"{_NAMED} retries"),
                 (f"increase({one(s.KAFKA_DEAD)}[1h])", f"{_NAMED} dead letters"),
                 (f"increase({one(s.KAFKA_TRUNCATIONS)}[1h])", f"{_NAMED} log cut"),
                 (one(s.KAFKA_CONNECTED), f"{_NAMED} connected"),
+                (one(s.KAFKA_HELD), f"{_NAMED} held back"),
             ],
             8,
         ),
