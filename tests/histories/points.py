@@ -14,6 +14,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from checkpoints import locks
+from sinks import mapped_file
 from stores import broker_lock
 from streaming import pipeline, rows
 from streaming.dispatcher import StoreDispatcher
@@ -135,6 +136,9 @@ class Points:
             defaults = pipeline.Pipeline.__init__.__defaults__
             replace(pipeline.Pipeline.__init__, "__defaults__", (*defaults[:-1], _BLOCK))
             replace(pipeline, "ThreadPoolExecutor", _Inline)
+            # A pause in a thread that works ahead would hold back that thread alone, and its steps
+            # would run beside those of the history.
+            replace(mapped_file, "_helpers", _Inline)
             # Room for fewer rows: it is made for each read of a stream.
             replace(rows, "ROWS", _ROWS)
             replace(rows, "_PROPERTIES", 16 * _ROWS)

@@ -482,6 +482,16 @@ REAL = {
         put count=5 seed=22678 kind=same
         pause at=disk.make_file number=1 during=poll seconds=0 { truncate back=1; stop; start }
     """,
+    "a cut before a hole, and before a file left behind that was the log's": """
+        start
+        put count=8 seed=9333 kind=large
+        put count=4 seed=284152 kind=zero
+        stream
+        stop
+        tear back=9 byte=0 rest=ones
+        start
+        pause at=disk.write_pieces number=2 during=poll seconds=0 { truncate back=13; put count=3 seed=913337 kind=large; truncate back=2; put count=1 seed=582421 kind=zero }
+    """,
 }
 
 

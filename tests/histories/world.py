@@ -306,7 +306,12 @@ class World:
         if cut is None or (self.is_real and cut.is_poison(self.traits.version)):
             # A broker refuses where it cannot read a record (`DefaultMessageStore#isOffsetAligned`).
             return False
+        if self._keeps_expired():
+            # It may be left without any file of which it knows.
+            return False
         self.broker.truncate(cut.position)
+        if self.broker.end <= self._left_base:
+            self._left_base = -1
         if self.shadow is not None:
             # A broker of 5.x cannot remove a file that its look before an earlier cut has open.
             self.shadow.truncate(cut.position, self.broker.files.bases)
