@@ -179,9 +179,10 @@ class KafkaSink:
         # Topics that are there, or were made.
         self._made: set[str] = set()
         self._trail = Trail(self.transactional_id, settings.max_message_bytes - BATCH_HEADER)
-        # What is known of a log that was cut: the records that were sent, where it parts from them.
-        self._sent_before: SentRecords | None = None
-        self._compared: tuple[tuple[int, int], Parting] | None = None
+        # What is known of a log that was cut: the records that were sent, where it parts from them;
+        # each with what it was computed for, as both change with every transaction and every cut.
+        self._sent_before: tuple[tuple[int, int], SentRecords] | None = None
+        self._compared: tuple[tuple[int, ...], Parting] | None = None
         # The first record of the log: where it begins, and its hash.
         self._first: tuple[int, int] | None = None
         self.position: Position | None = None
@@ -521,16 +522,19 @@ class KafkaSink:
         is_exact = parted is not None and (parted.same > 0 or parted.start <= common)
         if parted is not None and is_exact:
             common = parted.end
-        if known.accepted < 0:
+            kept = min(parted.kept, common)
+        else:
+            kept = common
+        if known.accepted < 0 or kept < known.accepted:
+            # Not one that was accepted before, which is not told twice.
             self._accept(common, is_exact=is_exact)
         if parted is not None and is_exact and not parted.differs:
             # What was cut may come back as it was, and was sent: it goes on where that ends.
-            self.position = replace(followed, accepted=common)
+            self.position = replace(followed, accepted=kept)
             return
         number = known.chunk + 1
         last = Chunk(number, common, common, np.zeros(0, np.uint32))
         self._trail.begin(parted.last if parted is not None and is_exact else last)
-        self._sent_before = None
         points = tuple(p for p in known.points if p.end <= common)
         self.position = replace(followed, end=common, points=points, chunk=number, accepted=-1)
         sent.start = sent.end = common
@@ -568,22 +572,24 @@ class KafkaSink:
         known, partition = self._known, self._progress_partition
         if partition is None:
             raise RuntimeError("the sink is not open")
-        if self._sent_before is None:
+        sent_key = known.end, known.chunk
+        if self._sent_before is None or self._sent_before[0] != sent_key:
             chunks = kafka_progress.read_chunks(
                 self._settings, self.access, self.transactional_id, partition.partition
             )
-            self._sent_before = sent_until([*chunks, *self._trail.held], known.end)
-        sent = self._sent_before.after(self.log.min_offset)
+            self._sent_before = (sent_key, sent_until([*chunks, *self._trail.held], known.end))
+        sent = self._sent_before[1].after(self.log.min_offset)
         if not len(sent.values):
             return None
         try:
             limit = max(find_tail(self.log).end, extent.end)
         except FormatError:
             limit = extent.end
-        if self._compared is None or self._compared[0] != (limit, known.end):
+        key = (*sent_key, limit, sent.start, extent.last_cut)
+        if self._compared is None or self._compared[0] != key:
             gaps = dict(extent.gaps)
             found = parting(self.log, sent, known.end, limit, gaps, known.chunk)
-            self._compared = (limit, known.end), found
+            self._compared = key, found
         return self._compared[1]
 
     def _skip_expired(self, sent: Sent) -> None:

@@ -257,6 +257,7 @@ class Parting(NamedTuple):
         end: physical offset after the last one of them.
         differs: a record stands there that was not sent; else the log only ends there.
         last: a chunk to go on with, of records before that.
+        kept: physical offset after the last record that is the same, without a BLANK after it.
     """
 
     start: int
@@ -264,6 +265,7 @@ class Parting(NamedTuple):
     end: int
     differs: bool
     last: Chunk
+    kept: int
 
 
 def parting(
@@ -279,7 +281,7 @@ def parting(
         gaps: see `sinks.kafka_blocks.RowReader`.
         number: of the last chunk that there is.
     """
-    count, place = 0, sent.start
+    count, place, kept = 0, sent.start, sent.start
     reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
     is_same, differs = True, False
     try:
@@ -289,6 +291,9 @@ def parting(
             differing = np.flatnonzero(now.values[: len(then)] != then)
             same = int(differing[0]) if len(differing) else len(then)
             count += same
+            if same:
+                rows = np.flatnonzero(block.columns.physical_offset == now.offsets[same - 1])
+                kept = int(now.offsets[same - 1] + block.columns.size[rows[0]])
             if same < len(now.values):
                 is_same, differs, place = False, True, int(now.offsets[same])
                 break
@@ -300,4 +305,4 @@ def parting(
         place = end
     start, first = max(((at, n) for at, n in sent.borders if n <= count), default=(place, count))
     last = Chunk(number + 1, start, place, sent.values[first:count])
-    return Parting(sent.start, count, place, differs, last)
+    return Parting(sent.start, count, place, differs, last, kept)

@@ -9,6 +9,8 @@ import pytest
 from kafka import KafkaConsumer
 
 from formats.errors import ReputError
+from stores.tail import find_tail
+from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
 
 if TYPE_CHECKING:
@@ -171,6 +173,80 @@ class TestCuts:
         stores.send(self.config(broker, tmp_path, "out"))
 
         assert offsets(broker, topic) == of_log(log)
+
+    def test_a_second_cut_under_one_job_is_compared_with_what_was_sent_since(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        A running job has gone back once and sent more; of the next cut it sends the new records.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        found = list(stores.messages(120, (topic,), random.Random(6)))
+        logs = [stores.write(tmp_path / "store", found[:60])]
+        dispatcher = StoreDispatcher(self.config(broker, tmp_path, "out", on_truncation="continue"))
+        try:
+            stores.go_on(dispatcher)
+            other = found[:30] + [m._replace(body=b"other") for m in found[30:40]]
+            for next_log in (other, other + found[40:100], other + found[40:95]):
+                logs.append(stores.write(tmp_path / "store", next_log))
+                stores.go_on(dispatcher)
+            last = other + found[40:95] + [m._replace(body=b"last") for m in found[95:100]]
+            logs.append(stores.write(tmp_path / "store", last))
+            stores.go_on(dispatcher)
+        finally:
+            dispatcher.close()
+
+        assert offsets(broker, topic) == of_log(*logs)
+
+    def test_a_second_cut_that_lost_nothing_is_not_held_back(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        The log is cut and written again with the same records, twice, under one job.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        found = list(stores.messages(90, (topic,), random.Random(6)))
+        stores.write(tmp_path / "store", found[:60])
+        dispatcher = StoreDispatcher(self.config(broker, tmp_path, "out"))
+        try:
+            stores.go_on(dispatcher)
+            for cut, end in ((30, 60), (90, 90), (70, 90)):
+                stores.write(tmp_path / "store", found[:cut])
+                dispatcher.dispatch(find_tail(dispatcher.log).end)
+                log = stores.write(tmp_path / "store", found[:end])
+                stores.go_on(dispatcher)
+        finally:
+            dispatcher.close()
+
+        assert offsets(broker, topic) == of_log(log)
+
+    def test_a_deeper_cut_than_the_accepted_one_is_said(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        What was accepted for one start is that cut; the next one is for the operator again.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        found = list(stores.messages(3000, (topic,), random.Random(6)))
+        old = stores.write(tmp_path / "store", found)
+        stores.send(self.config(broker, tmp_path, "out"))
+        stores.write(tmp_path / "store", found[:2700])
+        stores.send(self.config(broker, tmp_path, "out", on_truncation="continue"))
+        stores.write(tmp_path / "store", found[:2000])
+
+        cut = f"physical offsets {old.places[2000].position} to {old.end} is not in the log"
+        with pytest.raises(ReputError, match=cut):
+            stores.send(self.config(broker, tmp_path, "out"))
+        stores.send(self.config(broker, tmp_path, "out", on_truncation="continue"))
+        stores.send(self.config(broker, tmp_path, "out"))
+
+        new = found[:2000] + [m._replace(body=b"other") for m in found[2000:2050]]
+        log = stores.write(tmp_path / "store", new)
+        stores.send(self.config(broker, tmp_path, "out"))
+        assert offsets(broker, topic) == of_log(old, log)
 
 
 class TestNewTopics:
