@@ -26,9 +26,9 @@ from sinks.kafka_client import (
     BATCH_HEADER,
     FENCED,
     Client,
+    EndedError,
     FencedError,
     RefusedError,
-    TimedOutError,
     TopicError,
     describe,
     encode_records,
@@ -72,6 +72,7 @@ _IDLE_BYTES = 64 << 20
 _SHORT_PATIENCE = 1.0
 # Longer than a job needs from its beginning to its claim.
 _DOUBT_SECONDS = 5.0
+_MILLISECONDS = 1000
 
 
 class Extent(NamedTuple):
@@ -175,7 +176,12 @@ class KafkaSink:
         self._progress_partition: TopicPartition | None = None
         self._path = path.resolve()
         self._writer = uuid.uuid4().hex
-        self._has_claimed = self._is_in_doubt = False
+        # When this writer first wanted to connect, see `Position.began`; and by the clock that does
+        # not go back. 0 before that.
+        self._began, self._first_tried = 0, 0.0
+        # Whose position stood there before ours; None before that is known.
+        self._predecessor: str | None = None
+        self._has_connected = self._is_in_doubt = False
         # Topics that are there, or were made.
         self._made: set[str] = set()
         self._trail = Trail(self.transactional_id, settings.max_message_bytes - BATCH_HEADER)
@@ -218,8 +224,12 @@ class KafkaSink:
         """
         settings = self._settings
         is_transactional = settings.mode == TRANSACTIONS
-        if self._has_claimed:
+        if not self._began:
+            self._began, self._first_tried = int(time.time() * _MILLISECONDS), time.monotonic()
+        is_late = time.monotonic() - self._first_tried >= _DOUBT_SECONDS
+        if is_transactional and (self._has_connected or is_late):
             self._look_for_heir()
+        self._has_connected = True
         client = Client(settings, self.access, self.transactional_id if is_transactional else None)
         try:
             partitions = self._progress_partitions(client)
@@ -253,38 +263,54 @@ class KafkaSink:
     def _claim(self, position: Position) -> None:
         """Write the position again as ours.
 
-        A process that was stopped for so long that Kafka has ended its transaction sees by it that
-        another one has gone on, and does not take that for the end of its own patience.
+        A process whose transaction Kafka has ended sees by it whether another one has gone on, and
+        does not take that for the end of its own patience; see `_look_for_heir`.
 
         Raises:
             KafkaError: it could not be written, or another process has begun since.
         """
-        claimed = replace(position, writer=self._writer, origin=str(self._path))
-        self._opened.begin()
-        self._add_position(claimed, [])
-        self._opened.commit()
+        began = self._began
+        if self._predecessor is None:
+            # One whose clock is ahead of ours is before us all the same: it was there first.
+            began = max(began, position.began + 1)
+        claimed = replace(position, writer=self._writer, began=began, origin=str(self._path))
+        is_ended = False
+        try:
+            self._opened.begin()
+            self._add_position(claimed, [])
+            self._opened.commit()
+        except EndedError:
+            # Somebody else may have written that position after we had connected.
+            is_ended = self._is_in_doubt = True
+            raise
+        finally:
+            if not is_ended and self._predecessor is None:
+                self._predecessor, self._began = position.writer, began
         self.position = claimed
-        self._has_claimed = True
 
     def _look_for_heir(self) -> None:
-        """Look whether another process has gone on since this one was last connected.
+        """Look whether a later process has gone on since this one began.
+
+        Kafka lets in the one that has connected last, and that is not the one that has begun last
+        where one slept, or waited for Kafka. So each claims the position with when it has begun;
+        one that finds an earlier one's claim connects again, one that finds a later one's ends.
 
         Raises:
-            FencedError: one has; opening would end its transaction, and it has begun later.
+            FencedError: one has; opening would end its transaction.
             KafkaError: the position cannot be read.
         """
         if self._is_in_doubt:
             # One that has just begun may not have written its claim.
             time.sleep(_DOUBT_SECONDS)
-        partition = self._progress_partition
-        if partition is None:
-            raise RuntimeError("the sink was not open")
-        found = kafka_progress.last_of(
-            self._settings, self.access, self.transactional_id, partition.partition
-        )
-        if found is not None and found[1].writer not in {"", self._writer}:
-            raise FencedError(f"Kafka at {self._settings.bootstrap}: {FENCED}")
+        found = kafka_progress.read_if_there(self._settings, self.access, self.transactional_id)
         self._is_in_doubt = False
+        if found is None:
+            return
+        last = found.position
+        if last.writer in {"", self._writer, self._predecessor}:
+            return
+        if (last.began, last.writer) > (self._began, self._writer):
+            raise FencedError(f"Kafka at {self._settings.bootstrap}: {FENCED}")
 
     def _first_record(self) -> tuple[int, int] | None:
         """Return where the log's first record begins and its hash; None if there is none to read.
@@ -458,6 +484,13 @@ class KafkaSink:
             FormatError: the log has something in the range that is no record.
             KafkaError: records expired before they were sent; the log has been cut.
         """
+        try:
+            return self._send(extent)
+        except EndedError:
+            self._is_in_doubt = True
+            raise
+
+    def _send(self, extent: Extent) -> Sent | None:
         began = time.monotonic()
         self.log.refresh()
         sent = Sent(self._known.end, self._known.end)
@@ -471,9 +504,6 @@ class KafkaSink:
             try:
                 is_sent = self._attempt(extent, sent)
                 break
-            except TimedOutError:
-                self._is_in_doubt = True
-                raise
             except RefusedError as error:
                 self._refusals.learn(error)
                 if error.topics:
@@ -487,13 +517,21 @@ class KafkaSink:
         return sent if is_sent else None
 
     def _take_back(self) -> None:
-        """Take back what an attempt has sent, as far as that can be."""
-        if self._settings.mode == TRANSACTIONS:
-            self._opened.abort()
-            return
-        # What has arrived stays, and will come again; a producer that was refused is of no use.
-        self.close()
-        self._client = Client(self._settings, self.access, None)
+        """Begin again with a new producer; what was sent in a transaction is taken back by that.
+
+        kafka-python goes on after the sequence numbers of a batch that was refused, and Kafka
+        refuses everything after such a gap: it would be tried until the delivery timeout, and an
+        abort waits for that. Without transactions what has arrived stays, and comes again.
+
+        Raises:
+            KafkaError: there is no new one.
+        """
+        client, self._client = self._opened, None
+        client.close(aborts=False)
+        is_transactional = self._settings.mode == TRANSACTIONS
+        self._client = Client(
+            self._settings, self.access, self.transactional_id if is_transactional else None
+        )
 
     def _follow_log(self, extent: Extent, sent: Sent) -> None:
         """Compare the log with what was sent of it, and take in the cuts that dispatch found.
@@ -687,6 +725,7 @@ class KafkaSink:
             first=self._first_record() or known.first,
             origin=str(self._path),
             writer=self._writer,
+            began=self._began,
             chunk=self._trail.number,
             accepted=known.accepted,
         )

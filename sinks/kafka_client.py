@@ -72,8 +72,11 @@ class AwayError(KafkaError):
     """Kafka cannot be reached, or not in time: worth another try."""
 
 
-class TimedOutError(AwayError):
-    """A transaction was open for longer than Kafka allows; or another process has ended it."""
+class EndedError(AwayError):
+    """Kafka has ended what we had open: another process has begun, or it was open for too long.
+
+    Which of the two it was only the position tells.
+    """
 
 
 class TopicError(KafkaError):
@@ -334,12 +337,11 @@ class Client:
         where = self._settings.bootstrap
         if isinstance(cause, _FENCED):
             open_seconds = time.monotonic() - self._began
-            if open_seconds >= self._settings.transaction_timeout_seconds:
-                return TimedOutError(
-                    f"Kafka at {where} has aborted a transaction that was open for "
-                    f"{open_seconds:.0f} s"
-                )
-            return FencedError(f"Kafka at {where}: {FENCED}")
+            return EndedError(
+                f"Kafka at {where} has ended a transaction that was open for {open_seconds:.0f} s: "
+                "for its age, or as another process has begun to write with this store's "
+                "transactional id"
+            )
         if isinstance(cause, _ACCESS):
             return AccessError(
                 f"Kafka at {where} does not let us in: {describe(cause)}. Look at username, "
@@ -418,6 +420,8 @@ class Client:
         )
         try:
             with self._explained():
+                # A client that took another one's place has not been asked for it.
+                self._producer._sender.add_topic(partition.topic)  # noqa: SLF001
                 if self._is_transactional:
                     self._manager.maybe_add_partition_to_transaction(partition)
                 accumulator = self._producer._accumulator  # noqa: SLF001
@@ -525,12 +529,15 @@ class Client:
             if not result.wait(timeout_ms=seconds * _MILLISECONDS):
                 raise errors.KafkaTimeoutError("an abort was not answered in time")
 
-    def close(self) -> None:
+    def close(self, *, aborts: bool = True) -> None:
         """Give it back at once, a transaction that is open aborted if Kafka answers.
 
         One that is left open would keep readers waiting until its timeout.
+
+        Args:
+            aborts: not where another client with the same id is opened at once: that aborts it.
         """
-        if self._is_begun:
+        if self._is_begun and aborts:
             with contextlib.suppress(KafkaError):
                 self._abort(min(_ABORT_SECONDS, self._settings.request_seconds))
         sender = self._producer._sender  # noqa: SLF001

@@ -60,6 +60,8 @@ class Position:
             by it a store is told from another one of the same name. None if not known.
         origin: path of the store, for messages.
         writer: of whom this position is, another one for each process.
+        began: when that writer began, ms, and after every writer whose position it found: of two
+            writers the one with the greater number is the later one. 0 if not known.
         chunk: number of the last chunk of the trail, see `sinks.kafka_trail`.
         accepted: physical offset where the log was found to end though more of it was sent, and
             the operator has accepted that; -1 if that is not so.
@@ -74,6 +76,7 @@ class Position:
     first: tuple[int, int] | None = None
     origin: str = ""
     writer: str = ""
+    began: int = 0
     chunk: int = 0
     accepted: int = -1
 
@@ -93,6 +96,7 @@ class Position:
             "first": self.first,
             "origin": self.origin,
             "writer": self.writer,
+            "began": self.began,
             "chunk": self.chunk,
             "accepted": self.accepted,
         }
@@ -132,6 +136,7 @@ class Position:
                 first=(int(first[0]), int(first[1])) if first is not None else None,
                 origin=str(values.get("origin", "")),
                 writer=str(values.get("writer", "")),
+                began=int(values.get("began", 0)),
                 chunk=int(values.get("chunk", 0)),
                 accepted=int(values.get("accepted", -1)),
             )
@@ -247,6 +252,8 @@ def read(
     access: Mapping[str, Any],
     transactional_id: str,
     partitions: int,
+    *,
+    waits: bool = True,
 ) -> Found | None:
     """Return a store's last committed position, None if it has none.
 
@@ -261,24 +268,47 @@ def read(
         access: kafka-python's settings of security.
         transactional_id: the store's.
         partitions: how many the progress topic has.
+        waits: for transactions that are open.
 
     Raises:
         KafkaError: the topic cannot be read.
     """
     home = partition_of(transactional_id, partitions)
-    found = last_of(settings, access, transactional_id, home)
+    found = last_of(settings, access, transactional_id, home, waits=waits)
     if found is not None:
         return Found(found[1], home)
     others = [number for number in range(partitions) if number != home]
     there = [
         (*last, number)
         for number in others
-        if (last := last_of(settings, access, transactional_id, number)) is not None
+        if (last := last_of(settings, access, transactional_id, number, waits=waits)) is not None
     ]
     if not there:
         return None
     _, position, number = max(there, key=lambda each: each[0])
     return Found(position, number)
+
+
+def read_if_there(
+    settings: KafkaSettings, access: Mapping[str, Any], transactional_id: str
+) -> Found | None:
+    """Return what `read` does, without a producer and without waiting for open transactions.
+
+    What is behind one is not seen. None also where there is no such topic.
+
+    Args:
+        settings: the operator's.
+        access: kafka-python's settings of security.
+        transactional_id: the store's.
+
+    Raises:
+        KafkaError: the topic cannot be read.
+    """
+    with _reader(settings, access, "read_committed") as reader:
+        found = reader.partitions_for_topic(settings.progress_topic)
+    if not found:
+        return None
+    return read(settings, access, transactional_id, len(found), waits=False)
 
 
 def read_chunks(
@@ -306,15 +336,27 @@ def read_chunks(
 
 
 def last_of(
-    settings: KafkaSettings, access: Mapping[str, Any], transactional_id: str, number: int
+    settings: KafkaSettings,
+    access: Mapping[str, Any],
+    transactional_id: str,
+    number: int,
+    *,
+    waits: bool = True,
 ) -> tuple[int, Position] | None:
     """Return the last position in a partition and its time, ms; None if there is none.
+
+    Args:
+        settings: the operator's.
+        access: kafka-python's settings of security.
+        transactional_id: the store's.
+        number: of the partition.
+        waits: for transactions that are open.
 
     Raises:
         KafkaError: the topic cannot be read.
     """
     key = transactional_id.encode()
-    with _committed(settings, access, number) as committed:
+    with _committed(settings, access, number, waits=waits) as committed:
         step, stop = _LOOKED_BACK, committed.end
         while stop > committed.begin:
             start = max(committed.begin, stop - step)
@@ -364,11 +406,12 @@ class _Committed:
 
 @contextlib.contextmanager
 def _committed(
-    settings: KafkaSettings, access: Mapping[str, Any], number: int
+    settings: KafkaSettings, access: Mapping[str, Any], number: int, *, waits: bool = True
 ) -> Iterator[_Committed]:
     partition = TopicPartition(settings.progress_topic, number)
-    # The end of the log, and not of what is committed in it.
-    with _reader(settings, access, "read_uncommitted") as any_reader:
+    # The end of the log, or of what is committed in it.
+    level = "read_uncommitted" if waits else "read_committed"
+    with _reader(settings, access, level) as any_reader:
         begin, end = _bounds(any_reader, partition)
     with _reader(settings, access, "read_committed") as reader:
         reader.assign([partition])
@@ -398,6 +441,7 @@ class _Reader:
             "isolation_level": level,
             "auto_offset_reset": "earliest",
             "metrics_enabled": False,
+            "allow_auto_create_topics": False,
         }
         self._consumer: Any = None
 

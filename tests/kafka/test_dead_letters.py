@@ -80,6 +80,31 @@ def test_only_what_is_wrong_goes_to_the_dead_letters(
         assert (each.key or b"").startswith(b"k" if wanted.properties else topic.encode())
 
 
+def test_what_is_after_a_refused_message_does_not_wait(broker: Broker, tmp_path: Path) -> None:
+    """
+    Batches of the partition are on their way after the one that is refused. None of them is tried
+    until its patience is over, which would be an attempt that has failed.
+    """
+    topic = "no-stall"
+    broker.make_topic(topic, 1, cleanup_policy="compact")
+    broker.make_topic(f"{topic}-dlq", 1)
+    bad = (500, 1500)
+    stores.write(
+        tmp_path / "store",
+        [message(topic, n, body=bytes(2000), **({"properties": {}} if n in bad else {}))
+         for n in range(2000)],
+    )  # fmt: skip
+    settings = {"transaction_bytes": "1m", "transaction_seconds": 0.5, "request_seconds": 3}
+    sent = stores.send(config(tmp_path, broker, topic, on_refusal="dead-letter", **settings))
+
+    assert sent.kafka is not None
+    assert sent.kafka.state.retries == 0
+    assert [g.queue_offset for g in stores.got(broker, topic)] == [
+        n for n in range(2000) if n not in bad
+    ]
+    assert [g.queue_offset for g in stores.got(broker, f"{topic}-dlq")] == list(bad)
+
+
 def test_a_dead_letter_that_is_too_large_is_sent_with_less(broker: Broker, tmp_path: Path) -> None:
     """
     The dead-letter topic takes no more than the topic itself: first the body goes, then the

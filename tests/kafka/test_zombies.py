@@ -27,16 +27,43 @@ _TIMEOUT = 4
 _PATIENCE = 60.0
 
 
-def start(tmp_path: Path, output: str, broker: Broker, end: int) -> subprocess.Popen[bytes]:
+def start(
+    tmp_path: Path,
+    output: str,
+    broker: Broker,
+    end: int,
+    program: tuple[str, str] = ("-m", "tests.kafka.core"),
+) -> subprocess.Popen[bytes]:
     """Start a process that dispatches and sends, and ends when Kafka has everything."""
     with (tmp_path / f"{output}.log").open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.kafka.core", str(tmp_path / "store"),
+            [sys.executable, *program, str(tmp_path / "store"),
              str(tmp_path / output), broker.address, str(end), f"name={tmp_path.name}",
              f"transaction_timeout_seconds={_TIMEOUT}", "transaction_seconds=3", "batch_bytes=2k",
              "on_failure=stop", "buffer_bytes=16k"],
             cwd=ROOT, stdout=log, stderr=log,
         )  # fmt: skip
+
+
+# Stops itself as it is about to commit its claim.
+STOPS = """
+import os, signal, sys
+from sinks.kafka_client import Client
+from tests.kafka.core import main
+commit = Client.commit
+def stop(self):
+    Client.commit = commit
+    os.kill(os.getpid(), signal.SIGSTOP)
+    commit(self)
+Client.commit = stop
+sys.exit(main(*sys.argv[1:]))
+"""
+
+
+def is_stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a process has stopped."""
+    assert process.poll() is None
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def is_within(broker: Broker, name: str) -> bool:
@@ -62,7 +89,7 @@ def wait_for(what: str, is_there: Callable[[], bool]) -> None:
 def stop_within(broker: Broker, name: str, process: subprocess.Popen[bytes]) -> None:
     """Stop a process while a transaction of its is open."""
 
-    def is_stopped() -> bool:
+    def is_stopped_within() -> bool:
         assert process.poll() is None
         if not is_within(broker, name):
             return False
@@ -72,7 +99,7 @@ def stop_within(broker: Broker, name: str, process: subprocess.Popen[bytes]) -> 
         os.kill(process.pid, signal.SIGCONT)
         return False
 
-    wait_for("a transaction", is_stopped)
+    wait_for("a transaction", is_stopped_within)
 
 
 def test_a_process_that_wakes_up_does_not_fence_its_heir(broker: Broker, tmp_path: Path) -> None:
@@ -93,6 +120,42 @@ def test_a_process_that_wakes_up_does_not_fence_its_heir(broker: Broker, tmp_pat
         wait_for("the second one", lambda: is_within(broker, name) or second.poll() is not None)
         os.kill(first.pid, signal.SIGCONT)
         wait_for("an end", lambda: all(each.poll() is not None for each in processes))
+    finally:
+        for each in processes:
+            if each.poll() is None:
+                each.kill()
+                each.wait()
+
+    said = [(tmp_path / f"out-{name}.log").read_text() for name in "ab"]
+    assert second.returncode == 0, said[1][-2000:]
+    assert first.returncode != 0
+    assert "another process writes with this store's transactional id" in said[0]
+    assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
+
+
+def test_a_process_that_slept_as_it_began_does_not_fence_its_heir(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    The first one is stopped before its claim is committed, and Kafka ends that. When it wakes up a
+    later one has claimed; what that is still to send comes from that one.
+    """
+    name = tmp_path.name
+    broker.make_topic(name, 3)
+    found = list(stores.messages(2000, (name,), random.Random(10)))
+    log = stores.write(tmp_path / "store", found)
+    stores.write(tmp_path / "store", found[:1000])
+    first = start(tmp_path, "out-a", broker, log.end, ("-c", STOPS))
+    processes = [first]
+    try:
+        wait_for("the first one", lambda: is_stopped(first))
+        second = start(tmp_path, "out-b", broker, log.end)
+        processes.append(second)
+        wait_for("half of it", lambda: len(stores.got(broker, name)) == 1000)
+        os.kill(first.pid, signal.SIGCONT)
+        wait_for("an end", lambda: first.poll() is not None or second.poll() is not None)
+        stores.write(tmp_path / "store", found)
+        wait_for("both ends", lambda: all(each.poll() is not None for each in processes))
     finally:
         for each in processes:
             if each.poll() is None:
