@@ -20,7 +20,7 @@ import numpy as np
 from kafka import TopicPartition, errors
 
 from formats.errors import FormatError, KafkaError
-from sinks import kafka_progress
+from sinks import kafka_progress, kafka_rename
 from sinks.kafka_blocks import RowReader
 from sinks.kafka_client import (
     BATCH_HEADER,
@@ -31,15 +31,15 @@ from sinks.kafka_client import (
     RefusedError,
     TopicError,
     describe,
-    encode_records,
 )
 from sinks.kafka_encoder import Encoder
-from sinks.kafka_plain import RECORD_BYTES, PlainMessage, dead_letter
+from sinks.kafka_plain import PlainMessage, dead_letter
 from sinks.kafka_progress import Memory, Position
 from sinks.kafka_refusals import Note, Refusals
 from sinks.kafka_routes import DEAD, Routes
 from sinks.kafka_settings import (
     ARRIVALS,
+    BEGIN,
     CONTINUE,
     DEAD_LETTERS,
     DECOMPRESSED,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from formats.broker import BrokerSettings
     from sinks.kafka_blocks import RowBlock
+    from sinks.kafka_progress import Found
     from sinks.kafka_routes import Rows
     from sinks.kafka_settings import KafkaSettings
     from sinks.kafka_trail import Parting, SentRecords
@@ -234,6 +235,8 @@ class KafkaSink:
         try:
             partitions = self._progress_partitions(client)
             found = kafka_progress.read(settings, self.access, self.transactional_id, partitions)
+            if found is None or found.position.moved:
+                found = self._found_by_log(client.cluster, partitions)
             if found is not None:
                 self._check_identity(found.position)
             self._remembered = self._compare_memory(client.cluster, is_there=found is not None)
@@ -259,6 +262,29 @@ class KafkaSink:
         self.position = position
         if is_transactional:
             self._claim(position)
+
+    def _found_by_log(self, cluster: str, partitions: int) -> Found | None:
+        """Return the position of this log where it was sent under another id; None if it was not.
+
+        Raises:
+            KafkaError: it was, and the operator wants to know; or it cannot be read or written.
+        """
+        settings = self._settings
+        if settings.on_rename == BEGIN:
+            return None
+        self.log.refresh()
+        memory = kafka_progress.remembered(self._memory) if self._memory is not None else None
+        is_known = memory is not None and memory.cluster == cluster
+        known = memory.transactional_id if memory is not None and is_known else ""
+        me = kafka_rename.Me(self.transactional_id, str(self._path), known)
+        other = kafka_rename.find(settings, self.access, me, partitions, self.log)
+        if other is None:
+            return None
+        if settings.on_rename != CONTINUE:
+            raise KafkaError(kafka_rename.refusal(settings, self._name, me, other))
+        writer = self._writer, self._began
+        kafka_rename.take_over(settings, self.access, me, other, partitions, writer)
+        return kafka_progress.read(settings, self.access, self.transactional_id, partitions)
 
     def _claim(self, position: Position) -> None:
         """Write the position again as ours.
@@ -351,18 +377,20 @@ class KafkaSink:
                 f"another record than {self._path}. {remedy}. That is right as well for a broker "
                 "that has begun its log again"
             )
-        is_comparable = any(
-            p.record.physical_offset >= self.log.min_offset for p in position.points
-        )
+        left = [
+            p.record for p in position.points if p.record.physical_offset >= self.log.min_offset
+        ]
         is_here = position.origin in {"", str(self._path)}
-        if is_comparable or is_here or position.end >= self.log.min_offset:
+        if is_here or any(trail.is_there(self.log, record) for record in left):
+            return
+        if not left and position.end >= self.log.min_offset:
             return
         if self._settings.on_truncation != CONTINUE:
             raise KafkaError(
                 f"{self._name}: the position of this name in {self._settings.progress_topic} was "
-                f"written for the store {position.origin}, and of what was sent from there nothing "
-                f"is left in {self._path} to compare. If it is another store: {remedy}. If it is "
-                'the same one at a new place: set on_truncation = "continue" for one start'
+                f"written for the store {position.origin}, and nothing of what was sent from there "
+                f"is in {self._path}. If it is another store: {remedy}. If it is the same one at a "
+                'new place, with other records since: set on_truncation = "continue" for one start'
             )
 
     def _compare_memory(self, cluster: str, *, is_there: bool) -> bool:
@@ -734,21 +762,10 @@ class KafkaSink:
         """Send a position, and before it the chunks of its trail, in batches that Kafka takes."""
         if self._progress_partition is None:
             raise RuntimeError("the sink is not open")
-        now = int(time.time() * 1000)
-        most = min(self._settings.batch_bytes, self._settings.max_message_bytes)
-        batch: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]] = []
-        size = 0
         last = (self.transactional_id.encode(), position.pack())
-        for key, value in (*chunks, last):
-            length = len(key) + len(value) + RECORD_BYTES
-            if batch and size + length > most:
-                self._opened.add(
-                    self._progress_partition, encode_records(batch), len(batch), now, now
-                )
-                batch, size = [], 0
-            batch.append((now, key, value, []))
-            size += length
-        self._opened.add(self._progress_partition, encode_records(batch), len(batch), now, now)
+        kafka_progress.put_records(
+            self._settings, self._opened, self._progress_partition, [*chunks, last]
+        )
 
     def _send_block(self, block: RowBlock, sent: Sent) -> None:
         rows = self._routes.of_rows(block.data, block.columns)

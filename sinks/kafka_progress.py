@@ -19,15 +19,17 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, errors
 
 from formats.errors import KafkaError
 from sinks import kafka_trail
-from sinks.kafka_client import AccessError, AwayError, describe
+from sinks.kafka_client import AccessError, AwayError, describe, encode_records
+from sinks.kafka_plain import RECORD_BYTES
 from sinks.kafka_trail import Chunk
 from stores import disk
 from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from sinks.kafka_client import Client
     from sinks.kafka_settings import KafkaSettings
 
 _VERSION = 2
@@ -65,6 +67,7 @@ class Position:
         chunk: number of the last chunk of the trail, see `sinks.kafka_trail`.
         accepted: physical offset where the log was found to end though more of it was sent, and
             the operator has accepted that; -1 if that is not so.
+        moved: id under which the store is sent since; "" while it is this one.
     """
 
     end: int
@@ -79,6 +82,7 @@ class Position:
     began: int = 0
     chunk: int = 0
     accepted: int = -1
+    moved: str = ""
 
     def pack(self) -> bytes:
         """Return the record's value."""
@@ -99,6 +103,7 @@ class Position:
             "began": self.began,
             "chunk": self.chunk,
             "accepted": self.accepted,
+            "moved": self.moved,
         }
         return json.dumps(values).encode()
 
@@ -139,6 +144,7 @@ class Position:
                 began=int(values.get("began", 0)),
                 chunk=int(values.get("chunk", 0)),
                 accepted=int(values.get("accepted", -1)),
+                moved=str(values.get("moved", "")),
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise KafkaError(
@@ -311,6 +317,41 @@ def read_if_there(
     return read(settings, access, transactional_id, len(found), waits=False)
 
 
+def read_all(
+    settings: KafkaSettings, access: Mapping[str, Any], partitions: int
+) -> dict[str, Found]:
+    """Return the last committed position of every transactional id; open transactions are not seen.
+
+    Args:
+        settings: the operator's.
+        access: kafka-python's settings of security.
+        partitions: how many the progress topic has.
+
+    Raises:
+        KafkaError: the topic cannot be read.
+    """
+    newest: dict[str, tuple[int, int, Any]] = {}
+    for number in range(partitions):
+        with _committed(settings, access, number, waits=False) as committed:
+            for record in committed.records(committed.begin, committed.end):
+                if record.key is None or b"\n" in record.key:
+                    continue
+                key = record.key.decode(errors="replace")
+                stored, _, last = newest.get(key, (-1, 0, None))
+                if last is None or record.timestamp >= stored:
+                    newest[key] = int(record.timestamp), number, record
+    found = {}
+    for key, (_, number, record) in newest.items():
+        where = f"{settings.progress_topic}-{number}@{record.offset}"
+        try:
+            position = Position.unpack(record.value, where)
+        except KafkaError:
+            # No store's that is known here; the store itself hears of it.
+            continue
+        found[key] = Found(position, number)
+    return found
+
+
 def read_chunks(
     settings: KafkaSettings, access: Mapping[str, Any], transactional_id: str, number: int
 ) -> list[Chunk]:
@@ -369,6 +410,32 @@ def last_of(
                 return int(found.timestamp), Position.unpack(found.value, where)
             stop, step = start, step * 8
     return None
+
+
+def put_records(
+    settings: KafkaSettings,
+    client: Client,
+    partition: TopicPartition,
+    records: Iterable[tuple[bytes, bytes]],
+) -> None:
+    """Send records, key and value each, in batches that Kafka takes.
+
+    Raises:
+        KafkaError: see `Client.add`.
+    """
+    now = int(time.time() * _MILLISECONDS)
+    most = min(settings.batch_bytes, settings.max_message_bytes)
+    batch: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]] = []
+    size = 0
+    for key, value in records:
+        length = len(key) + len(value) + RECORD_BYTES
+        if batch and size + length > most:
+            client.add(partition, encode_records(batch), len(batch), now, now)
+            batch, size = [], 0
+        batch.append((now, key, value, []))
+        size += length
+    if batch:
+        client.add(partition, encode_records(batch), len(batch), now, now)
 
 
 class _Committed:

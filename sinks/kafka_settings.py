@@ -14,6 +14,7 @@ ALL, COORDINATES, NONE = "all", "coordinates", "none"
 KEYS, UNIQ_KEY = "keys", "uniq_key"
 TRANSACTIONS, IDEMPOTENT = "transactions", "idempotent"
 STOP, DEAD_LETTER, CONTINUE = "stop", "dead-letter", "continue"
+BEGIN = "begin"
 EARLIEST, LATEST = "earliest", "latest"
 HOLD = "hold"
 
@@ -76,6 +77,7 @@ class KafkaSettings:
         on_refusal: `STOP` or `DEAD_LETTER`.
         dead_letter_topic: where refused messages go.
         on_truncation: `STOP` or `CONTINUE` where the log is no longer the one that was sent.
+        on_rename: `STOP`, `CONTINUE` or `BEGIN` where the log was sent under another id.
         on_failure: `HOLD`: what Kafka does not take holds back Kafka only; `STOP`: it ends the job.
         retry_seconds: how long Kafka may be away where the job ends for it; 0: for ever.
         refusal_seconds: how long a topic that is missing or not allowed is asked for again.
@@ -116,6 +118,7 @@ class KafkaSettings:
     on_refusal: str = STOP
     dead_letter_topic: str = "reput-dead-letters"
     on_truncation: str = STOP
+    on_rename: str = STOP
     on_failure: str = HOLD
     retry_seconds: float = 600.0
     refusal_seconds: float = 10.0

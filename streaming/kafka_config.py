@@ -32,6 +32,7 @@ CHOICES = {
     "on_failure": (known.HOLD, known.STOP),
     "on_refusal": (known.STOP, known.DEAD_LETTER),
     "on_truncation": (known.STOP, known.CONTINUE),
+    "on_rename": (known.STOP, known.CONTINUE, known.BEGIN),
     "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
     "protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "mechanism": ("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"),

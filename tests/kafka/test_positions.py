@@ -114,6 +114,53 @@ class TestNames:
 
         assert offsets(broker, topic) == of_log(logs["a"])
 
+    @pytest.mark.parametrize("change", [{"id_prefix": "mine-"}, {"name": "its-own"}], ids=str)
+    def test_one_log_under_another_id_is_not_sent_again(
+        self, broker: Broker, tmp_path: Path, two: Any, change: dict[str, str]
+    ) -> None:
+        """
+        The first store is given a name as well, with the same output or a new one: the start says
+        which position is of this log, and goes on there where it is told to. The trail comes along,
+        and the old name does not begin where it was left.
+        """
+        topic, logs, config = two
+        change = {key: f"{value}{topic}" for key, value in change.items()}
+        with pytest.raises(ReputError, match=rf"the one of reput-{topic}, written for .*on_rename"):
+            stores.send(config("a", **change))
+        found = list(stores.messages(600, (topic,), random.Random(600)))
+        cut = found[:500] + [m._replace(body=b"other") for m in found[500:550]]
+        new = stores.write(tmp_path / "a", cut)
+        stores.send(config("a", on_rename="continue", on_truncation="continue", **change))
+        stores.send(config("a", **change))
+        with pytest.raises(ReputError, match="is of this log"):
+            stores.send(config("a"))
+        stores.send(config("a", on_rename="continue"))
+
+        assert offsets(broker, topic) == of_log(logs["a"], new)
+
+    def test_a_second_way_beside_the_first_is_possible(self, broker: Broker, two: Any) -> None:
+        topic, logs, config = two
+        stores.send(config("a", id_prefix="second-", on_rename="begin"))
+
+        assert offsets(broker, topic) == sorted(2 * of_log(logs["a"]))
+
+    def test_another_store_of_which_the_first_record_has_expired_is_refused(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        It overlaps what the position knows, and has none of it: that is no cut.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        for store, seed in (("a", 1), ("b", 2)):
+            stores.write(tmp_path / store, stores.messages(8000, (topic,), random.Random(seed)))
+        min((tmp_path / "b" / "commitlog").iterdir()).unlink()
+        settings = {"name": topic, "progress_topic": "expired-progress"}
+        stores.send(stores.config(tmp_path / "a", tmp_path / "out-a", broker, **settings))
+
+        with pytest.raises(ReputError, match="If it is another store: Give this one a name"):
+            stores.send(stores.config(tmp_path / "b", tmp_path / "out-b", broker, **settings))
+
 
 class TestCuts:
     """What Kafka was sent in one transaction, and the log has only in part since."""

@@ -1,0 +1,159 @@
+"""A store that has no position under its own id, and whose log was sent under another one.
+
+The id is a prefix and the store's name, and both can change: a link is renamed, a `reput.toml`
+gives a name where there was none. The log is the same then, and would be sent a second time from
+its beginning. A position says of which log it is by the log's first record, and by records that
+were sent; so all positions are looked at before a store begins where none is its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka import TopicPartition
+
+from sinks import kafka_progress, kafka_trail
+from sinks.kafka_client import Client
+from sinks.kafka_settings import TRANSACTIONS
+from stores import trail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sinks.kafka_progress import Found, Position
+    from sinks.kafka_settings import KafkaSettings
+    from stores.commitlog import CommitLog
+
+
+class Other(NamedTuple):
+    """A position of another id: whose it is, and where it stands."""
+
+    transactional_id: str
+    found: Found
+
+
+class Me(NamedTuple):
+    """Who looks for it.
+
+    Attributes:
+        transactional_id: the store's own.
+        path: of the store, resolved.
+        remembered: under which id the output was sent to this Kafka, "" if that is not known.
+    """
+
+    transactional_id: str
+    path: str
+    remembered: str
+
+
+def find(
+    settings: KafkaSettings, access: Mapping[str, Any], me: Me, partitions: int, log: CommitLog
+) -> Other | None:
+    """Return the position that this log was sent to under another id; the farthest, if several.
+
+    Args:
+        settings: the operator's.
+        access: kafka-python's settings of security.
+        me: who asks.
+        partitions: how many the progress topic has.
+        log: the store's, as it is now.
+
+    Raises:
+        KafkaError: the topic cannot be read.
+    """
+    others = [
+        Other(each, found)
+        for each, found in kafka_progress.read_all(settings, access, partitions).items()
+        if each != me.transactional_id
+        and not found.position.moved
+        and _is_of(log, found.position, is_likely=_is_likely(me, each, found.position))
+    ]
+    return max(others, key=lambda other: other.found.position.end, default=None)
+
+
+def _is_likely(me: Me, transactional_id: str, position: Position) -> bool:
+    return transactional_id == me.remembered or position.origin == me.path
+
+
+def _is_of(log: CommitLog, position: Position, *, is_likely: bool) -> bool:
+    """Tell whether a position is of this log; by what is likely, where nothing can be compared."""
+    first = position.first
+    if first is not None and first[0] >= log.min_offset and log.damage_at(first[0]) is None:
+        return trail.hash_at(log, first[0]) == first[1]
+    left = [p.record for p in position.points if p.record.physical_offset >= log.min_offset]
+    return any(trail.is_there(log, record) for record in left) if left else is_likely
+
+
+def refusal(settings: KafkaSettings, name: str, me: Me, other: Other) -> str:
+    """Return what to say to the operator."""
+    position = other.found.position
+    origin = f", written for {position.origin}," if position.origin else ""
+    return (
+        f"{name}: {settings.progress_topic} has no position of {me.transactional_id}, but the one "
+        f"of {other.transactional_id}{origin} is of this log: it was sent up to physical offset "
+        f"{position.end} under that id, which is id_prefix and the store's name. Give the store "
+        'that name and id_prefix again; or set on_rename = "continue" for one start, which goes on '
+        "there under the new id, and ends a job that still sends under the old one. "
+        '(on_rename = "begin" is for a second way beside that one: it sends from where start says, '
+        "and so what the other one has sent as well)"
+    )
+
+
+def take_over(
+    settings: KafkaSettings,
+    access: Mapping[str, Any],
+    me: Me,
+    other: Other,
+    partitions: int,
+    writer: tuple[str, int],
+) -> None:
+    """Write a position, and its trail, again under our own id, and that it has moved there.
+
+    All of it is one transaction of the other id: a job that still sends under that is ended.
+
+    Args:
+        settings: the operator's.
+        access: kafka-python's settings of security.
+        me: whose it becomes.
+        other: whose it was.
+        partitions: how many the progress topic has.
+        writer: us, and when we began.
+
+    Raises:
+        KafkaError: it could not be written.
+    """
+    topic = settings.progress_topic
+    is_transactional = settings.mode == TRANSACTIONS
+    client = Client(settings, access, other.transactional_id if is_transactional else None)
+    try:
+        # Its last transaction has ended with that.
+        last = kafka_progress.last_of(
+            settings, access, other.transactional_id, other.found.partition
+        )
+        position = last[1] if last is not None else other.found.position
+        chunks = kafka_progress.read_chunks(
+            settings, access, other.transactional_id, other.found.partition
+        )
+        records = [
+            (kafka_trail.key_of(me.transactional_id, chunk.number), chunk.pack())
+            for chunk in sorted(chunks, key=lambda chunk: chunk.number)
+        ]
+        records.append((me.transactional_id.encode(), position.pack()))
+        name, began = writer
+        moved = replace(
+            position,
+            writer=name,
+            began=max(began, position.began + 1),
+            moved=me.transactional_id,
+        )
+        client.begin()
+        home = kafka_progress.partition_of(me.transactional_id, partitions)
+        kafka_progress.put_records(settings, client, TopicPartition(topic, home), records)
+        client.flush()
+        there = TopicPartition(topic, other.found.partition)
+        old = other.transactional_id.encode()
+        kafka_progress.put_records(settings, client, there, [(old, moved.pack())])
+        client.commit()
+    finally:
+        client.close()
