@@ -50,6 +50,7 @@ from sinks.kafka_settings import (
 from sinks.kafka_trail import Chunk, Trail, parting, sent_until
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
+from stores.holes import find_hole
 from stores.tail import find_tail
 from stores.trail import Point
 
@@ -193,6 +194,10 @@ class KafkaSink:
         # The first record of the log: where it begins, and its hash.
         self._first: tuple[int, int] | None = None
         self.position: Position | None = None
+        # See `decide_latest`: physical offset, number of a cut.
+        self._decided: tuple[int, int] | None = None
+        # Of what it was last looked whether the log still reaches that far.
+        self._reached: tuple[tuple[int, int, int], int | None] | None = None
         # To be told with the next transaction that is committed.
         self._events: list[str] = []
         self._losses = 0
@@ -228,10 +233,14 @@ class KafkaSink:
         if not self._began:
             self._began, self._first_tried = int(time.time() * _MILLISECONDS), time.monotonic()
         is_late = time.monotonic() - self._first_tried >= _DOUBT_SECONDS
-        if is_transactional and (self._has_connected or is_late):
-            self._look_for_heir()
+        looks = is_transactional and (self._has_connected or is_late)
+        client = Client(
+            settings,
+            self.access,
+            self.transactional_id if is_transactional else None,
+            self._look_for_heir if looks else None,
+        )
         self._has_connected = True
-        client = Client(settings, self.access, self.transactional_id if is_transactional else None)
         try:
             partitions = self._progress_partitions(client)
             found = kafka_progress.read(settings, self.access, self.transactional_id, partitions)
@@ -250,7 +259,8 @@ class KafkaSink:
         # What was noticed and not committed is noticed again.
         self._events, self._losses = [], 0
         if found is None:
-            begin = extent.end if settings.start == LATEST else self.log.min_offset
+            is_latest = settings.start == LATEST
+            begin = self._latest(extent) if is_latest else self.log.min_offset
             position = Position(max(begin, 0), cut=extent.last_cut)
             number = kafka_progress.partition_of(self.transactional_id, partitions)
         else:
@@ -285,6 +295,44 @@ class KafkaSink:
         writer = self._writer, self._began
         kafka_rename.take_over(settings, self.access, me, other, partitions, writer)
         return kafka_progress.read(settings, self.access, self.transactional_id, partitions)
+
+    def decide_latest(self, extent: Extent) -> None:
+        """Decide where a store begins of which only what comes from now on is wanted, for good.
+
+        Not when Kafka first answers: what is dispatched until then is wanted.
+
+        Args:
+            extent: of dispatch at the start of the job; with a new output, the log's end counts.
+
+        Raises:
+            OSError: it cannot be written down.
+        """
+        known = kafka_progress.remembered(self._memory) if self._memory is not None else None
+        mine, bootstrap = self.transactional_id, self._settings.bootstrap
+        if known is not None and known.latest is not None and known.latest[0] == mine:
+            self._decided = known.latest[1:]
+            return
+        end = extent.end
+        if end < 0:
+            try:
+                end = find_tail(self.log).end
+            except FormatError:
+                # Where dispatch gets past the damage.
+                return
+        self._decided = end, extent.last_cut
+        is_sent = known is not None and known[:2] != ("", "") and known.transactional_id == mine
+        if self._memory is None or (is_sent and known is not None and known.bootstrap == bootstrap):
+            # It has a position there.
+            return
+        decided = (mine, *self._decided)
+        kafka_progress.remember(self._memory, (known or Memory("", ""))._replace(latest=decided))
+
+    def _latest(self, extent: Extent) -> int:
+        """Return where a store begins of which only the latest is wanted."""
+        if self._decided is None:
+            return extent.end
+        end, cut = self._decided
+        return min([end, *(place for number, place in extent.cuts if number > cut)])
 
     def _claim(self, position: Position) -> None:
         """Write the position again as ours.
@@ -424,7 +472,13 @@ class KafkaSink:
         known = self.position
         if self._memory is None or known is None or not self._remembered:
             return
-        memory = Memory(self._cluster, self.transactional_id, known.end, known.store_timestamp)
+        memory = Memory(
+            self._cluster,
+            self.transactional_id,
+            known.end,
+            known.store_timestamp,
+            self._settings.bootstrap,
+        )
         kafka_progress.remember(self._memory, memory)
 
     def take_losses(self) -> int:
@@ -574,6 +628,8 @@ class KafkaSink:
         found = trail.check(self.log, known.points)
         if not found.is_same:
             places.append(found.common.end if found.common is not None else self.log.min_offset)
+        if extent.end < known.end and (tail := self._tail_before(known, extent)) is not None:
+            places.append(tail)
         common = min(places, default=known.end)
         followed = replace(known, cut=max(known.cut, extent.last_cut))
         if common >= known.end and known.accepted < 0:
@@ -604,6 +660,23 @@ class KafkaSink:
         points = tuple(p for p in known.points if p.end <= common)
         self.position = replace(followed, end=common, points=points, chunk=number, accepted=-1)
         sent.start = sent.end = common
+
+    def _tail_before(self, known: Position, extent: Extent) -> int | None:
+        """Return where the log ends if it no longer reaches the position, None if it does.
+
+        Where the bytes of the records that were cut still stand after the log's end, no other look
+        finds that until it has grown past them.
+        """
+        key = known.end, extent.end, extent.last_cut
+        if self._reached is None or self._reached[0] != key:
+            try:
+                tail = find_tail(self.log).end
+                is_end = find_hole(self.log, tail) is None
+            except FormatError:
+                tail, is_end = known.end, False
+            # After damage, or a hole, there may be more.
+            self._reached = key, tail if is_end and tail < known.end else None
+        return self._reached[1]
 
     def _accept(self, common: int, *, is_exact: bool) -> None:
         """Take down that the log was cut, where the operator accepts that.

@@ -264,7 +264,11 @@ class Client:
     """
 
     def __init__(
-        self, settings: KafkaSettings, access: Mapping[str, Any], transactional_id: str | None
+        self,
+        settings: KafkaSettings,
+        access: Mapping[str, Any],
+        transactional_id: str | None,
+        look: Callable[[], None] | None = None,
     ) -> None:
         """Connect and, with a transactional id, end what its last holder left undone.
 
@@ -272,6 +276,8 @@ class Client:
             settings: the operator's.
             access: kafka-python's settings of security.
             transactional_id: None for a producer that is idempotent only.
+            look: called when Kafka has answered, and before its last holder is shut out; what it
+                raises ends this.
 
         Raises:
             KafkaError: what came of it.
@@ -305,6 +311,8 @@ class Client:
         self._is_transactional = transactional_id is not None
         self._codec: int = self._producer.config["compression_attrs"]
         try:
+            if look is not None:
+                look()
             if self._is_transactional:
                 # Left to itself a fenced producer would ask for a new epoch, and fence its heir.
                 self._manager._supports_epoch_bump = lambda: False  # noqa: SLF001

@@ -173,12 +173,17 @@ class Memory(NamedTuple):
         transactional_id: whose position it has.
         end: physical offset that was committed, or an earlier one; -1 if not known.
         store_timestamp: of the last record before it, ms; 0 if not known.
+        bootstrap: where that Kafka was; "" if not known.
+        latest: where a store with `start` "latest" begins that has nothing in Kafka yet: its
+            transactional id, physical offset, and number of the last cut of the log before that.
     """
 
     cluster: str
     transactional_id: str
     end: int = -1
     store_timestamp: int = 0
+    bootstrap: str = ""
+    latest: tuple[str, int, int] | None = None
 
 
 def remembered(path: Path) -> Memory | None:
@@ -186,8 +191,16 @@ def remembered(path: Path) -> Memory | None:
     try:
         values = json.loads(path.read_text("utf-8"))
         end, stored = int(values.get("end", -1)), int(values.get("storeTimestamp", 0))
-        return Memory(str(values["cluster"]), str(values["id"]), end, stored)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        latest = values.get("latest")
+        return Memory(
+            str(values["cluster"]),
+            str(values["id"]),
+            end,
+            stored,
+            str(values.get("bootstrap", "")),
+            (str(latest[0]), int(latest[1]), int(latest[2])) if latest is not None else None,
+        )
+    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
         # One that was being written when the machine went down has nothing to say.
         return None
 
@@ -204,6 +217,8 @@ def remember(path: Path, memory: Memory) -> None:
         "id": memory.transactional_id,
         "end": memory.end,
         "storeTimestamp": memory.store_timestamp,
+        "bootstrap": memory.bootstrap,
+        "latest": memory.latest,
     }
     disk.write_file(temporary, json.dumps(values).encode())
     disk.rename(temporary, path)
@@ -509,6 +524,8 @@ class _Reader:
             "auto_offset_reset": "earliest",
             "metrics_enabled": False,
             "allow_auto_create_topics": False,
+            # Below the patience for a request, as kafka-python wants it.
+            "fetch_max_wait_ms": int(min(500, settings.request_seconds * _MILLISECONDS / 2)),
         }
         self._consumer: Any = None
 

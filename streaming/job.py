@@ -158,7 +158,7 @@ def _kafka_dict(state: KafkaState) -> dict[str, object]:
         "dead_letters": state.dead_letters,
         "transactions": state.transactions,
         "retries": state.retries,
-        "lag_bytes": state.lag,
+        "lag_bytes": state.confirmed_lag,
         "trouble": state.trouble,
         "stopped": state.stopped,
     }

@@ -19,7 +19,7 @@ from formats.errors import KafkaError, ReputError, StoreError, UsageError
 from sinks import kafka_progress
 from sinks.kafka import Extent, KafkaSink
 from sinks.kafka_client import AccessError, AwayError, TopicError
-from sinks.kafka_settings import STOP
+from sinks.kafka_settings import LATEST, STOP
 
 if TYPE_CHECKING:
     from sinks.kafka import Sent
@@ -67,6 +67,7 @@ class KafkaState:
         truncations: times that the log was cut, or has expired, below what had been sent.
         trouble: why the last attempt failed, "" if it did not.
         stopped: what has stopped it until the job starts again, "" for nothing.
+        is_confirmed: Kafka itself has said `end` to this process.
     """
 
     end: int = -1
@@ -85,6 +86,7 @@ class KafkaState:
     truncations: int = 0
     trouble: str = ""
     stopped: str = ""
+    is_confirmed: bool = False
 
     @property
     def lag(self) -> int | None:
@@ -92,6 +94,11 @@ class KafkaState:
         if self.wanted < 0:
             return 0
         return max(self.wanted - self.end, 0) if self.end >= 0 else None
+
+    @property
+    def confirmed_lag(self) -> int | None:
+        """Return the lag; None where this process has not asked Kafka what it has."""
+        return self.lag if self.is_confirmed or self.wanted < 0 else None
 
 
 class KafkaFeed:
@@ -131,7 +138,11 @@ class KafkaFeed:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         known = kafka_progress.remembered(self._memory)
-        if known is None or known.transactional_id != self._sink.transactional_id:
+        if self._settings.start == LATEST:
+            self._sink.decide_latest(extent)
+        is_mine = known is not None and known.transactional_id == self._sink.transactional_id
+        is_there = known is not None and known.bootstrap in {"", self._settings.bootstrap}
+        if known is None or not (is_mine and is_there):
             self._state = KafkaState(wanted=extent.end)
         else:
             self._state = KafkaState(
@@ -215,7 +226,9 @@ class KafkaFeed:
     def is_done(self) -> bool:
         """Tell whether Kafka has all that is dispatched; where nothing is, it has."""
         extent = self._extent
-        return extent.end < 0 or (self._settled == extent and extent.end <= self._state.end)
+        state = self._state
+        is_there = state.is_confirmed and extent.end <= state.end
+        return extent.end < 0 or (self._settled == extent and is_there)
 
     def room(self, end: int) -> int:
         """Return how far dispatch may go: to `end`, or less where Kafka is too far behind."""
@@ -237,6 +250,9 @@ class KafkaFeed:
                 # A new output does not know where it begins before its first batch.
                 if extent.end >= 0 and self._send_with_retries(extent):
                     continue
+                if self._stopping.is_set():
+                    # Attempts may have ended for that, and not for having nothing more to send.
+                    break
                 self._settled = extent
                 self._changed.wait(_WAIT_SECONDS)
             self._sink.remember()
@@ -329,7 +345,9 @@ class KafkaFeed:
         position = self._sink.position
         if position is not None:
             stored = position.store_timestamp or self._state.store_timestamp
-            self._state = replace(self._state, end=position.end, store_timestamp=stored)
+            self._state = replace(
+                self._state, end=position.end, store_timestamp=stored, is_confirmed=True
+            )
 
     def _remember(self) -> None:
         """Write down how far Kafka is, now and then."""

@@ -73,7 +73,7 @@ def shortfalls(
     """
     found = []
     for config, store in zip(configs, summary.stores, strict=True):
-        lag = store.kafka.lag if store.kafka is not None else 0
+        lag = store.kafka.confirmed_lag if store.kafka is not None else 0
         if not is_interrupted and known_ends.get(store.name, 0) <= store.end and lag == 0:
             continue
         first, end = _ends_of(config, store.end, only_flushed=only_flushed)

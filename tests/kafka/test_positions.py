@@ -12,6 +12,7 @@ from formats.errors import ReputError
 from stores.tail import find_tail
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
+from tests.kafka.broker import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,6 +163,34 @@ class TestNames:
             stores.send(stores.config(tmp_path / "b", tmp_path / "out-b", broker, **settings))
 
 
+def test_the_latest_is_what_comes_after_the_first_start_and_not_after_an_outage(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    Kafka is away when the job first starts, and while messages are dispatched; then the job starts
+    again, and Kafka is there.
+    """
+    topic = tmp_path.name
+    broker.make_topic(topic)
+    found = list(stores.messages(300, (topic,), random.Random(2)))
+    stores.write(tmp_path / "store", found[:100])
+    away = stores.config(tmp_path / "store", tmp_path / "out", f"127.0.0.1:{free_port()}",
+                         name=topic, start="latest", request_seconds=0.2)  # fmt: skip
+    dispatcher = StoreDispatcher(away)
+    try:
+        stores.write(tmp_path / "store", found[:200])
+        dispatcher.dispatch(find_tail(dispatcher.log).end)
+    finally:
+        dispatcher.close()
+    log = stores.write(tmp_path / "store", found)
+    there = stores.config(tmp_path / "store", tmp_path / "out", broker, name=topic, start="latest")
+    stores.send(there)
+    stores.send(there)
+
+    expected = [p for p in log.places if p.position >= log.places[100].position]
+    assert {g.physical_offset for g in stores.got(broker, topic)} == {p.position for p in expected}
+
+
 class TestCuts:
     """What Kafka was sent in one transaction, and the log has only in part since."""
 
@@ -268,6 +297,31 @@ class TestCuts:
             dispatcher.close()
 
         assert offsets(broker, topic) == of_log(log)
+
+    def test_a_log_that_no_longer_reaches_the_position_was_cut(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        It is cut in place and fewer bytes are written, so those of the old records stay after its
+        end; a new output has not seen the cut. Nothing but the log's end tells.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        found = [m._replace(body=bytes(50)) for m in
+                 stores.messages(100, (topic,), random.Random(6))]  # fmt: skip
+        old = stores.write(tmp_path / "store", found)
+        stores.send(self.config(broker, tmp_path, "out"))
+        other = found[:60] + [m._replace(body=b"-" * 53) for m in found[60:70]]
+        (file,) = (tmp_path / "store" / "commitlog").iterdir()
+        stale = file.read_bytes()
+        new = stores.write(tmp_path / "store", other)
+        file.write_bytes(file.read_bytes()[: new.end] + stale[new.end :])
+
+        said = f"physical offsets {old.places[60].position} to {old.end} is not in the log"
+        with pytest.raises(ReputError, match=said):
+            stores.send(self.config(broker, tmp_path, "new"))
+        stores.send(self.config(broker, tmp_path, "new", on_truncation="continue"))
+        assert offsets(broker, topic) == of_log(old, new)
 
     def test_a_deeper_cut_than_the_accepted_one_is_said(
         self, broker: Broker, tmp_path: Path

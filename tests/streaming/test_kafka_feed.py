@@ -152,10 +152,9 @@ def test_a_job_that_has_an_end_does_not_end_well_without_kafka(
 
 
 class TestLag:
-    def remember(self, tmp_path: Path, name: str, end: int) -> None:
-        kafka_progress.remember(
-            tmp_path / "out" / ".reput" / "kafka.json", Memory("c", f"reput-{name}", end, 5)
-        )
+    def remember(self, tmp_path: Path, name: str, end: int, bootstrap: str = "") -> None:
+        memory = Memory("c", f"reput-{name}", end, 5, bootstrap)
+        kafka_progress.remember(tmp_path / "out" / ".reput" / "kafka.json", memory)
 
     def opened(self, tmp_path: Path, written: Any) -> StoreDispatcher:
         dispatcher = StoreDispatcher(config(tmp_path))
@@ -178,13 +177,37 @@ class TestLag:
         finally:
             dispatcher.close()
 
-    @pytest.mark.parametrize("memory", ["none", "of another id", "of an earlier version"])
+    def test_a_position_that_is_only_remembered_does_not_make_it_complete(
+        self, tmp_path: Path, written: Any
+    ) -> None:
+        """
+        Kafka may be another one since, and has not been asked; neither before the end nor after.
+        """
+        self.opened(tmp_path, written).close()
+        self.remember(tmp_path, "broker-a", written.end)
+        dispatcher = self.opened(tmp_path, written)
+        feed = dispatcher.kafka
+        assert feed is not None
+        try:
+            wait_for(lambda: feed.state.retries >= 1)
+            assert not feed.is_done
+        finally:
+            dispatcher.close()
+        assert not feed.is_done
+        assert feed.lacks() is not None
+        assert feed.state.confirmed_lag is None
+
+    @pytest.mark.parametrize(
+        "memory", ["none", "of another id", "of another Kafka", "of an earlier version"]
+    )
     def test_it_is_not_zero_where_nothing_is_known(
         self, tmp_path: Path, written: Any, memory: str
     ) -> None:
         self.opened(tmp_path, written).close()
         if memory == "of another id":
             self.remember(tmp_path, "other", 1000)
+        elif memory == "of another Kafka":
+            self.remember(tmp_path, "broker-a", 1000, "elsewhere:9092")
         elif memory == "of an earlier version":
             path = tmp_path / "out" / ".reput" / "kafka.json"
             path.write_text(json.dumps({"cluster": "c", "id": "reput-broker-a"}))
