@@ -697,6 +697,10 @@ class Job:
     def _close(self) -> None:
         """Close all outputs, also behind one that cannot be; the first error is raised."""
         opened = self.dispatchers
+        for dispatcher in opened.values():
+            if dispatcher.kafka is not None:
+                # What each waits for Kafka is waited for once.
+                dispatcher.kafka.end()
         with contextlib.ExitStack() as stack:
             for name, dispatcher in reversed(opened.items()):
                 stack.callback(about(name)(dispatcher.close))

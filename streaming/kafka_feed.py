@@ -39,7 +39,8 @@ _SLOW_BACK_OFF = (1.0, 5.0, 10.0, 30.0, 60.0)
 _TRIED_AGAIN = (AwayError, AccessError, TopicError, StoreError, OSError)
 # Of one run of trouble, how often the log has a line.
 _SAY_SECONDS = 30.0
-_JOIN_SECONDS = 30.0
+# What is open may be committed until then; what is not is aborted, and sent by the next start.
+_END_SECONDS = 5.0
 _MEMORY = "kafka.json"
 # How often the position is written to `_MEMORY`: it is what a next process says until it has asked.
 _REMEMBER_SECONDS = 10.0
@@ -153,6 +154,8 @@ class KafkaFeed:
         self._failure: BaseException | None = None
         self._trouble: tuple[float, Exception] | None = None
         self._remembered_at = 0.0
+        self._end_by = 0.0
+        self._is_unremembered = self._is_left = False
         self._thread = threading.Thread(target=self._run, name=f"kafka-{config.name}", daemon=True)
         self._thread.start()
 
@@ -236,11 +239,26 @@ class KafkaFeed:
         sent = state.end if state.end >= 0 else self._first_end
         return min(end, sent + most) if most else end
 
-    def close(self) -> None:
-        """End behind the transaction that is open, or without it if Kafka does not answer."""
+    def end(self) -> None:
+        """Ask the thread to end; of several, all end at once then."""
+        if not self._stopping.is_set():
+            self._end_by = time.monotonic() + _END_SECONDS
         self._stopping.set()
         self._changed.set()
-        self._thread.join(_JOIN_SECONDS)
+
+    def close(self) -> None:
+        """End after the transaction that is open, or without it if Kafka does not answer soon.
+
+        Kafka aborts what is left open, at the next start's first request or by its age.
+        """
+        self.end()
+        self._thread.join(max(self._end_by - time.monotonic(), 0.0))
+        if self._thread.is_alive():
+            self._is_left = True
+            LOG.warning(
+                "%s: Kafka has not answered for %.0f s, and is not waited for; %s",
+                self._name, _END_SECONDS, self._where_next(),
+            )  # fmt: skip
 
     def _run(self) -> None:
         try:
@@ -255,7 +273,8 @@ class KafkaFeed:
                     break
                 self._settled = extent
                 self._changed.wait(_WAIT_SECONDS)
-            self._sink.remember()
+            self._remembered_at = 0.0
+            self._remember()
         except BaseException as error:  # noqa: BLE001 - said by `check` or by the state
             self._stop(error)
         finally:
@@ -352,9 +371,19 @@ class KafkaFeed:
     def _remember(self) -> None:
         """Write down how far Kafka is, now and then."""
         now = time.monotonic()
-        if now - self._remembered_at >= _REMEMBER_SECONDS:
+        if self._is_left or now - self._remembered_at < _REMEMBER_SECONDS:
+            # The output may be another process's by now.
+            return
+        self._remembered_at = now
+        try:
             self._sink.remember()
-            self._remembered_at = now
+        except OSError as error:
+            # Kafka has the position; this is only what a next process says until it has asked.
+            if not self._is_unremembered:
+                LOG.warning("%s: %s cannot be written: %s", self._name, self._memory, error)
+            self._is_unremembered = True
+        else:
+            self._is_unremembered = False
 
     def _account(self, sent: Sent) -> None:
         known = self._state

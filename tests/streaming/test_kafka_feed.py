@@ -6,21 +6,26 @@ import errno
 import json
 import random
 import socket
+import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from formats.errors import ReputError
 from sinks import kafka_progress
-from sinks.kafka import KafkaSink
+from sinks.kafka import KafkaSink, Sent
 from sinks.kafka_progress import Memory, Position
+from streaming import kafka_feed
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from sinks.kafka import Extent
 
 
 def nowhere() -> str:
@@ -149,6 +154,72 @@ def test_a_job_that_has_an_end_does_not_end_well_without_kafka(
             dispatcher.drain_kafka(lambda: False)
     finally:
         dispatcher.close()
+
+
+def test_a_kafka_that_does_not_answer_does_not_keep_the_job_from_its_end(
+    tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It hangs for far longer than a service manager waits; the thread is left, and what comes later is the next start's.
+    """
+    begun, over = threading.Event(), threading.Event()
+
+    def hanging(*_: object) -> None:
+        begun.set()
+        over.wait(600)
+
+    monkeypatch.setattr(KafkaSink, "open", hanging)
+    assert kafka_feed._END_SECONDS <= 5
+    monkeypatch.setattr(kafka_feed, "_END_SECONDS", 0.1)
+    dispatcher = StoreDispatcher(config(tmp_path))
+    dispatcher.dispatch(written.end)
+    assert begun.wait(60)
+    dispatcher.close()
+    feed = dispatcher.kafka
+    assert feed is not None
+    was_left = feed._thread.is_alive()
+    over.set()
+
+    assert was_left
+    assert not feed.is_done
+
+
+def test_an_output_that_cannot_be_written_does_not_slow_down_kafka(
+    tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Only what the next process says until it has asked Kafka is written there. It is said once.
+    """
+
+    def open_it(sink: KafkaSink, _: object) -> None:
+        sink._client = SimpleNamespace(in_flight=0)  # type: ignore[assignment]
+        sink.position = Position(0)
+
+    def send(sink: KafkaSink, extent: Extent) -> Sent:
+        assert sink.position is not None
+        end = min(sink.position.end + 1000, extent.end)
+        sent = Sent(sink.position.end, end)
+        sink.position = Position(end)
+        return sent
+
+    def failing(_: KafkaSink) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "kafka.json")
+
+    for name, made in (("open", open_it), ("send", send), ("remember", failing)):
+        monkeypatch.setattr(KafkaSink, name, made)
+    monkeypatch.setattr(KafkaSink, "close", lambda sink: setattr(sink, "_client", None))
+    monkeypatch.setattr(kafka_feed, "_REMEMBER_SECONDS", 0.0)
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        dispatcher.dispatch(written.end)
+        feed = dispatcher.kafka
+        assert feed is not None
+        wait_for(lambda: feed.is_done or feed.state.retries > 0)
+        assert feed.state.retries == 0
+        assert feed.state.end == written.end
+    finally:
+        dispatcher.close()
+    assert sum("No space left" in r.message for r in caplog.records) == 1
 
 
 class TestLag:
