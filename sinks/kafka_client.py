@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer, TopicPartition, errors
+from kafka.net.compat import KafkaNetClient
 from kafka.producer.producer_batch import FinalState, ProducerBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecordsBuilder
@@ -120,6 +122,8 @@ def describe(error: BaseException) -> str:
     return name if text in {"", "None"} else f"{name}: {text[:300]}"
 
 
+# Of settings that kafka-python does not take, where it begins.
+_SETTINGS_ERRORS = (ValueError, TypeError, AssertionError, errors.KafkaConfigurationError)
 # That it took too long is said anyway.
 _NO_REASONS = (errors.KafkaTimeoutError, errors.NodeNotReadyError)
 
@@ -233,14 +237,27 @@ def _compression(settings: KafkaSettings) -> str | None:
 
 
 class _Reasons(logging.Handler):
-    """Keeps what kafka-python logs and does not raise: why it cannot connect."""
+    """Keeps what kafka-python logs and does not raise: why it cannot connect.
+
+    All clients of a process log to one place; only what this one says counts.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last: Exception | None = None
+        self._caller = threading.get_ident()
+        self._client: Any = None
+
+    def make(self, **config: Any) -> Any:
+        """Return a client, for kafka-python: what its thread says is ours."""
+        self._client = KafkaNetClient(**config)
+        return self._client
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take an error out of a log line."""
+        own = self._client._net._io_thread if self._client is not None else None  # noqa: SLF001
+        if record.thread not in {self._caller, own.ident if own is not None else None}:
+            return
         for value in record.args if isinstance(record.args, tuple) else ():
             if not isinstance(value, Exception) or isinstance(value, _NO_REASONS):
                 continue
@@ -305,9 +322,16 @@ class Client:
                 "reconnect_backoff_max_ms": _MILLISECONDS,
                 "allow_auto_create_topics": settings.auto_create_topics,
                 "metrics_enabled": False,
+                "kafka_client": reasons.make,
             }
             # None of these is the operator's to change, but for how it connects.
-            self._producer = KafkaProducer(**{**options, **access})
+            try:
+                self._producer = KafkaProducer(**{**options, **access})
+            except _SETTINGS_ERRORS as error:
+                # Another try changes nothing.
+                raise KafkaError(
+                    f"kafka-python does not take the settings of [kafka]: {describe(error)}"
+                ) from error
         self._is_transactional = transactional_id is not None
         self._codec: int = self._producer.config["compression_attrs"]
         try:

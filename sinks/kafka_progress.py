@@ -544,6 +544,10 @@ class _Reader:
 
     def _explained(self, error: BaseException) -> KafkaError:
         topic = self._settings.progress_topic
+        if isinstance(error, errors.KafkaConfigurationError):
+            return KafkaError(
+                f"kafka-python does not take the settings of [kafka]: {describe(error)}"
+            )
         if isinstance(error, (errors.TopicAuthorizationFailedError, errors.AuthorizationError)):
             return AccessError(
                 f"we may not read {topic}, which holds the positions: {describe(error)}"

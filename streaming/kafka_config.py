@@ -70,7 +70,8 @@ def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> Kafka
             client |= value
             continue
         if name.startswith(_CLIENT):
-            client[name.removeprefix(_CLIENT)] = kafka_pass_through.value_of(str(value))
+            setting = name.removeprefix(_CLIENT)
+            client[setting] = kafka_pass_through.value_of(setting, str(value))
             continue
         if name in SECRETS:
             raise UsageError(

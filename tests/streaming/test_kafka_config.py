@@ -14,6 +14,7 @@ from sinks import kafka_client, kafka_progress
 from sinks.kafka_settings import KafkaSecurity, KafkaSettings
 from streaming.config import read_config, store_config
 from streaming.kafka_config import access_of, from_fields, kafka_settings, pairs
+from streaming.kafka_pass_through import client_settings
 
 STORE = '[[store]]\nname = "a"\npath = "store"\noutput = "out"\n'
 
@@ -243,3 +244,41 @@ class TestClient:
             kafka_settings({**values, "mechanism": "PLAIN"})
         with pytest.raises(UsageError, match="is no number of them"):
             kafka_settings({**values, "mechanism": "GSSAPI", "new_topic_partitions": -1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("api_version", "abc", r"a version of Kafka, such as \"2.6\""),
+        ("api_version", 2.6, "a version of Kafka"),
+        ("client_dns_lookup", "bogus", "use_all_dns_ips or resolve_canonical"),
+        ("proxy_url", "x", "SCHEME://HOST:PORT"),
+        ("proxy_url", "ftp://x:1", "SCHEME://HOST:PORT"),
+        ("reconnect_backoff_ms", "a", "a whole number from 0 on"),
+        ("metadata_max_age_ms", 0, "a whole number from 1 on"),
+        ("send_buffer_bytes", True, "a whole number"),
+        ("sasl_kerberos_name", 5, "a text"),
+    ],
+)
+def test_a_value_that_the_client_would_not_take_is_said_at_once(
+    name: str, value: object, said: str
+) -> None:
+    """
+    It was taken for a Kafka that is away, and tried for ever.
+    """
+    with pytest.raises(UsageError, match=rf"\[kafka.client\] {name}: .*{said}"):
+        kafka_settings({"bootstrap": "k:1", "client": {name: value}})
+
+
+@pytest.mark.parametrize("text", ["2.6", "2.10", "[2, 6]", "2.6.1"])
+def test_a_version_of_the_command_line_is_what_kafka_python_takes(text: str) -> None:
+    found = kafka_settings({"bootstrap": "k:1", "client.api_version": text})
+    numbers = tuple(int(n) for n in text.strip("[]").replace(",", ".").split("."))
+
+    assert client_settings(found.client) == {"api_version": numbers}
+
+
+def test_a_list_of_revoked_certificates_has_to_be_there() -> None:
+    found = kafka_settings({"bootstrap": "k:1", "client": {"ssl_crlfile": "/nope"}})
+    with pytest.raises(UsageError, match="ssl_crlfile: /nope: no such file"):
+        client_settings(found.client)

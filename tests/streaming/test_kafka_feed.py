@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import random
 import socket
 import threading
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from formats.errors import ReputError
-from sinks import kafka_progress
+from sinks import kafka_client, kafka_progress
 from sinks.kafka import KafkaSink, Sent
+from sinks.kafka_client import AwayError, Client
 from sinks.kafka_progress import Memory, Position
 from streaming import kafka_feed
 from streaming.dispatcher import StoreDispatcher
@@ -220,6 +222,50 @@ def test_an_output_that_cannot_be_written_does_not_slow_down_kafka(
     finally:
         dispatcher.close()
     assert sum("No space left" in r.message for r in caplog.records) == 1
+
+
+def test_settings_that_the_client_does_not_take_are_not_an_outage(
+    tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Another try changes nothing: it is held back, and said.
+    """
+
+    def refusing(**_: object) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(kafka_client, "KafkaProducer", refusing)
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        dispatcher.dispatch(written.end)
+        feed = dispatcher.kafka
+        assert feed is not None
+        wait_for(lambda: feed.state.stopped or feed.state.retries)
+        assert "kafka-python does not take the settings" in feed.state.stopped
+    finally:
+        dispatcher.close()
+
+
+def test_a_client_hears_only_its_own_reasons(tmp_path: Path) -> None:
+    """
+    All clients of a process log to one place, and each has a thread.
+    """
+    settings = config(tmp_path).kafka
+    assert settings is not None
+    is_over = threading.Event()
+
+    def talk() -> None:
+        while not is_over.wait(0.01):
+            logging.getLogger("kafka.net.manager").error("Failed: %s", ValueError("another's"))
+
+    other = threading.Thread(target=talk)
+    other.start()
+    try:
+        with pytest.raises(AwayError, match="KafkaConnection: 111 ECONNREFUSED"):
+            Client(settings, {}, "reput-x")
+    finally:
+        is_over.set()
+        other.join()
 
 
 class TestLag:
