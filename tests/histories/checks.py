@@ -433,7 +433,9 @@ def answers_differ(
         for (words, answer, ours), other in zip(pulled, started, strict=True):
             counts["asked a broker that starts"] += 1
             own = [r for r in now if is_in_queue(r.record, queries.text(words[1]), int(words[2]))]
-            if ours != other and not _is_without_pieces(ours, other, own):
+            if ours != other and not any(
+                _is_without_pieces(ours, each, own) for each in (other, answer)
+            ):
                 wrong.append(
                     f"{_shown(words)}: the broker says {answer}, one that starts {other}, we {ours}"
                 )

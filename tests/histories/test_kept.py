@@ -492,6 +492,16 @@ REAL = {
         start
         pause at=disk.write_pieces number=2 during=poll seconds=0 { truncate back=13; put count=3 seed=913337 kind=large; truncate back=2; put count=1 seed=582421 kind=zero }
     """,
+    "4.9.8 gives pieces of records, and ends the queue elsewhere when it starts": """
+        settings version=4.9.8
+        start
+        put count=8 seed=200896 kind=same
+        pause at=disk.map_file number=1 during=poll seconds=9 { stop; tear back=9 byte=0 rest=zero; start; put count=3 seed=472128 kind=mixed }
+        put count=2 seed=900728 kind=same
+        crash
+        start
+        put count=3 seed=888905 kind=large
+    """,
 }
 
 
