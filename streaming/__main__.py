@@ -169,12 +169,13 @@ Output = Annotated[
     ),
 ]
 Version = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--broker-version",
         autocompletion=completions.versions,
         rich_help_panel=help_pages.READING,
-        help=f"The broker whose files to write: {', '.join(broker.VERSIONS)} (or 5.3.3, 4.9.8 …).",
+        help=f"The broker whose files to write: {', '.join(broker.VERSIONS)} (or 5.3.3, 4.9.8 …). "
+        f"[default: {broker.NEWEST}]",
     ),
 ]
 Conf = Annotated[
@@ -448,7 +449,7 @@ Repair = Annotated[
 def configs_of(
     store: Path | None,
     output: Path | None,
-    version: str,
+    version: str | None,
     conf: Path | None,
     config: Path | None,
     *,
@@ -463,8 +464,12 @@ def configs_of(
         UsageError: neither, both, or something wrong with them.
     """
     if config is not None:
-        if any(each is not None for each in (store, output, conf, commitlog)):
-            raise UsageError("--config names the stores: leave --store, --output and the rest out")
+        of_stores = (store, output, version, conf, commitlog, in_place or None)
+        if any(each is not None for each in of_stores):
+            raise UsageError(
+                "--config names the stores: leave --store, --output, --broker-version, "
+                "--broker-conf, --commitlog and --in-place out; each has its key there"
+            )
         return with_kafka(read_config(config), kafka_bootstrap, kafka)
     if store is None:
         raise UsageError("say what to read with --store DIR, or name several with --config FILE")
@@ -473,7 +478,7 @@ def configs_of(
         store_config(
             store,
             output,
-            broker_version=version,
+            broker_version=version or broker.NEWEST,
             broker_conf=conf,
             in_place=in_place,
             commitlog=commitlog or (),
@@ -503,7 +508,7 @@ def with_kafka(
 def run(
     store: Store = None,
     output: Output = None,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -699,7 +704,7 @@ def wait_for_log(config: StoreConfig, metrics: Metrics | None) -> None:
 def rebuild(
     store: Store = None,
     output: Output = None,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -806,7 +811,7 @@ def job_options(max_batch_bytes: str | None, **values: Any) -> JobOptions:
 def one_store(
     store: Path | None,
     output: Path | None,
-    version: str,
+    version: str | None,
     conf: Path | None,
     commitlog: list[Path] | None,
     config: Path | None,
@@ -817,12 +822,12 @@ def one_store(
     Raises:
         UsageError: none, several, or something wrong with them.
     """
-    chosen = of_file(config, store_name, store, output, conf, commitlog)
+    chosen = of_file(config, store_name, store, output, version, conf, commitlog)
     if chosen is None:
         chosen = store_config(
             required(store),
             output,
-            broker_version=version,
+            broker_version=version or broker.NEWEST,
             broker_conf=conf,
             in_place=output is None,
             commitlog=commitlog or (),
@@ -835,7 +840,7 @@ def one_store(
 def verify(
     store: Store = None,
     output: Output = None,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: StoreFile = None,
@@ -865,7 +870,7 @@ def verify(
 def handover(
     store: Store = None,
     output: Output = None,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: StoreFile = None,

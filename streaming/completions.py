@@ -37,7 +37,7 @@ def _asked(ctx: Any) -> MessageStore:
     return open_store(
         typed.get("store"),
         typed.get("output"),
-        typed.get("broker_version") or broker.NEWEST,
+        typed.get("broker_version"),
         typed.get("broker_conf"),
         typed.get("commitlog"),
         typed.get("config"),

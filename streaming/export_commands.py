@@ -130,14 +130,14 @@ def export(
         ),
     ] = False,
     broker_version: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--broker-version",
             autocompletion=completions.versions,
             rich_help_panel=help_pages.READING,
-            help="The broker whose rules count.",
+            help=f"The broker whose rules count. [default: {broker.NEWEST}]",
         ),
-    ] = broker.NEWEST,
+    ] = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -154,7 +154,7 @@ def export(
     """
     if tag is not None and sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
-    chosen = of_file(config, store_name, store, output, broker_conf, commitlog)
+    chosen = of_file(config, store_name, store, output, broker_version, broker_conf, commitlog)
     if chosen is None:
         store = required(store)
         if output is not None:
@@ -170,6 +170,7 @@ def export(
         # Without queues the log alone is read.
         store, output = chosen.path, chosen.output if chosen.output.is_dir() else None
         broker_version = chosen.settings.version.family
+    broker_version = broker_version or broker.NEWEST
     version = broker.version_of(broker_version)
     read = read_places(store, broker.settings_of(broker_version, properties, told))
     sources = [*(place for _, place in read), *([] if output is None else [output])]

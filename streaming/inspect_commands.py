@@ -34,12 +34,12 @@ Limit = Annotated[
     ),
 ]
 Version = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--broker-version",
         autocompletion=completions.versions,
         rich_help_panel=help_pages.READING,
-        help="The broker that wrote it.",
+        help=f"The broker that wrote it. [default: {broker.NEWEST}]",
     ),
 ]
 Conf = Annotated[
@@ -58,12 +58,12 @@ _ROWS = 20
 
 
 def _settings(
-    version: str, conf: Path | None, config: Path | None, store_name: str | None
+    version: str | None, conf: Path | None, config: Path | None, store_name: str | None
 ) -> broker.BrokerSettings:
-    chosen = of_file(config, store_name, conf)
+    chosen = of_file(config, store_name, version, conf)
     if chosen is not None:
         return chosen.settings
-    return broker.settings_of(version, read_broker_conf(conf) if conf else {})
+    return broker.settings_of(version or broker.NEWEST, read_broker_conf(conf) if conf else {})
 
 
 def _one_more(limit: int) -> int | None:
@@ -87,7 +87,7 @@ def commitlog(
         ),
     ] = BodyMode.NONE,
     body_bytes: BodyBytes = BODY_BYTES,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     config: Config = None,
     store_name: StoreName = None,
@@ -174,7 +174,7 @@ def index(
             "--slots", rich_help_panel=help_pages.SHOWING, help="Show used slots, not items."
         ),
     ] = False,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     config: Config = None,
     store_name: StoreName = None,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from formats import broker
 from formats.errors import UsageError
 from stores.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind, KeyStatus
 from stores.index_search import ALWAYS, Window
@@ -111,7 +110,7 @@ def key(
     ] = False,
     body: Bodies = BodyMode.AUTO,
     body_bytes: BodyBytes = BODY_BYTES,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -201,7 +200,7 @@ def by_id(
     output: Output = None,
     body: Bodies = BodyMode.AUTO,
     body_bytes: BodyBytes = BODY_BYTES,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -261,7 +260,7 @@ def offset(
     limit: Limit = 1,
     body: Bodies = BodyMode.AUTO,
     body_bytes: BodyBytes = BODY_BYTES,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -335,7 +334,7 @@ def by_time(
     limit: Limit = 1,
     body: Bodies = BodyMode.AUTO,
     body_bytes: BodyBytes = BODY_BYTES,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,

@@ -47,12 +47,12 @@ Output = Annotated[
     ),
 ]
 Version = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--broker-version",
         autocompletion=completions.versions,
         rich_help_panel=help_pages.READING,
-        help="The broker whose rules count.",
+        help=f"The broker whose rules count. [default: {broker.NEWEST}]",
     ),
 ]
 Conf = Annotated[
@@ -124,14 +124,14 @@ Sql = Annotated[
 def open_store(
     store: Path | None,
     output: Path | None,
-    version: str,
+    version: str | None,
     conf: Path | None,
     commitlog: list[Path] | None,
     config: Path | None,
     store_name: str | None,
 ) -> MessageStore:
     """Return a reader of the store that the options name."""
-    chosen = of_file(config, store_name, store, output, conf, commitlog)
+    chosen = of_file(config, store_name, store, output, version, conf, commitlog)
     if chosen is not None:
         if not chosen.output.is_dir():
             raise UsageError(
@@ -145,7 +145,9 @@ def open_store(
     if output is not None:
         require_output(output)
     properties = read_broker_conf(conf) if conf else {}
-    settings = broker.settings_of(version, properties, [str(each) for each in commitlog or ()])
+    settings = broker.settings_of(
+        version or broker.NEWEST, properties, [str(each) for each in commitlog or ()]
+    )
     tell(store.resolve().name, store, output or store, settings)
     return MessageStore.open(store, output, settings)
 

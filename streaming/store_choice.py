@@ -60,7 +60,10 @@ def of_file(config: Path | None, name: str | None, *others: object) -> StoreConf
             raise UsageError("--store-name is for a store of --config FILE")
         return None
     if any(each is not None for each in others):
-        raise UsageError("--config names the store: leave --store, --output and the rest out")
+        raise UsageError(
+            "--config names the store: leave --store, --output, --broker-version, --broker-conf "
+            "and --commitlog out; each has its key there"
+        )
     configs = read_config(config, reads_kafka=False)
     names = [each.name for each in configs]
     if name is None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from formats import broker
 from formats.errors import FormatError
 from stores.printable import printable
 from stores.queue_tail import QueueTail
@@ -49,7 +48,7 @@ def topics(
     store: Store = None,
     topic: OptionalTopic = None,
     output: Output = None,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -118,7 +117,7 @@ def tail(
     output: Output = None,
     body: Bodies = BodyMode.AUTO,
     body_bytes: BodyBytes = 200,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from formats import broker
 from formats.errors import UsageError
 from stores import consumers as consumer_lags
 from stores import waiting
@@ -52,7 +51,7 @@ def transactions(
         typer.Option("--all", help="From the oldest one; else from where the broker checks."),
     ] = False,
     limit: RowLimit = ROWS,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -102,7 +101,7 @@ def delayed(
     ] = None,
     output: Output = None,
     limit: RowLimit = ROWS,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -165,7 +164,7 @@ def timer(
     ] = False,
     output: Output = None,
     limit: RowLimit = ROWS,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
@@ -195,7 +194,7 @@ def consumers(
     ] = None,
     topic: OptionalTopic = None,
     output: Output = None,
-    broker_version: Version = broker.NEWEST,
+    broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,

@@ -6,8 +6,9 @@ import json
 import sys
 
 import pytest
+import typer
 
-from streaming.__main__ import main
+from streaming.__main__ import app, main
 from tests.streaming.stores_for_tests import SMALL
 from tests.streaming.test_query_commands import Reput
 
@@ -35,6 +36,15 @@ def made(tmp_path, monkeypatch, capsys):
     return store, file, reput
 
 
+def _leaves(group, path=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+LEAVES = dict(_leaves(typer.main.get_command(app)))
 COMMANDS = (
     "query key k --topic t",
     "query id U --topic t",
@@ -80,12 +90,70 @@ def test_what_is_wrong_is_said(made, command):
         (["--config", file], "has 2 stores, a, b: say which with --store-name"),
         (["--config", file, "--store-name", "B"], "no such store 'B'; there are b, a"),
         (["--store-name", "b"], "--store-name is for a store of --config"),
-        (["--config", file, "--store", store.store], "leave --store, --output and the rest out"),
+        (["--config", file, "--store", store.store], "leave --store, --output, --broker-version"),
         (["--config", store.directory / "none.toml"], "cannot be read"),
     ):
         code, shown, error = reput(*words, *more)
         assert (code, shown) == (2, "")
         assert problem in error
+
+
+def _takes(path, option):
+    return any(option in each.opts for each in LEAVES[path].get_params(typer.Context(LEAVES[path])))
+
+
+WITH_CONFIG = [path for path in LEAVES if _takes(path, "--config")]
+# What a table of a reput.toml says, so that no option of a command may say it as well.
+OF_STORES = {
+    "--store": ["store"],
+    "--output": ["out"],
+    "--broker-version": ["5.5"],
+    "--broker-conf": ["broker.conf"],
+    "--commitlog": ["log"],
+    "--in-place": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "option"),
+    [
+        pytest.param(path, option, id=" ".join([*path, option]))
+        for path in WITH_CONFIG
+        for option in OF_STORES
+        if _takes(path, option)
+    ],
+)
+def test_no_option_is_ignored_beside_a_file(made, path, option):
+    """
+    Each command that takes --config refuses each option that the file's tables stand for, also one
+    with the value that counts without it: nobody is to believe that it counts.
+    """
+    _, file, reput = made
+    words = {"inspect": [file], "query key": ["k"], "query id": ["U"], "query offset": ["0"]}
+    words = words.get(" ".join(path), words.get(path[0], []))
+    needed = {"--topic": ["t"], "--queue": ["0"], "--to": ["made"]}
+    for name, value in needed.items():
+        if _takes(path, name):
+            words = [*words, name, *value]
+    if path == ("query", "time"):
+        words = ["0", *words]
+
+    several = path[0] in {"run", "rebuild"}
+    which = [] if several else ["--store-name", "b"]
+    code, shown, error = reput(*path, *words, "--config", file, *which, option, *OF_STORES[option])
+
+    assert (code, shown) == (2, "")
+    assert "--config names the store" in error
+    assert option in error
+
+
+def test_all_commands_that_read_a_store_take_a_file():
+    """
+    The test above is over what there is: it has every command but those that read no store.
+    """
+    others = {" ".join(path) for path in LEAVES} - {" ".join(path) for path in WITH_CONFIG}
+    files = {f"inspect {kind}" for kind in ("batch", "checkpoint", "consumequeue", "ext")}
+    assert others == {"demo", "prepare", *files}
 
 
 def test_a_single_store_needs_no_name(made):
