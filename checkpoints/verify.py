@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from checkpoints import marks
-from formats import names, storecheckpoint
+from formats import broker, names, storecheckpoint
 from formats.storecheckpoint import StoreCheckpoint
 from stores.findings import Kind
 
@@ -85,7 +85,18 @@ class CheckpointCheck:
         unused = data[self._fields * _LONG :]
         if any(unused):
             at = self._fields * _LONG + next(i for i, byte in enumerate(unused) if byte)
-            self._report.add(Kind.SURPLUS, self._path, at, "unused bytes are not zero")
+            families = [
+                each.family
+                for each in broker.VERSIONS.values()
+                if at < each.checkpoint_fields * _LONG
+            ]
+            detail = "unused bytes are not zero"
+            if families:
+                detail += (
+                    f"; brokers of {' and '.join(families)} have a field there: if this store is "
+                    f"of such a version, verify it with --broker-version {families[-1]}"
+                )
+            self._report.add(Kind.SURPLUS, self._path, at, detail)
         try:
             values = storecheckpoint.unpack(data)
         except ValueError:

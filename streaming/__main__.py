@@ -194,6 +194,15 @@ InPlace = Annotated[
         help="Write into the store itself: only without abort file and under the broker's lock.",
     ),
 ]
+AnyVersion = Annotated[
+    bool,
+    typer.Option(
+        "--any-version",
+        rich_help_panel=help_pages.READING,
+        help="Take the version as given though the store's own index looks like another's: the "
+        "broker was upgraded since it wrote that.",
+    ),
+]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -454,6 +463,7 @@ def configs_of(
     config: Path | None,
     *,
     in_place: bool,
+    any_version: bool = False,
     commitlog: list[Path] | None = None,
     kafka_bootstrap: str = "",
     kafka: list[str] | None = None,
@@ -464,11 +474,12 @@ def configs_of(
         UsageError: neither, both, or something wrong with them.
     """
     if config is not None:
-        of_stores = (store, output, version, conf, commitlog, in_place or None)
+        of_stores = (store, output, version, conf, commitlog, in_place or None, any_version or None)
         if any(each is not None for each in of_stores):
             raise UsageError(
                 "--config names the stores: leave --store, --output, --broker-version, "
-                "--broker-conf, --commitlog and --in-place out; each has its key there"
+                "--broker-conf, --commitlog, --in-place and --any-version out; each has its key "
+                "there"
             )
         return with_kafka(read_config(config), kafka_bootstrap, kafka)
     if store is None:
@@ -482,6 +493,7 @@ def configs_of(
             broker_conf=conf,
             in_place=in_place,
             commitlog=commitlog or (),
+            any_version=any_version,
         )
     ]
     return with_kafka(configs, kafka_bootstrap, kafka)
@@ -512,6 +524,7 @@ def run(
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
+    any_version: AnyVersion = False,
     in_place: InPlace = False,
     trigger_seconds: Annotated[
         float,
@@ -560,6 +573,7 @@ def run(
         broker_conf,
         config,
         in_place=in_place,
+        any_version=any_version,
         commitlog=commitlog,
         kafka_bootstrap=kafka_bootstrap,
         kafka=kafka,
@@ -708,6 +722,7 @@ def rebuild(
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
     config: Config = None,
+    any_version: AnyVersion = False,
     in_place: InPlace = False,
     max_batch_bytes: BatchBytes = None,
     threads: Threads = 2,
@@ -738,6 +753,7 @@ def rebuild(
         broker_conf,
         config,
         in_place=in_place,
+        any_version=any_version,
         commitlog=commitlog,
         kafka_bootstrap=kafka_bootstrap,
         kafka=kafka,
@@ -780,7 +796,10 @@ def repair_outputs(configs: list[StoreConfig], *, as_json: bool, **options: Any)
     from checkpoints.progress import STATE_DIRECTORY  # noqa: PLC0415
     from streaming.repair import repair  # noqa: PLC0415 - numba is slow to import
     from streaming.verdict import Verdict  # noqa: PLC0415
+    from streaming.version_seen import refuse_version_of_store  # noqa: PLC0415 - as above
 
+    for config in configs:
+        refuse_version_of_store(config)
     FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
     results = []
     try:
@@ -875,6 +894,7 @@ def handover(
     commitlog: LogPlaces = None,
     config: StoreFile = None,
     store_name: StoreName = None,
+    any_version: AnyVersion = False,
     as_json: Json = False,
 ) -> None:
     """Say whether a broker may be started with an output's files in place of its own.
@@ -890,6 +910,7 @@ def handover(
     from streaming.verdict import code_of  # noqa: PLC0415
 
     chosen = one_store(store, output, broker_version, broker_conf, commitlog, config, store_name)
+    chosen = replace(chosen, any_version=chosen.any_version or any_version)
     with console.busy("verifying"):
         result = examine(chosen)
     code = FAILURES.answered(code_of(result.verdict))

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
     from sinks.kafka_settings import KafkaSettings
 
-_STORE_KEYS = {"name", "path", "output", "broker_version", "broker_conf", "in_place", "commitlog"}
+_STORE_KEYS = {
+    "any_version",
+    "broker_conf",
+    "broker_version",
+    "commitlog",
+    "in_place",
+    "name",
+    "output",
+    "path",
+}
 _KEYS = {
     "--store": "path",
     "--commitlog": "commitlog",
@@ -44,6 +53,7 @@ class StoreConfig:
         in_place: `output` is the store itself.
         properties: the broker.conf that `settings` came from.
         kafka: how its messages go to Kafka; None: they do not.
+        any_version: the version counts though the store's own index looks like another's.
     """
 
     name: str
@@ -53,6 +63,7 @@ class StoreConfig:
     in_place: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     kafka: KafkaSettings | None = None
+    any_version: bool = False
 
     def kafka_access(self) -> dict[str, Any]:
         """Return what Kafka's client needs beside our own settings, secrets in it: not to be shown.
@@ -110,6 +121,7 @@ def store_config(
     broker_conf: Path | Mapping[str, str] | None = None,
     in_place: bool = False,
     commitlog: Sequence[Path] = (),
+    any_version: bool = False,
 ) -> StoreConfig:
     """Return the configuration of one store.
 
@@ -121,6 +133,7 @@ def store_config(
         broker_conf: the broker's properties file, or the properties.
         in_place: the output is the store itself.
         commitlog: where the log stands, whatever the store and its broker.conf say.
+        any_version: see `StoreConfig`.
 
     Raises:
         UsageError: what does not go together, or a setting that cannot be.
@@ -142,6 +155,7 @@ def store_config(
         settings=broker.settings_of(broker_version, properties, [str(each) for each in commitlog]),
         in_place=in_place,
         properties=properties,
+        any_version=any_version,
     )
     try:
         refuse_led_away(path, config.settings)
@@ -241,7 +255,7 @@ def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
     if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
         raise UsageError(f"{where}: commitlog must be a directory, or a list of directories")
     for key, value in table.items():
-        wanted = bool if key == "in_place" else str
+        wanted = bool if key in {"in_place", "any_version"} else str
         if not isinstance(value, wanted):
             raise UsageError(
                 f"{where}: {key} must be a {'truth value' if wanted is bool else 'text'}"
@@ -259,6 +273,7 @@ def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
             broker_version=table.get("broker_version", broker.NEWEST),
             broker_conf=base / conf if conf else None,
             in_place=table.get("in_place", False),
+            any_version=table.get("any_version", False),
             commitlog=[base / place for place in places],
         )
     except UsageError as error:

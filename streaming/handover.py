@@ -28,6 +28,7 @@ from streaming.live_settings import LiveSettings
 from streaming.passed import Obstacles, readable
 from streaming.verdict import Verdict, verdict_of
 from streaming.verify import obstacle, verify
+from streaming.version_seen import of_another_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,6 +129,9 @@ def examine(config: StoreConfig) -> Handover:
         raise StoreError(output, "reput has not written this output", "Run reput rebuild first")
     if not found.clean or marks.has_abort(output):
         result.problems.append(f"{output}: {_left_open(output)}")
+    other = of_another_version(config)
+    if other is not None:
+        result.problems.append(other)
     log = CommitLog(commitlog_directories(store, config.settings), config.settings, store)
     # Nothing is dispatched where that is -1.
     goes_on = max(found.end, log.min_offset)
@@ -161,7 +165,7 @@ def examine(config: StoreConfig) -> Handover:
     result.report = verify(config)
     is_left_open = (store / names.ABORT).exists() and not config.in_place
     verdict = verdict_of(result.report)
-    result.is_damaged = bool(wrong) or is_left_open or verdict == Verdict.DAMAGED
+    result.is_damaged = bool(wrong or other) or is_left_open or verdict == Verdict.DAMAGED
     said = [(str(path), byte) for path, byte in [*skipped, *ends]]
     said += [(flaw.path, flaw.position) for flaw in (stop, flaw) if flaw is not None]
     result.problems += [

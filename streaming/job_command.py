@@ -54,9 +54,12 @@ def run_job(
     # Its JVM takes a second to start; what follows is slow to import as well.
     starting = begin_session("reput", **QUICK_START, **(conf or {}))
     from streaming.job import Job  # noqa: PLC0415
+    from streaming.version_seen import refuse_version_of_store  # noqa: PLC0415
 
     ending = Ending(_say_ending)
     with ending.watching():
+        for config in configs:
+            refuse_version_of_store(config)
         # A broker's store is no place for files of ours that it does not know.
         FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
         job = Job(configs, options)

@@ -12,6 +12,7 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from checkpoints import progress
 from formats import broker, indexfile, names, storecheckpoint
 from formats.commitlog import Record
 from formats.errors import ReputError, UsageError
@@ -35,32 +36,92 @@ def refuse_other_version(config: StoreConfig) -> None:
     Raises:
         UsageError: names the version to give.
     """
-    if not config.settings.writes_index:
+    files = _index_files(config, config.output)
+    said = _disagreement(config, files[:1] + files[-1:], config.output, is_whole=True)
+    if said is not None:
+        raise UsageError(said)
+
+
+def refuse_version_of_store(config: StoreConfig) -> None:
+    """Refuse to begin an output with the rules of a version that the store's own index is not of.
+
+    An output that has a record of its progress is held to the version in it.
+
+    Raises:
+        UsageError: names the version to give.
+    """
+    if (config.output / names.STATE / progress.FILE_NAME).exists():
         return
-    directory = config.output / names.INDEX
-    if not directory.is_dir():
-        return
-    files = sorted(path for path in directory.iterdir() if names.is_index_file(path.name))
+    said = of_another_version(config)
+    if said is not None:
+        raise UsageError(said)
+
+
+def of_another_version(config: StoreConfig) -> str | None:
+    """Return that the broker's newest index file is of another version than the one given.
+
+    A broker that was upgraded leaves older files as they are, so that only what it wrote last
+    counts, and only if all of it says the same.
+
+    Returns:
+        What speaks for which version, and what to give; None if nothing does, or if the user is
+        sure of the version.
+
+    Raises:
+        ReputError: the store cannot be read.
+    """
+    if config.any_version:
+        return None
+    files = _index_files(config, config.path)
+    said = _disagreement(config, files[-1:], config.path, is_whole=False)
+    if said is None:
+        return None
+    return (
+        f"{said} (broker_version in a reput.toml). If the broker was upgraded since, go on with "
+        "--any-version (any_version = true)"
+    )
+
+
+def _index_files(config: StoreConfig, root: Path) -> list[Path]:
+    directory = root / names.INDEX
+    if not config.settings.writes_index or not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if names.is_index_file(path.name))
+
+
+def _disagreement(
+    config: StoreConfig, files: list[Path], root: Path, *, is_whole: bool
+) -> str | None:
+    """Return that index files are all of another version than the one given, None if not so.
+
+    Args:
+        config: the store.
+        files: of its index.
+        root: what they and their checkpoint are in.
+        is_whole: look at both ends of each; else at what was written last.
+    """
+    if not files:
+        return None
     given = config.settings.version
     # With the newest one's rules all records can be read.
     settings = replace(config.settings, version=broker.VERSIONS[broker.NEWEST])
     log = CommitLog(commitlog_directories(config.path, settings), settings, config.path)
     try:
-        seen = {has_tags for path in files[:1] + files[-1:] for has_tags in _votes(path, log)}
+        seen = {has for path in files for has in _votes(path, log, is_whole=is_whole)}
     finally:
         log.close()
     if len(seen) != 1 or given.indexes_tags in seen:
-        return
+        return None
     [has_tags] = seen
-    likely = _likely(config.output, has_tags=has_tags)
+    likely = " or ".join(_likely(root, has_tags=has_tags))
     what = "items for tags" if has_tags else "items for keys, and none for tags"
-    raise UsageError(
-        f"{files[0]}: this looks like a store of {' or '.join(likely)} ({what}), not of "
-        f"{given.family}: give --broker-version {' or '.join(likely)}"
+    return (
+        f"{files[-1]}: this looks like a store of {likely} ({what}), not of "
+        f"{given.family}: give --broker-version {likely}"
     )
 
 
-def _votes(path: Path, log: CommitLog) -> Iterator[bool]:
+def _votes(path: Path, log: CommitLog, *, is_whole: bool = True) -> Iterator[bool]:
     """Yield, for records with a tag, whether an index file has an item for it.
 
     Records whose items are neither of the two say nothing.
@@ -72,7 +133,8 @@ def _votes(path: Path, log: CommitLog) -> Iterator[bool]:
         except struct.error:
             return
         count = min(max(header.next_item, FIRST_ITEM), settings.index_items)
-        for first in {FIRST_ITEM, max(count - _LOOKED_AT, FIRST_ITEM)}:
+        last = max(count - _LOOKED_AT, FIRST_ITEM)
+        for first in {FIRST_ITEM, last} if is_whole else {last}:
             file.seek(indexfile.item_position(first, settings.index_slots))
             data = file.read(min(_LOOKED_AT, count - first) * ITEM_SIZE)
             items = ITEM_STRUCT.iter_unpack(data[: len(data) // ITEM_SIZE * ITEM_SIZE])

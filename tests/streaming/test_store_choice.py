@@ -111,6 +111,7 @@ OF_STORES = {
     "--broker-conf": ["broker.conf"],
     "--commitlog": ["log"],
     "--in-place": [],
+    "--any-version": [],
 }
 
 
@@ -138,6 +139,9 @@ def test_no_option_is_ignored_beside_a_file(made, path, option):
     if path == ("query", "time"):
         words = ["0", *words]
 
+    if path == ("handover",) and option == "--any-version":
+        # There it is about the command, and adds to what the file says.
+        return
     several = path[0] in {"run", "rebuild"}
     which = [] if several else ["--store-name", "b"]
     code, shown, error = reput(*path, *words, "--config", file, *which, option, *OF_STORES[option])

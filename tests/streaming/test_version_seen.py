@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from dataclasses import replace
 
 import pytest
 
 from formats import broker
 from formats.errors import UsageError
 from stores.commitlog import CommitLog, commitlog_directories
-from streaming.config import store_config
+from streaming.__main__ import main
+from streaming.config import read_config, store_config
+from streaming.dispatcher import rebuild
+from streaming.handover import examine
 from streaming.verdict import Verdict, verdict_of
 from streaming.verify import verify
-from streaming.version_seen import _votes, refuse_other_version
+from streaming.version_seen import (
+    _votes,
+    of_another_version,
+    refuse_other_version,
+    refuse_version_of_store,
+)
 from tests.golden_stores import GOLDENS, VERSIONS
 
 TAGGED = {"5.4", "5.5"}
@@ -101,3 +111,111 @@ def test_damage_is_not_taken_for_another_version(golden, tmp_path, given):
         data[40:] = bytes(byte ^ 0x55 for byte in data[40:])
         path.write_bytes(data)
     refuse_other_version(config)
+
+
+@pytest.fixture
+def copied(golden, tmp_path):
+    """Copy a broker's own store, and return its configuration with an output beside it."""
+
+    def copied(version, given):
+        source = golden(version, "basic")
+        store = source.copy(tmp_path / f"store-{version}")
+        output = tmp_path / "out"
+        return store_config(store, output, broker_version=given, broker_conf=source.conf)
+
+    return copied
+
+
+@pytest.mark.parametrize("given", ["4.9", "5.5"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_new_output_is_not_begun_with_another_version(copied, version, given):
+    """
+    What the broker wrote itself tells, also where no version is given, and the newest counts.
+    """
+    config = copied(version, given)
+    if (broker.version_of(version).family in TAGGED) == (given in TAGGED):
+        refuse_version_of_store(config)
+        return
+    with pytest.raises(UsageError, match=r"looks like a store of .* give --broker-version"):
+        refuse_version_of_store(config)
+    # The way on for a broker that was upgraded.
+    refuse_version_of_store(replace(config, any_version=True))
+
+
+@pytest.mark.parametrize("words", [["rebuild"], ["run"], ["rebuild", "--repair"]], ids=" ".join)
+def test_the_commands_refuse_it_before_anything_is_made(
+    golden, copied, tmp_path, monkeypatch, capsys, words
+):
+    config = copied("4.9.8", "5.5")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in config.properties.items()))
+    if "--repair" in words:
+        (config.output / "consumequeue").mkdir(parents=True)
+    places = ["--store", config.path, "--output", config.output, "--broker-conf", conf]
+    monkeypatch.setattr(sys, "argv", ["reput", *map(str, [*words, *places])])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "this looks like a store of 4.9 or 5.3" in said
+    assert "--any-version" in said
+    assert not (config.output / ".reput").exists()
+
+
+@pytest.mark.parametrize("given", ["4.9", "5.5"])
+def test_handover_is_not_safe_with_another_version(copied, given):
+    """
+    An output with the wrong version's rules has other bytes than the broker would write.
+    """
+    config = copied("4.9.8", given)
+    rebuild(config.path, config.output, broker_version=given, broker_conf=config.properties)
+
+    result = examine(config)
+
+    if given == "4.9":
+        assert result.is_safe
+    else:
+        assert [each for each in result.problems if "give --broker-version 4.9" in each]
+        assert verdict_of(result.report) == Verdict.SOUND
+        assert result.verdict == Verdict.DAMAGED
+        assert examine(replace(config, any_version=True)).is_safe
+
+
+def test_older_files_of_an_upgraded_broker_say_nothing(golden, copied):
+    """
+    Only what was written last counts: the newest index file.
+    """
+    config = copied("5.5.0", "5.5")
+    older = golden("5.3.3", "basic")
+    newest = max((config.path / "index").iterdir())
+    before = newest.with_name("20200101000000000")
+    shutil.copy(max((older.path / "index").iterdir()), before)
+    assert of_another_version(config) is None
+    before.rename(newest.with_name("20990101000000000"))
+    assert "4.9 or 5.3" in of_another_version(config)
+
+
+def test_a_file_of_stores_can_say_that_the_version_is_right(copied, tmp_path):
+    config = copied("4.9.8", "5.5")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in config.properties.items()))
+    file = tmp_path / "reput.toml"
+    table = f"[[store]]\npath='{config.path}'\noutput='out'\nbroker_conf='{conf}'\n"
+    file.write_text(table)
+    with pytest.raises(UsageError, match="any_version = true"):
+        refuse_version_of_store(read_config(file)[0])
+    file.write_text(table + "any_version = true\n")
+    refuse_version_of_store(read_config(file)[0])
+
+
+def test_a_field_of_a_newer_checkpoint_names_its_version(golden):
+    """
+    5.4 and 5.5 differ in that file only, and so the index says nothing.
+    """
+    report = verify(own(golden, "5.5.0", "basic", "5.4"))
+
+    (finding,) = report.findings
+    assert finding.path.endswith("/checkpoint")
+    assert "--broker-version 5.5" in finding.detail
