@@ -35,6 +35,7 @@ from streaming import latencies, passed, resume
 from streaming.config import FlushPolicy, StoreConfig, store_config
 from streaming.events import CORRUPT, GAP, UNFINISHED, Event
 from streaming.live_settings import FILTER_SECONDS, LiveSettings
+from streaming.one_disk import refuse_two_disks
 from streaming.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class StoreDispatcher:
         self.warnings = layout.contradictions(config.path, settings)
         self._staging = config.output / progress.STATE_DIRECTORY
         resume.check_output(config.output)
+        refuse_two_disks(config.output)
         with contextlib.ExitStack() as opened:
             opened.callback(self.log.close)
             if config.in_place:

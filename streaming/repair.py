@@ -28,6 +28,7 @@ from stores.identity import compare
 from stores.tail import find_tail
 from streaming import live_settings, resume
 from streaming.dispatcher import StoreDispatcher
+from streaming.one_disk import refuse_two_disks
 from streaming.verdict import Verdict, verdict_of
 from streaming.verify import verify
 
@@ -109,6 +110,8 @@ def repair(
     result = Repair()
     staging = config.output / progress.STATE_DIRECTORY
     _check_places(config.output)
+    _refuse_brokers(config)
+    refuse_two_disks(config.output)
     with contextlib.ExitStack() as opened:
         if config.in_place:
             opened.enter_context(locks.lock_store(config.path))
@@ -164,11 +167,11 @@ def _check_places(output: Path) -> None:
             raise StoreError(path, "a directory stands where a file belongs", "Move it away")
 
 
-def _known(config: StoreConfig, result: Repair) -> Progress | None:
-    """Return the output's progress record, None if it has none that can be read.
+def _refuse_brokers(config: StoreConfig) -> None:
+    """Refuse a broker's own files, before anything is made beside them.
 
     Raises:
-        StoreError: it was written with other settings, or not by us.
+        StoreError: they are not ours, or nothing says that they are.
     """
     output = config.output
     if not config.in_place and (output / names.COMMITLOG).exists():
@@ -177,6 +180,26 @@ def _known(config: StoreConfig, result: Repair) -> Progress | None:
             "the output is a broker's store, not one that reput wrote",
             "Give the directory that reput wrote to, or --in-place for the store itself",
         )
+    if (
+        config.in_place
+        and not os.path.lexists(output / _PROGRESS)
+        and any((output / kind).exists() for kind in names.DISPATCHED)
+        and not marks.is_repairing(output / progress.STATE_DIRECTORY)
+    ):
+        raise StoreError(
+            output / _PROGRESS,
+            "no such file: these may be the broker's own queues",
+            "Move consumequeue, index and the other dispatched directories away, and rebuild",
+        )
+
+
+def _known(config: StoreConfig, result: Repair) -> Progress | None:
+    """Return the output's progress record, None if it has none that can be read.
+
+    Raises:
+        StoreError: it was written with other settings.
+    """
+    output = config.output
     try:
         found = progress.load(output)
     except FormatError as error:
@@ -188,12 +211,6 @@ def _known(config: StoreConfig, result: Repair) -> Progress | None:
     if not any((output / kind).exists() for kind in names.DISPATCHED):
         return None
     result.record = "no such file"
-    if config.in_place and not marks.is_repairing(output / progress.STATE_DIRECTORY):
-        raise StoreError(
-            output / _PROGRESS,
-            "no such file: these may be the broker's own queues",
-            "Move consumequeue, index and the other dispatched directories away, and rebuild",
-        )
     return None
 
 
