@@ -578,7 +578,11 @@ def run(
         kafka_bootstrap=kafka_bootstrap,
         kafka=kafka,
     )
-    from streaming.job_command import run_job  # noqa: PLC0415 - the progress bar is slow to import
+    from streaming.job_command import (  # noqa: PLC0415 - the progress bar is slow to import
+        conclude_unbegun,
+        run_job,
+        say_ending,
+    )
 
     options = job_options(
         available_now=False,
@@ -634,9 +638,14 @@ def run(
             )
             metrics.shows_queues = metrics_by_queue
             stack.enter_context(scraped_to_the_end(metrics, final_scrape_seconds))
-        for each in configs:
-            wait_for_log(each, metrics)
-        code = run_job(configs, options, as_json=as_json, metrics=metrics, conf=conf)
+        ending = endings.Ending(say_ending)
+        with ending.watching():
+            for each in configs:
+                wait_for_log(each, metrics, ending)
+        if ending.name:
+            code = conclude_unbegun(configs, as_json=as_json)
+        else:
+            code = run_job(configs, options, as_json=as_json, metrics=metrics, conf=conf)
     LOG.info("ended", extra={"event": events.ENDED})
     raise typer.Exit(code)
 
@@ -698,14 +707,16 @@ def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
         raise
 
 
-def wait_for_log(config: StoreConfig, metrics: Metrics | None) -> None:
-    """Return once a store has a commitlog file: a broker makes it with its first message.
+def wait_for_log(config: StoreConfig, metrics: Metrics | None, ending: endings.Ending) -> None:
+    """Return once a store has a commitlog file, or a signal came.
+
+    A broker makes the file with its first message.
 
     Raises:
         StoreError: it is no store.
     """
     says_so = True
-    while is_awaited(config):
+    while not ending.name and is_awaited(config):
         if says_so:
             LOG.info("%s: waiting for the first message", config.name)
             says_so = False

@@ -11,6 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from formats.errors import UsageError
+from streaming.separate import refuse_inside_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +34,7 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
 
     Raises:
         UsageError: there is something already, other than what a killed export leaves; or, with
-            `overwrite`, other than what an export writes.
+            `overwrite`, other than what an export writes; or it is inside a store or an output.
     """
     for source in sources:
         if source.resolve().is_relative_to(target.resolve()):
@@ -51,6 +52,7 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
                     f"--to {target}: an export has not written {path.name}, and --overwrite would "
                     "remove it; take another directory, or move it away"
                 )
+    refuse_inside_any(f"--to {target}", target)
 
 
 @contextlib.contextmanager

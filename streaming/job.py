@@ -370,7 +370,7 @@ class Job:
     def _start(self, spark: SparkSession) -> StreamingQuery:
         options = self.options
         cores = spark.sparkContext.defaultParallelism
-        checkpoint = self._fresh_checkpoint()
+        checkpoint = self.fresh_checkpoint()
         frame = (
             spark.readStream.format("rocketmq")
             .option("stores", json.dumps(self._stores()))
@@ -392,14 +392,18 @@ class Job:
             writer = writer.trigger(processingTime=f"{options.trigger_seconds} seconds")
         return writer.start()
 
-    def _fresh_checkpoint(self) -> Path:
+    def fresh_checkpoint(self) -> Path:
         """Return an empty directory for Spark's own record of the query.
 
         An old one is of no use, the outputs know where they are, and would do harm: where it is
         ahead of an output, Spark sees nothing to do.
         """
         parent = self.options.checkpoint or self.configs[0].output / STATE_DIRECTORY
-        stores = "\0".join(config.name for config in self.configs)
+        parts = [config.name for config in self.configs]
+        if self.options.checkpoint is not None:
+            # Another job may use the same directory, for stores of the same names.
+            parts += [str(config.output.resolve()) for config in self.configs]
+        stores = "\0".join(parts)
         directory = parent / f"spark-{zlib.crc32(stores.encode()):08x}"
         if directory.exists():
             shutil.rmtree(directory)

@@ -16,6 +16,7 @@ from streaming.endings import Ending, again, beside, leave_at_once
 from streaming.events import ENDING
 from streaming.exit_codes import INCOMPLETE, OK
 from streaming.failures import FAILURES
+from streaming.separate import refuse_checkpoint
 from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ def run_job(
     from streaming.job import Job  # noqa: PLC0415
     from streaming.version_seen import refuse_version_of_store  # noqa: PLC0415
 
-    ending = Ending(_say_ending)
+    ending = Ending(say_ending)
     with ending.watching():
+        refuse_checkpoint(options.checkpoint, configs)
         for config in configs:
             refuse_version_of_store(config)
         # A broker's store is no place for files of ours that it does not know.
@@ -72,7 +74,22 @@ def run_job(
     return _conclude(configs, options, job, summary, ending, as_json=as_json)
 
 
-def _say_ending(name: str) -> None:
+def conclude_unbegun(configs: Sequence[StoreConfig], *, as_json: bool) -> int:
+    """Print the summary of a job that was ended before it began, and return the exit code.
+
+    Raises:
+        OutputError: nobody takes it.
+    """
+    from streaming.job import StoreSummary, Summary  # noqa: PLC0415 - Spark is slow to import
+
+    code = FAILURES.answered(OK)
+    summary = Summary([StoreSummary(config.name) for config in configs], is_live=True)
+    console.print_summary(summary, as_json=as_json)
+    return code
+
+
+def say_ending(name: str) -> None:
+    """Log that a signal came, and that the job ends by it."""
     LOG.info("%s: ending in order", name, extra={"event": ENDING, "signal": name})
 
 

@@ -70,6 +70,52 @@ def refuse_files(output: Path) -> None:
             raise UsageError(f"the output {output}: {path} is a file; name a directory")
 
 
+def refuse_checkpoint(directory: Path | None, configs: Sequence[StoreConfig]) -> None:
+    """Refuse a place for Spark's own record that is inside a store or an output.
+
+    Args:
+        directory: what the user names, None for nothing.
+        configs: of the job; `.reput` of an output is ours, and is for that.
+
+    Raises:
+        UsageError: names both.
+    """
+    if directory is None:
+        return
+    place = directory.resolve()
+    for config in configs:
+        if place.is_relative_to((config.output / names.STATE).resolve()):
+            continue
+        places = [*read_places(config.path, config.settings)]
+        places.append((f"the output {config.output}", config.output))
+        for what, other in places:
+            if place.is_relative_to(other.resolve()):
+                raise UsageError(
+                    f"--spark-checkpoint {directory} is inside {what}; give a directory of its own"
+                )
+
+
+def refuse_inside_any(said: str, directory: Path) -> None:
+    """Refuse a directory that is inside a store or an output, whatever command knows of these.
+
+    Args:
+        said: the directory, for people.
+        directory: there or not.
+
+    Raises:
+        UsageError: names what tells that it is one.
+    """
+    place = directory.resolve()
+    for path in (place, *place.parents):
+        for name in (names.STATE, names.COMMITLOG, names.CONSUMEQUEUE):
+            if (path / name).is_dir():
+                what = "an output of reput" if name == names.STATE else "a broker's store"
+                raise UsageError(
+                    f"{said}: this is inside {path}, which is {what}, for {name} is there; "
+                    "take a directory elsewhere"
+                )
+
+
 def read_places(store: Path, settings: BrokerSettings) -> Iterator[tuple[str, Path]]:
     """Yield the directories that a store's records are read from, each with a name for people."""
     yield f"the store {store}", store

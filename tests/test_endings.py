@@ -176,12 +176,17 @@ class TestBeforeItBegins:
         A job that waits for the first message is a job that runs: it ends in order.
         """
         (tmp_path / "store" / "commitlog").mkdir(parents=True)
-        job = Command(tmp_path, "run", "--store", tmp_path / "store", "--output", tmp_path / "out")
+        places = ("--store", tmp_path / "store", "--output", tmp_path / "out")
+        job = Command(tmp_path, "run", *places, "--json")
         job.until_said("waiting for the first message")
         job.signal(signal.SIGTERM, group=False)
 
         assert job.ended() == 0
         assert "Traceback" not in job.said
+        assert "SIGTERM: ending in order" in job.said
+        document = json.loads(job.printed)
+        assert (document["messages"], document["complete"]) == (0, True)
+        assert [store["name"] for store in document["stores"]] == ["store"]
 
     def test_tail_ends_by_a_signal(self, golden, tmp_path):
         """
