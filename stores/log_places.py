@@ -78,6 +78,33 @@ def refuse_led_away(store: Path, settings: BrokerSettings) -> None:
         )
 
 
+def unmounted(store: Path, settings: BrokerSettings, first: int) -> list[tuple[Path, str]]:
+    """Return the read-only directories of a log that hold nothing, and what that may mean.
+
+    A mount point without its volume is an empty directory, and what is on the volume would read as
+    records that have expired.
+
+    Args:
+        store: a broker's storePathRootDir.
+        settings: of its broker.
+        first: physical offset where the log begins, as far as it is there.
+    """
+    if settings.commitlog_told or first <= 0:
+        return []
+    return [
+        (
+            path,
+            (
+                "this commitlog directory holds no file, and the log begins at physical offset "
+                f"{first}: is its volume mounted? If all that was in it has expired, take it out "
+                f"of {_READ_ONLY}"
+            ),
+        )
+        for path in commitlog_directories(store, settings)
+        if str(path) in settings.commitlog_read_only and not any(path.iterdir())
+    ]
+
+
 def _named(settings: BrokerSettings) -> str:
     """Return the value of storePathCommitLog."""
     written = [

@@ -22,6 +22,7 @@ from stores import layout
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.findings import Kind
 from stores.holes import HoleWatch, flaw_after
+from stores.log_places import unmounted
 from stores.tail import find_tail
 from streaming.damage import explained
 from streaming.live_settings import LiveSettings
@@ -133,6 +134,9 @@ def examine(config: StoreConfig) -> Handover:
     if other is not None:
         result.problems.append(other)
     log = CommitLog(commitlog_directories(store, config.settings), config.settings, store)
+    result.problems += [
+        f"{path}: {said}" for path, said in unmounted(store, config.settings, log.min_offset)
+    ]
     # Nothing is dispatched where that is -1.
     goes_on = max(found.end, log.min_offset)
     try:

@@ -25,6 +25,7 @@ from stores.deleted_topics import deleted_topics
 from stores.findings import Finding, Kind, Report, Scope
 from stores.holes import damage_error, flaw_after
 from stores.index_reader import index_files
+from stores.log_places import unmounted
 from stores.queue_entries import has_entries_from
 from stores.records import read_at
 from stores.tail import active_file, next_record
@@ -183,6 +184,8 @@ class _Verification:
             detail = f"physical offsets {self.progress.end} to {floor} expired before dispatch"
             self.report.lack(path, byte, detail)
         self._report_rest()
+        for directory, detail in unmounted(self.config.path, self.settings, floor):
+            self.report.note(Kind.MISSING, directory, 0, detail)
         if self.stop is not None:
             end = self.scope.end
             readable.lack(self.stop, end, next_record(log, end))

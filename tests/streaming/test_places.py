@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from formats import names
 from formats.errors import StoreError, UsageError
 from stores.log_places import commitlog_directories
+from streaming import export_target
 from streaming.__main__ import main
-from streaming.config import FlushPolicy, read_config, store_config
+from streaming.config import FlushPolicy, read_broker_conf, read_config, store_config
+from streaming.dispatcher import StoreDispatcher, rebuild
+from streaming.handover import examine
+from streaming.job import Job
 from streaming.job_options import JobOptions
 from streaming.options import parse
 from streaming.placement import _spec
+from streaming.separate import refuse_checkpoint
 from streaming.source import RocketMQDataSource
-from tests.streaming.stores_for_tests import SMALL, Log, fill
+from streaming.verify import verify
+from tests.streaming.stores_for_tests import SMALL, Log, files_of, fill
 
 
 def run(monkeypatch, capsys, *words):
@@ -351,3 +361,165 @@ def test_an_export_never_replaces_the_log_that_it_reads(
     assert code == 2
     assert "is to be read" in said or "is only read" in said
     assert sorted(live.rglob("*")) == before
+
+
+class TestASparkCheckpoint:
+    @pytest.mark.parametrize(
+        "place", ["live", "live/consumequeue", "live/commitlog/x", "out/consumequeue", "out/spark"]
+    )
+    def test_inside_a_store_or_an_output_it_is_refused(
+        self, copied, tmp_path, monkeypatch, capsys, place
+    ):
+        """
+        A broker would take spark-… in consumequeue/ for a topic.
+        """
+        _, live, _, conf = copied
+        words = ["--store", live, "--broker-conf", conf, "--output", tmp_path / "out"]
+        words += ["--spark-checkpoint", tmp_path / place]
+
+        code, _, error = run(monkeypatch, capsys, "rebuild", *words)
+
+        assert code == 2
+        assert f"--spark-checkpoint {tmp_path / place} is inside" in error
+        assert not (tmp_path / "out").exists()
+        assert {path.name for path in live.iterdir()} == {"commitlog"}
+
+    def test_elsewhere_and_in_our_own_directory_it_is_taken(self, copied, tmp_path):
+        _, live, _, _ = copied
+        config = store_config(live, tmp_path / "out")
+        for place in (None, tmp_path / "spark", tmp_path / "out" / ".reput" / "spark"):
+            refuse_checkpoint(place, [config])
+
+    def test_jobs_with_stores_of_one_name_have_directories_of_their_own(self, copied, tmp_path):
+        """
+        Each start empties its own: the directory of a job that runs must not be the same.
+        """
+        _, live, backup, _ = copied
+        options = JobOptions(available_now=True, checkpoint=tmp_path / "spark")
+        jobs = [
+            Job([store_config(store, tmp_path / out, name="store", broker_conf=SMALL)], options)
+            for store, out in ((live, "a"), (backup, "b"))
+        ]
+
+        first, second = (job.fresh_checkpoint() for job in jobs)
+        again = jobs[0].fresh_checkpoint()
+        for job in jobs:
+            job.abandon()
+
+        assert first != second
+        assert first == again
+
+
+@pytest.mark.parametrize("mark", [".reput", "commitlog", "consumequeue"])
+@pytest.mark.parametrize("below", ["export", "config/a/b"])
+def test_no_export_goes_into_a_store_or_an_output_of_whatever_command(tmp_path, mark, below):
+    """
+    One that this command does not read is one as well.
+    """
+    (tmp_path / "other" / mark).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    for root in ("other", "link"):
+        with pytest.raises(UsageError, match=r"which is (an output of reput|a broker's store)"):
+            export_target.check(tmp_path / root / below, overwrite=True)
+    export_target.check(tmp_path / "beside", overwrite=True)
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["output", "in-place"])
+def test_a_refused_repair_leaves_nothing_in_a_store(
+    copied, tmp_path, monkeypatch, capsys, in_place
+):
+    _, live, backup, conf = copied
+    (backup / "consumequeue" / "t" / "0").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    words = ["--store", backup, "--in-place", "--commitlog", backup / "commitlog"]
+    if not in_place:
+        words = ["--store", live, "--output", backup]
+
+    code, _, error = run(monkeypatch, capsys, "rebuild", "--repair", "--broker-conf", conf, *words)
+
+    assert code == 3
+    assert ("the broker's own queues" if in_place else "the output is a broker's store") in error
+    found = sorted(tmp_path.rglob("*"))
+    # The lock is the broker's own, and any start of it makes it.
+    assert [path for path in found if path != backup / "lock"] == before
+
+
+@pytest.fixture
+def other_disk(tmp_path):
+    """A directory on another file system than the test's."""
+    for place in ("/dev/shm", "/tmp", Path.home()):
+        if os.access(place, os.W_OK) and Path(place).stat().st_dev != tmp_path.stat().st_dev:
+            with tempfile.TemporaryDirectory(dir=place) as directory:
+                yield Path(directory)
+            return
+    pytest.skip("needs a second file system that can be written")
+
+
+@pytest.mark.parametrize("kind", [".reput", "consumequeue", "index"])
+@pytest.mark.parametrize("command", ["rebuild", "rebuild --repair"])
+def test_an_output_on_two_disks_is_refused_before_it_is_changed(
+    copied, tmp_path, monkeypatch, capsys, other_disk, kind, command
+):
+    """
+    Dispatch would end at the first new file, and a repair would lock the output for good.
+    """
+    _, live, _, conf = copied
+    output = tmp_path / "out"
+    rebuild(live, output, broker_version="5.5", broker_conf=read_broker_conf(conf))
+    (output / kind).rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", other_disk / kind)
+    (output / kind).symlink_to(other_disk / kind)
+    before = files_of(other_disk)
+    words = ["--store", live, "--output", output, "--broker-conf", conf]
+
+    if command == "rebuild":
+        config = store_config(live, output, broker_conf=conf)
+        with pytest.raises(StoreError, match="on another file system"):
+            StoreDispatcher(config)
+    else:
+        code, _, error = run(monkeypatch, capsys, *command.split(), *words)
+        assert code == 3
+        assert f"{output / kind}" in error
+        assert "on another file system" in error
+    assert files_of(other_disk) == before
+
+
+class TestAVolumeThatIsNotMounted:
+    """readOnlyCommitLogStorePaths names a mount point that is there, and empty."""
+
+    @pytest.fixture
+    def config(self, copied, tmp_path):
+        _, live, _, _ = copied
+        own, volume = live / "commitlog", tmp_path / "volume"
+        volume.mkdir()
+        (own / names.offset_file(0)).rename(volume / names.offset_file(0))
+        second = tmp_path / "second"
+        second.mkdir()
+        settings = {
+            **SMALL,
+            "storePathCommitLog": f"{own},{second}",
+            "readOnlyCommitLogStorePaths": str(volume),
+        }
+        rebuild(live, tmp_path / "whole", broker_version="5.5", broker_conf=settings)
+        return store_config(live, tmp_path / "out", broker_conf=settings)
+
+    @pytest.mark.parametrize("output", ["whole", "out"])
+    def test_verify_and_handover_say_it(self, config, tmp_path, output):
+        """
+        Also with an output that was begun without it, in which nothing is missing.
+        """
+        volume = tmp_path / "volume"
+        config = replace(config, output=tmp_path / output)
+        if output == "whole":
+            assert examine(config).is_safe
+            assert not [note for note in verify(config).notes if note.path == str(volume)]
+        volume.rename(tmp_path / "away")
+        volume.mkdir()
+        if output == "out":
+            rebuild(config.path, config.output, broker_version="5.5", broker_conf=config.properties)
+
+        (note,) = [note for note in verify(config).notes if note.path == str(volume)]
+        assert "is its volume mounted?" in note.detail
+        found = examine(config)
+        assert not found.is_safe
+        assert [said for said in found.problems if "is its volume mounted?" in said]
