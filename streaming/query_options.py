@@ -18,6 +18,7 @@ from streaming.config import read_broker_conf
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
 from streaming.failures import FAILURES
 from streaming.query_output import BodyMode
+from streaming.read_settings import refuse_other_sizes
 from streaming.store_choice import of_file, refuse_file, required, tell
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def open_store(
                 f"{config}, store {chosen.name}: output {chosen.output}: no such directory"
             )
         tell(chosen.name, chosen.path, chosen.output, chosen.settings)
+        refuse_other_sizes(chosen.output, chosen.settings)
         return MessageStore.open(chosen.path, chosen.output, chosen.settings)
     store = required(store)
     if "\0" in f"{store}{output or ''}":
@@ -149,6 +151,7 @@ def open_store(
         version or broker.NEWEST, properties, [str(each) for each in commitlog or ()]
     )
     tell(store.resolve().name, store, output or store, settings)
+    refuse_other_sizes(output or store, settings)
     return MessageStore.open(store, output, settings)
 
 

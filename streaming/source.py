@@ -88,6 +88,7 @@ from streaming.planning import (
     cap_store_bytes,
     partitions_of,
 )
+from streaming.read_settings import refuse_other_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -144,6 +145,9 @@ class RocketMQDataSource(DataSource):
         if self.parsed.rows != RANGES:
             # Who takes ranges has looked at them, and starts without what that needs.
             open_stores(self.parsed)
+            for store in self.parsed.stores:
+                if self.parsed.pushes_down and store.output is not None:
+                    refuse_other_sizes(store.output, store.settings)
         return self._columns
 
     @property

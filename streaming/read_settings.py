@@ -1,0 +1,104 @@
+"""Do a reader's settings fit what it reads? With a wrong file size it would answer wrongly.
+
+An output has its settings on record. A broker's own files say by their lengths what its settings
+were: where every one that is looked at has one other length, that is the setting, and no damage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING
+
+from formats import indexfile, names
+from formats.errors import FormatError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from formats.broker import BrokerSettings
+
+# Files that are looked at: all that differ have to be of one length.
+_FILES = 32
+_SETTINGS = {
+    "commitlog_file_size": "mappedFileSizeCommitLog",
+    "consumequeue_file_size": "mappedFileSizeConsumeQueue",
+    "ext_file_size": "mappedFileSizeConsumeQueueExt",
+    "batch_file_size": "mapperFileSizeBatchConsumeQueue",
+    "index_slots": "maxHashSlotNum",
+    "index_items": "maxIndexNum",
+}
+
+
+def refuse_other_sizes(root: Path, settings: BrokerSettings) -> None:
+    """Refuse settings with other sizes than those that queues and index were written with.
+
+    Args:
+        root: where they are: an output, or the store itself.
+        settings: what they would be read with.
+
+    Raises:
+        StoreError: names the setting and both sizes.
+    """
+    # It takes a while to import, and a broker's store has none.
+    if (root / names.STATE).is_dir():
+        from checkpoints import progress  # noqa: PLC0415
+
+        # A damaged record says nothing of sizes; the files do.
+        with contextlib.suppress(FormatError, UnicodeDecodeError, TypeError):
+            found = progress.load(root)
+            if found is not None:
+                _compare(root, found.settings, settings)
+                return
+    _refuse_lengths(
+        root / names.CONSUMEQUEUE,
+        settings.consumequeue_file_size,
+        _SETTINGS["consumequeue_file_size"],
+    )
+    _refuse_lengths(
+        root / names.BATCH_CONSUMEQUEUE, settings.batch_file_size, _SETTINGS["batch_file_size"]
+    )
+    size = indexfile.file_size(settings.index_slots, settings.index_items)
+    _refuse_lengths(root / names.INDEX, size, "maxHashSlotNum and maxIndexNum")
+
+
+def _compare(root: Path, written: dict[str, object], settings: BrokerSettings) -> None:
+    for key, setting in _SETTINGS.items():
+        there, given = written.get(key), getattr(settings, key)
+        if there is not None and there != given:
+            raise StoreError(
+                root,
+                f"it was written with {setting} = {there}, now it is {given}",
+                "Give the broker.conf that it was written with",
+            )
+
+
+def _refuse_lengths(directory: Path, size: int, setting: str) -> None:
+    """Refuse a size that no file has, where all that are looked at have one other length."""
+    seen: dict[int, Path] = {}
+    for path in itertools.islice(_files(directory), _FILES):
+        with contextlib.suppress(FileNotFoundError):
+            length = path.stat().st_size
+            if length == size:
+                return
+            seen.setdefault(length, path)
+    # Empty: a file that is being made.
+    seen.pop(0, None)
+    if len(seen) == 1:
+        [(length, path)] = seen.items()
+        raise StoreError(
+            path,
+            f"this and all files beside it have {length} bytes, and by {setting} it is {size}",
+            f"Give the {setting} of the broker that wrote it in --broker-conf",
+        )
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Yield an index's files, or the first files of queues of any depth."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for path in directory.iterdir():
+            if path.is_dir():
+                yield from itertools.islice(_files(path), 4)
+            elif names.is_index_file(path.name) or names.parse_offset_file(path.name) is not None:
+                yield path
