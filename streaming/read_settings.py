@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from typing import TYPE_CHECKING
 
 from formats import indexfile, names
-from formats.errors import FormatError, StoreError
+from formats.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 # Files that are looked at: all that differ have to be of one length.
 _FILES = 32
+_PROGRESS = "progress.json"
 _SETTINGS = {
     "commitlog_file_size": "mappedFileSizeCommitLog",
     "consumequeue_file_size": "mappedFileSizeConsumeQueue",
@@ -41,16 +43,12 @@ def refuse_other_sizes(root: Path, settings: BrokerSettings) -> None:
     Raises:
         StoreError: names the setting and both sizes.
     """
-    # It takes a while to import, and a broker's store has none.
-    if (root / names.STATE).is_dir():
-        from checkpoints import progress  # noqa: PLC0415
-
-        # A damaged record says nothing of sizes; the files do.
-        with contextlib.suppress(FormatError, UnicodeDecodeError, TypeError):
-            found = progress.load(root)
-            if found is not None:
-                _compare(root, found.settings, settings)
-                return
+    # `checkpoints.progress` brings numpy. A damaged record says nothing of sizes; the files do.
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        text = (root / names.STATE / _PROGRESS).read_bytes()
+        written = dict(json.loads(text)["settings"])
+        _compare(root, written, settings)
+        return
     _refuse_lengths(
         root / names.CONSUMEQUEUE,
         settings.consumequeue_file_size,
