@@ -81,7 +81,7 @@ def _place(flaw: FormatError) -> str:
 
 
 def _passed_over(place: tuple[int, int], *, is_readable: bool) -> str:
-    what = f"physical offsets {place[0]} to {place[1]} were passed over as corrupt"
+    what = f"physical offsets {place[0]} to {place[1]} were passed over as corrupt or missing"
     if is_readable:
         return (
             f"{what}, and records can be read there now: run `reput rebuild --repair`, which puts "
