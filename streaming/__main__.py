@@ -168,13 +168,21 @@ Output = Annotated[
         help="Where to write: a directory of its own, made if need be.",
     ),
 ]
+Written = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        rich_help_panel=help_pages.READING,
+        help="What reput has written, if that is not in the store itself.",
+    ),
+]
 Version = Annotated[
     str | None,
     typer.Option(
         "--broker-version",
         autocompletion=completions.versions,
         rich_help_panel=help_pages.READING,
-        help=f"The broker whose files to write: {', '.join(broker.VERSIONS)} (or 5.3.3, 4.9.8 …). "
+        help=f"The broker whose rules count: {', '.join(broker.VERSIONS)} (or 5.3.3, 4.9.8 …). "
         f"[default: {broker.NEWEST}]",
     ),
 ]
@@ -869,7 +877,7 @@ def one_store(
 @app.command()
 def verify(
     store: Store = None,
-    output: Output = None,
+    output: Written = None,
     broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,
@@ -899,7 +907,7 @@ def verify(
 @app.command()
 def handover(
     store: Store = None,
-    output: Output = None,
+    output: Written = None,
     broker_version: Version = None,
     broker_conf: Conf = None,
     commitlog: LogPlaces = None,

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 _OWN_DIRECTORY = "give a directory of its own"
-_OWN_DIRECTORY_OR_IN_PLACE = f"{_OWN_DIRECTORY}, or write into the store itself with --in-place"
+_OWN_DIRECTORY_OR_IN_PLACE = (
+    f"{_OWN_DIRECTORY} (run and rebuild can write into the store itself, with --in-place)"
+)
 # Directories of a store that may be mounted elsewhere one by one.
 _PARTS = (names.COMMITLOG, *names.DISPATCHED, names.CONFIG)
 # What a broker makes beside its commitlog and `reput` does not: it is a store.
