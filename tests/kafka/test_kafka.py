@@ -117,7 +117,7 @@ class TestMessages:
         assert {g.body for g in stores.got(broker, "picked.a", "picked.b")} == {b"committed", b"C"}
         stores.send(
             stores.config(tmp_path / "store", tmp_path / "o2", broker, name="picked-2",
-                          system_topics=True, exclude="picked*", **settings)
+                          system_topics=True, exclude="picked*", on_rename="begin", **settings)
         )  # fmt: skip
         system = stores.got(broker, "RMQ_SYS_TRACE_TOPIC", ".RETRY.group")
         assert {g.body for g in system} == {b"trace", b"retry"}
