@@ -287,9 +287,14 @@ class KafkaSink:
         is_known = memory is not None and memory.cluster == cluster
         known = memory.transactional_id if memory is not None and is_known else ""
         me = kafka_rename.Me(self.transactional_id, str(self._path), known)
-        other = kafka_rename.find(settings, self.access, me, partitions, self.log)
-        if other is None:
+        others = kafka_rename.find(settings, self.access, me, partitions, self.log)
+        if not others:
             return None
+        if len(others) > 1:
+            raise KafkaError(kafka_rename.several(settings, self._name, others))
+        other = others[0]
+        if not other.is_certain:
+            raise KafkaError(kafka_rename.alike(settings, self._name, other))
         if settings.on_rename != CONTINUE:
             raise KafkaError(kafka_rename.refusal(settings, self._name, me, other))
         writer = self._writer, self._began

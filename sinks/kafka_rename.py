@@ -19,7 +19,7 @@ from sinks.kafka_settings import TRANSACTIONS
 from stores import trail
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sinks.kafka_progress import Found, Position
     from sinks.kafka_settings import KafkaSettings
@@ -27,10 +27,18 @@ if TYPE_CHECKING:
 
 
 class Other(NamedTuple):
-    """A position of another id: whose it is, and where it stands."""
+    """A position of another id: whose it is, and where it stands.
+
+    Attributes:
+        transactional_id: whose.
+        found: it.
+        is_certain: it is of this log; else of one that begins like this one and parts from it,
+            which a copy does that went its own way, as well as a log that was cut.
+    """
 
     transactional_id: str
     found: Found
+    is_certain: bool = True
 
 
 class Me(NamedTuple):
@@ -49,8 +57,10 @@ class Me(NamedTuple):
 
 def find(
     settings: KafkaSettings, access: Mapping[str, Any], me: Me, partitions: int, log: CommitLog
-) -> Other | None:
-    """Return the position that this log was sent to under another id; the farthest, if several.
+) -> list[Other]:
+    """Return the positions that this log was sent to under other ids, the farthest first.
+
+    One alone if the output remembers which it was sent under: a log may have several ways to Kafka.
 
     Args:
         settings: the operator's.
@@ -62,27 +72,69 @@ def find(
     Raises:
         KafkaError: the topic cannot be read.
     """
-    others = [
-        Other(each, found)
-        for each, found in kafka_progress.read_all(settings, access, partitions).items()
-        if each != me.transactional_id
-        and not found.position.moved
-        and _is_of(log, found.position, is_likely=_is_likely(me, each, found.position))
-    ]
-    return max(others, key=lambda other: other.found.position.end, default=None)
+    return chosen(kafka_progress.read_all(settings, access, partitions), me, log)
 
 
-def _is_likely(me: Me, transactional_id: str, position: Position) -> bool:
-    return transactional_id == me.remembered or position.origin == me.path
+def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other]:
+    """Return which of all positions are of this log, see `find`.
+
+    Args:
+        positions: by id.
+        me: who asks.
+        log: the store's, as it is now.
+    """
+    others = []
+    for each, found in positions.items():
+        if each != me.transactional_id and not found.position.moved:
+            is_certain = _is_of(log, found.position, me, is_remembered=each == me.remembered)
+            if is_certain is not None:
+                others.append(Other(each, found, is_certain))
+    own = [other for other in others if other.transactional_id == me.remembered]
+    certain = [other for other in others if other.is_certain]
+    return own or sorted(certain or others, key=lambda other: -other.found.position.end)
 
 
-def _is_of(log: CommitLog, position: Position, *, is_likely: bool) -> bool:
-    """Tell whether a position is of this log; by what is likely, where nothing can be compared."""
+def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -> bool | None:
+    """Tell whether a position is of this log: True, False if that cannot be told, None if not.
+
+    Stores of several brokers may have one path, on hosts or in pods of one layout, so a path says
+    something only of a log whose beginning is the same.
+    """
+    if position.first is None and not position.points:
+        # Nothing was sent.
+        return None
+    left = [p.record for p in position.points if p.record.physical_offset >= log.min_offset]
+    are_there = [trail.is_there(log, record) for record in left]
     first = position.first
     if first is not None and first[0] >= log.min_offset and log.damage_at(first[0]) is None:
-        return trail.hash_at(log, first[0]) == first[1]
-    left = [p.record for p in position.points if p.record.physical_offset >= log.min_offset]
-    return any(trail.is_there(log, record) for record in left) if left else is_likely
+        if trail.hash_at(log, first[0]) != first[1]:
+            return None
+        return all(are_there) or is_remembered or position.origin == me.path
+    # Where all has expired that was sent, nothing of it can be sent again.
+    return (any(are_there) if left else is_remembered) or None
+
+
+def alike(settings: KafkaSettings, name: str, other: Other) -> str:
+    """Return what to say of a log that begins like another one."""
+    return (
+        f"{name}: the log begins like the one that was sent under {other.transactional_id} up to "
+        f"physical offset {other.found.position.end} ({settings.progress_topic}; "
+        f"{other.found.position.origin or 'its path is not known'}), and parts from it. If it is a "
+        'copy, which is another store now, set on_rename = "begin" for one start: it sends from '
+        "where start says. If it is the same store, give it the name and id_prefix again that make "
+        "up that id"
+    )
+
+
+def several(settings: KafkaSettings, name: str, others: Sequence[Other]) -> str:
+    """Return what to say where it cannot be told which way to Kafka a store was."""
+    ids = ", ".join(f"{each.transactional_id} ({each.found.position.end})" for each in others)
+    return (
+        f"{name}: several positions of {settings.progress_topic} are of this log, each sent up to "
+        f"another physical offset: {ids}. Give the store the name and id_prefix of the one that it "
+        "is to go on with, which make up the id; or give the output that was sent under it: it "
+        "remembers the id"
+    )
 
 
 def refusal(settings: KafkaSettings, name: str, me: Me, other: Other) -> str:

@@ -1,0 +1,109 @@
+"""Which positions of other ids are of a store's log, and which only look like it."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sinks.kafka_progress import Found, Position
+from sinks.kafka_rename import Me, chosen
+from stores import trail
+from stores.trail import Point
+from tests.kafka import stores
+from tests.sinks.test_kafka_trail import written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stores.commitlog import CommitLog
+    from tests.streaming.stores_for_tests import Log
+
+PATH = "/home/rocketmq/store"
+ME = Me("reput-new", PATH, "")
+
+
+def log_of(path: Path, seed: int, count: int = 200, like: int = 0) -> tuple[Log, CommitLog]:
+    """Write a log whose first records are those of seed 1, as many as are asked for."""
+    same = list(stores.messages(count, ("x",), random.Random(1)))[:like]
+    own = list(stores.messages(count, ("x",), random.Random(seed)))[len(same) :]
+    return written(path, same + own, 1 << 16)
+
+
+def sent(made: Log, log: CommitLog, count: int, path: str = PATH, *, first: int = 0) -> Found:
+    """Return a position after so many records, with points at each tenth of them."""
+    places = made.places[first:count]
+    points = []
+    for place in places[:: max(len(places) // 10, 1)]:
+        record = trail.fingerprint(log, place.position, place.size)
+        assert record is not None
+        points.append(Point(record, place.position + place.size))
+    begin = made.places[first].position
+    hashed = trail.hash_at(log, begin)
+    end = places[-1].position + places[-1].size
+    return Found(Position(end, tuple(points), first=(begin, hashed), origin=path), 0)
+
+
+def ids(found: list[object]) -> list[tuple[str, bool]]:
+    return [(each.transactional_id, each.is_certain) for each in found]  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> tuple[Log, CommitLog]:
+    return log_of(tmp_path / "a", 1)
+
+
+def test_a_log_under_another_id_is_found_wherever_it_stands(first: tuple[Log, CommitLog]) -> None:
+    assert ids(chosen({"reput-old": sent(*first, 100, "/else")}, ME, first[1])) == [
+        ("reput-old", True)
+    ]
+
+
+def test_another_log_at_the_same_path_is_not_it(
+    tmp_path: Path, first: tuple[Log, CommitLog]
+) -> None:
+    """
+    As in pods of one layout: one log young, the other one begins after all that was sent of it.
+    """
+    _, other = log_of(tmp_path / "b", 2, 1000)
+    min((tmp_path / "b" / "commitlog").iterdir()).unlink()
+    other.refresh()
+    assert other.min_offset > 0
+    young = sent(*first, 100)
+    assert young.position.end < other.min_offset
+
+    assert chosen({"reput-a": young}, ME, other) == []
+    assert chosen({"reput-a": sent(*first, 200)}, ME, other) == []
+
+
+def test_a_claim_before_anything_was_sent_is_no_log(first: tuple[Log, CommitLog]) -> None:
+    claim = Found(Position(0, origin=PATH), 0)
+
+    assert chosen({"reput-a": claim}, ME, first[1]) == []
+
+
+def test_of_two_ways_the_one_that_the_output_remembers_is_its_own(
+    first: tuple[Log, CommitLog],
+) -> None:
+    """
+    Whichever is farther; without a memory both are named.
+    """
+    ways = {"one-x": sent(*first, 100), "two-x": sent(*first, 150)}
+
+    assert ids(chosen(ways, ME._replace(remembered="one-x"), first[1])) == [("one-x", True)]
+    assert ids(chosen(ways, ME, first[1])) == [("two-x", True), ("one-x", True)]
+
+
+def test_a_log_that_begins_alike_is_not_taken_for_certain(
+    tmp_path: Path, first: tuple[Log, CommitLog]
+) -> None:
+    """
+    A copy that went its own way; with the same path or output it is a log that was cut.
+    """
+    _, copy = log_of(tmp_path / "b", 2, like=50)
+    elsewhere = {"reput-a": sent(*first, 100, "/else")}
+
+    assert ids(chosen(elsewhere, ME, copy)) == [("reput-a", False)]
+    assert ids(chosen(elsewhere, ME._replace(remembered="reput-a"), copy)) == [("reput-a", True)]
+    assert ids(chosen({"reput-a": sent(*first, 100)}, ME, copy)) == [("reput-a", True)]
