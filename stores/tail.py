@@ -287,7 +287,7 @@ class TailWatch:
         """
         now = time.monotonic()
         last = self._last
-        if last is not None and now - self._looked_at < _LOOK_SECONDS and self._is_idle(last):
+        if last is not None and now - self._looked_at < _LOOK_SECONDS and self._rests_at(last):
             return last
         # One that fails has seen nothing: the next one is not to answer for it.
         self._looked_at = -math.inf
@@ -353,6 +353,13 @@ class TailWatch:
             or record.physical_offset < self._log.min_offset
             or is_there(self._log, record)
         )
+
+    def _rests_at(self, last: Tail) -> bool:
+        """Tell whether nothing is written; not so where the file of the end is gone, with a cut."""
+        try:
+            return self._is_idle(last)
+        except LogChangedError:
+            return False
 
     def _is_idle(self, last: Tail) -> bool:
         """Tell whether still nothing is written where nothing was."""

@@ -311,6 +311,15 @@ KEPT = {
         stop
         tear back=2 byte=2488 rest=zeros
     """,
+    "the file where the log ended is gone within a second of the last look": """
+        start
+        put count=10 seed=248314 kind=large
+        open
+        put count=3 seed=669121 kind=large
+        truncate back=2
+        crash
+        tear back=6 byte=0 rest=zero
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
