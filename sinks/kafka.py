@@ -127,6 +127,14 @@ class Sent:
     events: list[str] = field(default_factory=list)
 
 
+class _Connected(NamedTuple):
+    """A client, the position that it found, and how many partitions the progress topic has."""
+
+    client: Client
+    found: Found | None
+    partitions: int
+
+
 class KafkaSink:
     """One store's way to Kafka.
 
@@ -181,9 +189,10 @@ class KafkaSink:
         # When this writer first wanted to connect, see `Position.began`; and by the clock that does
         # not go back. 0 before that.
         self._began, self._first_tried = 0, 0.0
-        # Whose position stood there before ours; None before that is known.
-        self._predecessor: str | None = None
-        self._has_connected = self._is_in_doubt = False
+        # The position in Kafka as this process has last found or written it, packed; None where
+        # there was none. What differs from that is from another process, and came after it.
+        self._stored: bytes | None = None
+        self._has_read = self._is_in_doubt = False
         # Topics that are there, or were made.
         self._made: set[str] = set()
         self._trail = Trail(self.transactional_id, settings.max_message_bytes - BATCH_HEADER)
@@ -228,22 +237,31 @@ class KafkaSink:
         Raises:
             KafkaError: what is in the way.
         """
+        self._begin(extent, self._connect())
+
+    def _connect(self) -> _Connected:
+        """Connect, and read the position, once no later process has gone on.
+
+        Raises:
+            FencedError: one has.
+            KafkaError: what else is in the way.
+        """
         settings = self._settings
         is_transactional = settings.mode == TRANSACTIONS
         if not self._began:
             self._began, self._first_tried = int(time.time() * _MILLISECONDS), time.monotonic()
-        is_late = time.monotonic() - self._first_tried >= _DOUBT_SECONDS
-        looks = is_transactional and (self._has_connected or is_late)
         client = Client(
             settings,
             self.access,
             self.transactional_id if is_transactional else None,
-            self._look_for_heir if looks else None,
+            self._look_for_heir if is_transactional else None,
         )
-        self._has_connected = True
         try:
             partitions = self._progress_partitions(client)
             found = kafka_progress.read(settings, self.access, self.transactional_id, partitions)
+            if is_transactional and self._has_read and self._is_heir(found):
+                # It has gone on between the look and our connection.
+                raise FencedError(f"Kafka at {settings.bootstrap}: {FENCED}")
             if found is None or found.position.moved:
                 found = self._found_by_log(client.cluster, partitions)
             if found is not None:
@@ -252,6 +270,16 @@ class KafkaSink:
         except BaseException:
             client.close()
             raise
+        return _Connected(client, found, partitions)
+
+    def _begin(self, extent: Extent, connected: _Connected) -> None:
+        """Go on from the position that was found, and claim it.
+
+        Raises:
+            KafkaError: it could not be claimed.
+        """
+        settings = self._settings
+        client, found, partitions = connected
         self._client = client
         self._cluster = client.cluster
         self._made.clear()
@@ -265,12 +293,13 @@ class KafkaSink:
             number = kafka_progress.partition_of(self.transactional_id, partitions)
         else:
             position, number = found
+        self._stored, self._has_read = _packed(found), True
         self._progress_partition = TopicPartition(settings.progress_topic, number)
         self._sent_before = self._compared = None
         end = position.end
         self._trail.begin(Chunk(position.chunk + 1, end, end, np.zeros(0, np.uint32)))
         self.position = position
-        if is_transactional:
+        if settings.mode == TRANSACTIONS:
             self._claim(position)
 
     def _found_by_log(self, cluster: str, partitions: int) -> Found | None:
@@ -349,23 +378,29 @@ class KafkaSink:
             KafkaError: it could not be written, or another process has begun since.
         """
         began = self._began
-        if self._predecessor is None:
+        if not self._is_late and position.writer != self._writer:
             # One whose clock is ahead of ours is before us all the same: it was there first.
             began = max(began, position.began + 1)
         claimed = replace(position, writer=self._writer, began=began, origin=str(self._path))
-        is_ended = False
         try:
             self._opened.begin()
             self._add_position(claimed, [])
             self._opened.commit()
         except EndedError:
             # Somebody else may have written that position after we had connected.
-            is_ended = self._is_in_doubt = True
+            self._is_in_doubt, self._stored = True, None
             raise
-        finally:
-            if not is_ended and self._predecessor is None:
-                self._predecessor, self._began = position.writer, began
-        self.position = claimed
+        except BaseException:
+            # It may have been written for all that.
+            self._began = began
+            raise
+        self._began = began
+        self.position, self._stored = claimed, claimed.pack()
+
+    @property
+    def _is_late(self) -> bool:
+        """Tell whether a process that has begun after this one may have claimed by now."""
+        return time.monotonic() - self._first_tried >= _DOUBT_SECONDS
 
     def _look_for_heir(self) -> None:
         """Look whether a later process has gone on since this one began.
@@ -374,22 +409,42 @@ class KafkaSink:
         where one slept, or waited for Kafka. So each claims the position with when it has begun;
         one that finds an earlier one's claim connects again, one that finds a later one's ends.
 
+        The position that stands there at the first look is the predecessor's, whatever its clock
+        says, unless it moves on. If it is an heir's that has nothing to send just now, that one
+        takes the position back as soon as it has: our claim keeps the earlier time.
+
         Raises:
             FencedError: one has; opening would end its transaction.
             KafkaError: the position cannot be read.
         """
+        is_first = not self._has_read
+        if is_first and not self._is_late:
+            return
         if self._is_in_doubt:
             # One that has just begun may not have written its claim.
             time.sleep(_DOUBT_SECONDS)
-        found = kafka_progress.read_if_there(self._settings, self.access, self.transactional_id)
+        found = self._read_if_there()
         self._is_in_doubt = False
-        if found is None:
-            return
-        last = found.position
-        if last.writer in {"", self._writer, self._predecessor}:
-            return
-        if (last.began, last.writer) > (self._began, self._writer):
+        if is_first:
+            is_open = self._is_heir(found)
+            self._stored, self._has_read = _packed(found), True
+            if not is_open:
+                return
+            time.sleep(_DOUBT_SECONDS)
+            found = self._read_if_there()
+        if self._is_heir(found):
             raise FencedError(f"Kafka at {self._settings.bootstrap}: {FENCED}")
+
+    def _read_if_there(self) -> Found | None:
+        return kafka_progress.read_if_there(self._settings, self.access, self.transactional_id)
+
+    def _is_heir(self, found: Found | None) -> bool:
+        """Tell whether a position was written by a later process since it was last read."""
+        if found is None or found.position.writer in {"", self._writer}:
+            return False
+        last = found.position
+        is_later = (last.began, last.writer) > (self._began, self._writer)
+        return is_later and last.pack() != self._stored
 
     def _first_record(self) -> tuple[int, int] | None:
         """Return where the log's first record begins and its hash; None if there is none to read.
@@ -580,14 +635,11 @@ class KafkaSink:
     def _send(self, extent: Extent) -> Sent | None:
         began = time.monotonic()
         self.log.refresh()
-        sent = Sent(self._known.end, self._known.end)
-        self._follow_log(extent, sent)
-        self._skip_expired(sent)
-        if sent.start >= extent.end and not self._events:
-            return None
-        if self._refusals.forget_old_topics():
+        sent = self._prepared(extent)
+        if sent is not None and self._refusals.forget_old_topics():
             self._routes.forget()
-        while True:
+        is_sent = False
+        while sent is not None:
             try:
                 is_sent = self._attempt(extent, sent)
                 break
@@ -595,30 +647,54 @@ class KafkaSink:
                 self._refusals.learn(error)
                 if error.topics:
                     self._routes.forget()
-                self._take_back()
+            if self._take_back(extent):
                 sent = replace(sent, end=sent.start, messages=0, notices=0, dead_letters=0, bytes=0)
+            else:
+                sent = self._prepared(extent)
+        if sent is None or not is_sent:
+            return None
         sent.seconds = time.monotonic() - began
-        if is_sent:
-            sent.events, self._events = self._events, []
-            self._refusals.forget_messages()
-        return sent if is_sent else None
+        sent.events, self._events = self._events, []
+        self._refusals.forget_messages()
+        return sent
 
-    def _take_back(self) -> None:
+    def _prepared(self, extent: Extent) -> Sent | None:
+        """Return where the next transaction begins; None if there is nothing to send.
+
+        Raises:
+            KafkaError: see `send`.
+        """
+        sent = Sent(self._known.end, self._known.end)
+        self._follow_log(extent, sent)
+        self._skip_expired(sent)
+        return None if sent.start >= extent.end and not self._events else sent
+
+    def _take_back(self, extent: Extent) -> bool:
         """Begin again with a new producer; what was sent in a transaction is taken back by that.
 
         kafka-python goes on after the sequence numbers of a batch that was refused, and Kafka
         refuses everything after such a gap: it would be tried until the delivery timeout, and an
         abort waits for that. Without transactions what has arrived stays, and comes again.
 
+        It is an opening like any other: a later process may have gone on meanwhile.
+
+        Returns:
+            Whether the position is the one that this process knows. If not, sending goes on from
+            the one that was found.
+
         Raises:
+            FencedError: a later process has gone on.
             KafkaError: there is no new one.
         """
         client, self._client = self._opened, None
         client.close(aborts=False)
-        is_transactional = self._settings.mode == TRANSACTIONS
-        self._client = Client(
-            self._settings, self.access, self.transactional_id if is_transactional else None
-        )
+        connected = self._connect()
+        if _packed(connected.found) == self._stored:
+            # What is known and was not worth a commit stays known: a range without messages.
+            self._client = connected.client
+            return True
+        self._begin(extent, connected)
+        return False
 
     def _follow_log(self, extent: Extent, sent: Sent) -> None:
         """Compare the log with what was sent of it, and take in the cuts that dispatch found.
@@ -799,6 +875,8 @@ class KafkaSink:
             client.flush()
             self._add_position(position, chunks)
             client.flush()
+        if not is_idle:
+            self._stored = position.pack()
         self._trail.commit(is_written=not is_idle)
         self.position = position
         if not is_idle and not self._remembered:
@@ -974,3 +1052,7 @@ class KafkaSink:
 def _place(block: RowBlock, row: int) -> tuple[int, int]:
     """Return physical and queue offset of a row: together they name a message."""
     return int(block.columns.physical_offset[row]), int(block.columns.queue_offset[row])
+
+
+def _packed(found: Found | None) -> bytes | None:
+    return found.position.pack() if found is not None else None

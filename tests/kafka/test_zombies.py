@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka.errors import KafkaError
 
+from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
+from tests.kafka.broker import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.kafka.broker import Broker
 
 pytestmark = pytest.mark.kafka
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +33,7 @@ def start(
     broker: Broker,
     end: int,
     program: tuple[str, str] = ("-m", "tests.kafka.core"),
+    more: tuple[str, ...] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a process that dispatches and sends, and ends when Kafka has everything."""
     with (tmp_path / f"{output}.log").open("wb") as log:
@@ -40,7 +41,7 @@ def start(
             [sys.executable, *program, str(tmp_path / "store"),
              str(tmp_path / output), broker.address, str(end), f"name={tmp_path.name}",
              f"transaction_timeout_seconds={_TIMEOUT}", "transaction_seconds=3", "batch_bytes=2k",
-             "on_failure=stop", "buffer_bytes=16k"],
+             "on_failure=stop", "buffer_bytes=16k", *more],
             cwd=ROOT, stdout=log, stderr=log,
         )  # fmt: skip
 
@@ -56,6 +57,33 @@ def stop(self):
     os.kill(os.getpid(), signal.SIGSTOP)
     commit(self)
 Client.commit = stop
+sys.exit(main(*sys.argv[1:]))
+"""
+
+# Stops itself once Kafka has refused a batch, before it begins again without what is wrong.
+STOPS_AT_A_REFUSAL = """
+import os, signal, sys
+from sinks.kafka_refusals import Refusals
+from tests.kafka.core import main
+learn = Refusals.learn
+def stop(self, error):
+    Refusals.learn = learn
+    os.kill(os.getpid(), signal.SIGSTOP)
+    learn(self, error)
+Refusals.learn = stop
+sys.exit(main(*sys.argv[1:]))
+"""
+# Stops itself before it connects.
+STOPS_AT_ONCE = """
+import os, signal, sys
+from sinks.kafka_client import Client
+from tests.kafka.core import main
+connect = Client.__init__
+def stop(self, *args):
+    Client.__init__ = connect
+    os.kill(os.getpid(), signal.SIGSTOP)
+    connect(self, *args)
+Client.__init__ = stop
 sys.exit(main(*sys.argv[1:]))
 """
 
@@ -167,6 +195,116 @@ def test_a_process_that_slept_as_it_began_does_not_fence_its_heir(
     assert first.returncode != 0
     assert "another process writes with this store's transactional id" in said[0]
     assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
+
+
+def test_a_process_that_slept_after_a_refusal_does_not_send_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    The first one is stopped as Kafka has refused a batch. A later one has sent all when it wakes
+    up: it ends, and what it had begun with does not come a second time.
+    """
+    name = tmp_path.name
+    broker.make_topic(name, 3, max_message_bytes="1500")
+    found = list(stores.messages(1000, (name,), random.Random(10)))
+    log = stores.write(tmp_path / "store", found)
+    stores.write(tmp_path / "store", found[:500])
+    first = start(tmp_path, "out-a", broker, log.end, ("-c", STOPS_AT_A_REFUSAL))
+    processes = [first]
+    try:
+        wait_for("the first one", lambda: is_stopped(first))
+        second = start(tmp_path, "out-b", broker, log.end, more=("batch_bytes=1000",))
+        processes.append(second)
+        wait_for("half of it", lambda: len(stores.got(broker, name)) == 500)
+        os.kill(first.pid, signal.SIGCONT)
+        wait_for("an end", lambda: first.poll() is not None or second.poll() is not None)
+        stores.write(tmp_path / "store", found)
+        wait_for("both ends", lambda: all(each.poll() is not None for each in processes))
+    finally:
+        for each in processes:
+            if each.poll() is None:
+                each.kill()
+                each.wait()
+
+    said = [(tmp_path / f"out-{name}.log").read_text() for name in "ab"]
+    assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
+    assert second.returncode == 0, said[1][-2000:]
+    assert first.returncode != 0
+    assert "another process writes with this store's transactional id" in said[0]
+
+
+def test_a_process_that_slept_before_it_connected_does_not_fence_its_heir(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    The first one is stopped before it has spoken to Kafka at all. The later one sends while the
+    first one wakes up, and to its end.
+    """
+    name = tmp_path.name
+    broker.make_topic(name, 3)
+    found = list(stores.messages(4000, (name,), random.Random(10)))
+    stores.write(tmp_path / "store", found[:1000])
+    count = 1000
+    first = start(tmp_path, "out-a", broker, 1 << 40, ("-c", STOPS_AT_ONCE))
+    processes = [first]
+    try:
+        wait_for("the first one", lambda: is_stopped(first))
+        second = start(tmp_path, "out-b", broker, 1 << 40)
+        processes.append(second)
+        wait_for("the second one", lambda: len(stores.got(broker, name)) == 1000)
+        # As late as a job has to be for its successor to have claimed.
+        time.sleep(6)
+        os.kill(first.pid, signal.SIGCONT)
+        while first.poll() is None and second.poll() is None and count < len(found):
+            count += 50
+            log = stores.write(tmp_path / "store", found[:count])
+            time.sleep(1)
+        said = [(tmp_path / f"out-{name}.log").read_text() for name in "ab"]
+        assert second.poll() is None, said[1][-2000:]
+        assert first.poll() is not None
+        assert "another process writes with this store's transactional id" in said[0]
+        wait_for("all", lambda: len(stores.got(broker, name)) >= count)
+    finally:
+        for each in processes:
+            if each.poll() is None:
+                each.kill()
+                each.wait()
+
+    assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
+
+
+def test_a_predecessor_whose_clock_was_ahead_is_no_heir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The next job starts while Kafka is away, with the right clock. What it finds when Kafka comes
+    back is older than itself, whatever it says, and it goes on there.
+    """
+    broker = Broker(tmp_path / "kafka")
+    broker.start()
+    try:
+        broker.make_topic("ahead", 1)
+        found = list(stores.messages(200, ("ahead",), random.Random(10)))
+        stores.write(tmp_path / "store", found[:100])
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name="ahead")
+        now = time.time
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: now() + 600)
+            stores.send(made)
+        broker.kill()
+        log = stores.write(tmp_path / "store", found)
+        dispatcher = StoreDispatcher(made)
+        try:
+            dispatcher.dispatch(log.end)
+            # So long that the claim of a later job could be there by then.
+            time.sleep(6)
+            broker.start()
+            stores.go_on(dispatcher)
+        finally:
+            dispatcher.close()
+        assert stores.by_queue(stores.got(broker, "ahead")) == stores.in_log(log)
+    finally:
+        broker.stop()
 
 
 def test_a_process_whose_transaction_took_too_long_goes_on(broker: Broker, tmp_path: Path) -> None:
