@@ -209,11 +209,13 @@ def test_a_process_that_slept_after_a_refusal_does_not_send_again(
     found = list(stores.messages(1000, (name,), random.Random(10)))
     log = stores.write(tmp_path / "store", found)
     stores.write(tmp_path / "store", found[:500])
-    first = start(tmp_path, "out-a", broker, log.end, ("-c", STOPS_AT_A_REFUSAL))
+    # Kafka is not to end a transaction for its age here.
+    patient = "transaction_timeout_seconds=60"
+    first = start(tmp_path, "out-a", broker, log.end, ("-c", STOPS_AT_A_REFUSAL), (patient,))
     processes = [first]
     try:
         wait_for("the first one", lambda: is_stopped(first))
-        second = start(tmp_path, "out-b", broker, log.end, more=("batch_bytes=1000",))
+        second = start(tmp_path, "out-b", broker, log.end, more=(patient, "batch_bytes=1000"))
         processes.append(second)
         wait_for("half of it", lambda: len(stores.got(broker, name)) == 500)
         os.kill(first.pid, signal.SIGCONT)
