@@ -160,6 +160,7 @@ class Metrics:
         self.alive(is_active=False)
         for store in concerned(error, self._configs) or list(self._configs):
             self.error(store, error)
+        self._waits_since = time.monotonic()
 
     def scraped(self, began: float) -> None:
         """Take note that a scrape was answered.
@@ -171,8 +172,7 @@ class Metrics:
             self._scraped.set()
 
     def wait_for_scrape(self, seconds: float) -> None:
-        """Return when a scrape that comes in from now on was answered, or the time is over."""
-        self._waits_since = time.monotonic()
+        """Return when a scrape that came in after `failed` was answered, or the time is over."""
         self._scraped.wait(seconds)
 
     def end_waiting(self) -> None:

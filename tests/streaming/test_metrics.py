@@ -543,19 +543,24 @@ def test_what_ends_the_job_is_counted_once_and_for_the_store_that_it_names(tmp_p
     assert not re.search('errors_total.*store="t".* 1.0', get("/metrics")[1])
 
 
-def test_a_failed_job_waits_for_the_scrape_that_shows_it(made, served):
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_failed_job_waits_for_the_scrape_that_shows_it(made, served, is_early):
     """
-    Not for a health check; and not for ever.
+    Not for a health check; and not for ever. A scrape may come as soon as the error is counted.
     """
     _, _, metrics = made
     get = served(metrics)
     waiting = threading.Thread(target=metrics.wait_for_scrape, args=(60.0,))
     get("/metrics")
+    metrics.failed(RuntimeError("it is over"))
+    if is_early:
+        get("/metrics")
     waiting.start()
     get("/healthz")
     waiting.join(0.3)
-    assert waiting.is_alive()
-    get("/metrics")
+    assert is_early or waiting.is_alive()
+    if not is_early:
+        get("/metrics")
     waiting.join(10)
     assert not waiting.is_alive()
 
