@@ -99,10 +99,11 @@ class Command:
 
 
 def below(process):
-    """Return the processes that descend from one."""
+    """Return the processes that descend from one, but for those that end meanwhile."""
     children = []
-    for task in Path("/proc", str(process), "task").iterdir():
-        children += map(int, (task / "children").read_text().split())
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path("/proc", str(process), "task").iterdir():
+            children += map(int, (task / "children").read_text().split())
     return [each for child in children for each in (child, *below(child))]
 
 
