@@ -10,7 +10,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats import names, properties
-from formats.commitlog import BLANK_SIZE, MAGIC_BLANK, Record, read
+from formats.commitlog import (
+    BLANK_SIZE,
+    BORN_HOST_V6,
+    MAGIC_BLANK,
+    STORE_HOST_V6,
+    Record,
+    read,
+)
 from tests.histories.messages import is_poison
 
 if TYPE_CHECKING:
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HEAD = struct.Struct(">ii")
+# where a body begins: after hosts of IP version 4, and its length.
+_BODY_AT = 88
 
 
 class Rec(NamedTuple):
@@ -30,6 +39,12 @@ class Rec(NamedTuple):
     def end(self) -> int:
         """Return the physical offset behind it."""
         return self.position + len(self.raw)
+
+    @property
+    def uncovered(self) -> int:
+        """Return the physical offset after the body: what follows has no CRC."""
+        assert not self.record.sys_flag & (BORN_HOST_V6 | STORE_HOST_V6)
+        return self.position + _BODY_AT + len(self.record.body)
 
     @property
     def record(self) -> Record:

@@ -336,6 +336,9 @@ class World:
             # A broker takes a record whose head is wrong but for size, magic and CRC
             # (`CommitLog#checkMessageAndReturnSize`); we do not.
             at = cut.position
+        if at >= cut.uncovered:
+            # Nothing tells of what is lost there after it was dispatched, to a broker neither.
+            at = cut.position
         before = [*self.truth, *self._stale()]
         for each in self._brokers():
             files = each.files
