@@ -99,20 +99,24 @@ def _is_batch(config: Any) -> bool:
     return isinstance(attributes, dict) and attributes.get(_QUEUE_TYPE_ATTRIBUTE) == QUEUE_TYPE
 
 
-def contradictions(store: Path, settings: BrokerSettings) -> list[str]:
-    """Return what the store's own files say against the settings, for the user to look at.
-
-    The commitlog's file size is not among it: reading stops on a wrong one.
-    """
+def file_sizes(settings: BrokerSettings) -> tuple[tuple[str, int, str], ...]:
+    """Return of each kind of file beside the log: directory, bytes of a file, their setting."""
     index_size = indexfile.file_size(settings.index_slots, settings.index_items)
-    sizes = (
+    return (
         (names.CONSUMEQUEUE, settings.consumequeue_file_size, "mappedFileSizeConsumeQueue"),
         (names.CONSUMEQUEUE_EXT, settings.ext_file_size, "mappedFileSizeConsumeQueueExt"),
         (names.BATCH_CONSUMEQUEUE, settings.batch_file_size, "mapperFileSizeBatchConsumeQueue"),
         (names.INDEX, index_size, "maxHashSlotNum and maxIndexNum"),
     )
+
+
+def contradictions(store: Path, settings: BrokerSettings) -> list[str]:
+    """Return what the store's own files say against the settings, for the user to look at.
+
+    The commitlog's file size is not among it: reading stops on a wrong one.
+    """
     found = []
-    for kind, expected, setting in sizes:
+    for kind, expected, setting in file_sizes(settings):
         example = _first_file(store / kind)
         if example is not None and example.stat().st_size != expected:
             found.append(

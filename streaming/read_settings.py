@@ -11,8 +11,9 @@ import itertools
 import json
 from typing import TYPE_CHECKING
 
-from formats import indexfile, names
+from formats import names
 from formats.errors import StoreError
+from stores.layout import file_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
     from formats.broker import BrokerSettings
 
+# Whose files are looked at where no settings are on record.
+_LOOKED_AT = (names.CONSUMEQUEUE, names.BATCH_CONSUMEQUEUE, names.INDEX)
 # Files that are looked at: all that differ have to be of one length.
 _FILES = 32
-_PROGRESS = "progress.json"
 _SETTINGS = {
     "commitlog_file_size": "mappedFileSizeCommitLog",
     "consumequeue_file_size": "mappedFileSizeConsumeQueue",
@@ -45,20 +47,13 @@ def refuse_other_sizes(root: Path, settings: BrokerSettings) -> None:
     """
     # `checkpoints.progress` brings numpy. A damaged record says nothing of sizes; the files do.
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        text = (root / names.STATE / _PROGRESS).read_bytes()
+        text = (root / names.STATE / names.PROGRESS).read_bytes()
         written = dict(json.loads(text)["settings"])
         _compare(root, written, settings)
         return
-    _refuse_lengths(
-        root / names.CONSUMEQUEUE,
-        settings.consumequeue_file_size,
-        _SETTINGS["consumequeue_file_size"],
-    )
-    _refuse_lengths(
-        root / names.BATCH_CONSUMEQUEUE, settings.batch_file_size, _SETTINGS["batch_file_size"]
-    )
-    size = indexfile.file_size(settings.index_slots, settings.index_items)
-    _refuse_lengths(root / names.INDEX, size, "maxHashSlotNum and maxIndexNum")
+    for kind, size, setting in file_sizes(settings):
+        if kind in _LOOKED_AT:
+            _refuse_lengths(root / kind, size, setting)
 
 
 def _compare(root: Path, written: dict[str, object], settings: BrokerSettings) -> None:
