@@ -224,7 +224,7 @@ class Ending:
     def _take(self, number: int, _frame: FrameType | None) -> None:
         _ends_by_signal_now()
         self.name = signal.Signals(number).name
-        # First the end, then the word: a log line may have to wait for whoever reads it.
+        # Stop first, then say so: a log line can block until its reader takes it.
         if self._stop is not None:
             self._stop()
         self._say(self.name)

@@ -130,7 +130,7 @@ def number_of_bytes(text: str, said: str = "") -> int:
     """
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(i?b)?", text.strip().lower())
     if not match or not int(match[1]):
-        raise UsageError(f"{said}{text!r} is no number of bytes such as 4096, 64m or 1g")
+        raise UsageError(f"{said}{text!r} is not a number of bytes such as 4096, 64m or 1g")
     return int(match[1]) * _UNITS[match[2]]
 
 

@@ -63,7 +63,7 @@ TEXTS: Texts = {
         ("kind",),
     ),
     "rocketmq_index_fill_ratio": ("How full the newest index file is.", ()),
-    "rocketmq_reput_record_waiting": ("A record that came out of turn is waited with.", ()),
+    "rocketmq_reput_record_waiting": ("Dispatch waits at a record that came out of turn.", ()),
     "rocketmq_reput_starts_total": ("Openings of the output since it was begun.", ()),
     "rocketmq_reput_recoveries_total": ("Openings at which something was taken back.", ()),
     "rocketmq_reput_log_truncations_total": (
@@ -90,7 +90,7 @@ class State:
         progress: see there.
         recorded_end: physical offset that is on disk and recorded.
         index_fill: of the newest index file, 0 to 1.
-        waits: a record that came out of turn is waited with.
+        waits: dispatch waits at a record that came out of turn.
         flaw: what is wrong after the log's end, "" for nothing: the job waits there.
         kafka: where its way to Kafka is, None without one.
         space: of the output's file system, None if that is not known.
@@ -107,7 +107,7 @@ class State:
 
 @dataclass(frozen=True)
 class Behind:
-    """How far dispatch is behind the log's end.
+    """The lag of dispatch: how far it is behind the log's end.
 
     Attributes:
         bytes: of log that are not dispatched.

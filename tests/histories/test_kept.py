@@ -491,7 +491,7 @@ REAL = {
         put count=5 seed=22678 kind=same
         pause at=disk.make_file number=1 during=poll seconds=0 { truncate back=1; stop; start }
     """,
-    "a cut before a hole, and before a file left behind that was the log's": """
+    "a cut before a hole, and before a file that the broker could not remove": """
         start
         put count=8 seed=9333 kind=large
         put count=4 seed=284152 kind=zero

@@ -32,7 +32,7 @@ def log_of(path: Path, seed: int, count: int = 200, like: int = 0) -> tuple[Log,
 
 
 def sent(made: Log, log: CommitLog, count: int, path: str = PATH, *, first: int = 0) -> Found:
-    """Return a position after so many records, with points at each tenth of them."""
+    """Return a position after `count` records, with points at each tenth of them."""
     places = made.places[first:count]
     points = []
     for place in places[:: max(len(places) // 10, 1)]:

@@ -55,7 +55,7 @@ class TestSettings:
             ({"retry_seconds": "soon"}, "is no number of seconds"),
             ({"retry_seconds": "nan"}, "is no number of seconds"),
             ({"request_seconds": 0}, "is no number of seconds"),
-            ({"batch_bytes": "much"}, "is no number of bytes"),
+            ({"batch_bytes": "much"}, "is not a number of bytes"),
             ({"system_topics": "perhaps"}, "neither true nor false"),
             ({"topic": "{queue}"}, "the fields {topic} and {store}"),
             ({"topic": ""}, "no Kafka topic"),

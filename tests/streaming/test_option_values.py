@@ -22,8 +22,8 @@ def test_an_option_of_the_command_and_of_a_frame_take_the_same_sizes(text, wante
 @pytest.mark.parametrize("text", ["", "0", "m", "1.5g", "-1", "64q", "64 m m"])
 def test_what_is_no_size_is_refused_by_both(text):
     with pytest.raises(
-        UsageError, match=r"^cap='.*' is no number of bytes such as 4096, 64m or 1g"
+        UsageError, match=r"^cap='.*' is not a number of bytes such as 4096, 64m or 1g"
     ):
         size({"cap": text}, "cap")
-    with pytest.raises(UsageError, match=r"^'.*' is no number of bytes such as 4096, 64m or 1g"):
+    with pytest.raises(UsageError, match=r"^'.*' is not a number of bytes such as 4096, 64m or 1g"):
         console.parse_bytes(text)

@@ -322,7 +322,7 @@ class TestErrors:
         ("options", "message"),
         [
             ({"maxBytePerTrigger": "1m"}, "option 'maxbytepertrigger' is not known; did you mean"),
-            ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger='much' is no number of bytes"),
+            ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger='much' is not a number of bytes"),
             ({"startingOffsets": "newest"}, "startingOffsets='newest': it is earliest or latest"),
             ({"path": "/nowhere"}, "/nowhere: no such directory"),
         ],
