@@ -45,7 +45,15 @@ from streaming.metrics_access import Access
 from streaming.option_values import CorruptMode
 from streaming.placement_mode import Placement, default_placement, submitted_master
 from streaming.store_choice import Config as StoreFile
-from streaming.store_choice import LogPlaces, StoreName, of_file, refuse_file, required, tell
+from streaming.store_choice import (
+    LogPlaces,
+    Store,
+    StoreName,
+    of_file,
+    refuse_file,
+    required,
+    tell,
+)
 from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
@@ -152,14 +160,6 @@ def begin(
     VERBOSITY.add(verbose, is_quiet=quiet)
 
 
-Store = Annotated[
-    Path | None,
-    typer.Option(
-        "--store",
-        rich_help_panel=help_pages.READING,
-        help="A broker's storePathRootDir: the directory above commitlog/.",
-    ),
-]
 Output = Annotated[
     Path | None,
     typer.Option(

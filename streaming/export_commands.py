@@ -30,11 +30,10 @@ from streaming.query_options import (
     OptionalTopic,
     Output,
     QueueId,
-    Store,
     require_output,
 )
 from streaming.separate import read_places
-from streaming.store_choice import Config, LogPlaces, StoreName, of_file, required
+from streaming.store_choice import Config, LogPlaces, Store, StoreName, of_file, required
 
 if TYPE_CHECKING:
     from formats.broker import BrokerSettings

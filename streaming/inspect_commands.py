@@ -12,7 +12,7 @@ from stores.lazy import lazy_module
 from streaming import completions, help_pages
 from streaming.config import read_broker_conf
 from streaming.help_pages import App
-from streaming.query_options import BODY_BYTES, BodyBytes
+from streaming.query_options import BODY_BYTES, BodyBytes, Conf, Json
 from streaming.query_output import BodyMode, body_fields
 from streaming.store_choice import Config, StoreName, of_file
 
@@ -41,18 +41,6 @@ Version = Annotated[
         rich_help_panel=help_pages.READING,
         help=f"The broker that wrote it. [default: {broker.NEWEST}]",
     ),
-]
-Conf = Annotated[
-    Path | None,
-    typer.Option(
-        "--broker-conf",
-        rich_help_panel=help_pages.READING,
-        help="The broker's properties, for file sizes.",
-    ),
-]
-Json = Annotated[
-    bool,
-    typer.Option("--json", rich_help_panel=help_pages.SHOWING, help="Print one JSON document."),
 ]
 _ROWS = 20
 

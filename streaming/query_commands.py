@@ -32,7 +32,6 @@ from streaming.query_options import (
     Output,
     QueueId,
     Sql,
-    Store,
     Tag,
     Topic,
     Version,
@@ -42,7 +41,7 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
-from streaming.store_choice import Config, LogPlaces, StoreName
+from streaming.store_choice import Config, LogPlaces, Store, StoreName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -31,14 +31,6 @@ NO_INDEX = INCOMPLETE
 ROWS = 20
 BODY_BYTES = 1024
 
-Store = Annotated[
-    Path | None,
-    typer.Option(
-        "--store",
-        rich_help_panel=help_pages.READING,
-        help="A broker's storePathRootDir: the directory above commitlog/.",
-    ),
-]
 Output = Annotated[
     Path | None,
     typer.Option(

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from formats.broker import BrokerSettings
     from streaming.config import StoreConfig
 
+Store = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        rich_help_panel=help_pages.READING,
+        help="A broker's storePathRootDir: the directory above commitlog/.",
+    ),
+]
 Config = Annotated[
     Path | None,
     typer.Option(

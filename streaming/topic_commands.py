@@ -24,7 +24,6 @@ from streaming.query_options import (
     OptionalTopic,
     Output,
     Sql,
-    Store,
     Tag,
     Topic,
     Version,
@@ -33,7 +32,7 @@ from streaming.query_options import (
     open_store,
 )
 from streaming.query_output import BodyMode
-from streaming.store_choice import Config, LogPlaces, StoreName
+from streaming.store_choice import Config, LogPlaces, Store, StoreName
 
 if TYPE_CHECKING:
     from pathlib import Path

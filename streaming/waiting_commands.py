@@ -23,13 +23,12 @@ from streaming.query_options import (
     OptionalTopic,
     Output,
     RowLimit,
-    Store,
     Version,
     finish_rows,
     now_ms,
     open_store,
 )
-from streaming.store_choice import Config, LogPlaces, StoreName
+from streaming.store_choice import Config, LogPlaces, Store, StoreName
 
 if TYPE_CHECKING:
     from stores.message_store import MessageStore
