@@ -19,7 +19,7 @@ from tests.kafka import stores
 from tests.kafka.broker import Broker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 pytestmark = pytest.mark.kafka
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +88,24 @@ sys.exit(main(*sys.argv[1:]))
 """
 
 
+def end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End what a test has left running."""
+    for each in processes:
+        if each.poll() is None:
+            each.kill()
+            each.wait()
+
+
+def require_later_won(
+    tmp_path: Path, first: subprocess.Popen[bytes], second: subprocess.Popen[bytes]
+) -> None:
+    """Require that the second process ended well, and the first one because of it."""
+    said = [(tmp_path / f"out-{name}.log").read_text() for name in "ab"]
+    assert second.returncode == 0, said[1][-2000:]
+    assert first.returncode != 0
+    assert "another process writes with this store's transactional id" in said[0]
+
+
 def is_stopped(process: subprocess.Popen[bytes]) -> bool:
     """Tell whether a process has stopped."""
     assert process.poll() is None
@@ -149,15 +167,9 @@ def test_a_process_that_wakes_up_does_not_fence_its_heir(broker: Broker, tmp_pat
         os.kill(first.pid, signal.SIGCONT)
         wait_for("an end", lambda: all(each.poll() is not None for each in processes))
     finally:
-        for each in processes:
-            if each.poll() is None:
-                each.kill()
-                each.wait()
+        end_all(processes)
 
-    said = [(tmp_path / f"out-{name}.log").read_text() for name in "ab"]
-    assert second.returncode == 0, said[1][-2000:]
-    assert first.returncode != 0
-    assert "another process writes with this store's transactional id" in said[0]
+    require_later_won(tmp_path, first, second)
     assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
 
 
@@ -185,15 +197,9 @@ def test_a_process_that_slept_as_it_began_does_not_fence_its_heir(
         stores.write(tmp_path / "store", found)
         wait_for("both ends", lambda: all(each.poll() is not None for each in processes))
     finally:
-        for each in processes:
-            if each.poll() is None:
-                each.kill()
-                each.wait()
+        end_all(processes)
 
-    said = [(tmp_path / f"out-{name}.log").read_text() for name in "ab"]
-    assert second.returncode == 0, said[1][-2000:]
-    assert first.returncode != 0
-    assert "another process writes with this store's transactional id" in said[0]
+    require_later_won(tmp_path, first, second)
     assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
 
 
@@ -223,16 +229,10 @@ def test_a_process_that_slept_after_a_refusal_does_not_send_again(
         stores.write(tmp_path / "store", found)
         wait_for("both ends", lambda: all(each.poll() is not None for each in processes))
     finally:
-        for each in processes:
-            if each.poll() is None:
-                each.kill()
-                each.wait()
+        end_all(processes)
 
-    said = [(tmp_path / f"out-{name}.log").read_text() for name in "ab"]
     assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
-    assert second.returncode == 0, said[1][-2000:]
-    assert first.returncode != 0
-    assert "another process writes with this store's transactional id" in said[0]
+    require_later_won(tmp_path, first, second)
 
 
 def test_a_process_that_slept_before_it_connected_does_not_fence_its_heir(
@@ -267,10 +267,7 @@ def test_a_process_that_slept_before_it_connected_does_not_fence_its_heir(
         assert "another process writes with this store's transactional id" in said[0]
         wait_for("all", lambda: len(stores.got(broker, name)) >= count)
     finally:
-        for each in processes:
-            if each.poll() is None:
-                each.kill()
-                each.wait()
+        end_all(processes)
 
     assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
 
