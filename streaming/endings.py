@@ -114,10 +114,12 @@ class _Command:
 
     Attributes:
         is_endless: it has no end of its own.
+        answers: its answer is being printed.
         leaves_at_once: threads are still busy with what nobody waits for.
     """
 
     is_endless = False
+    answers = False
     leaves_at_once = False
 
 
@@ -127,6 +129,11 @@ _COMMAND = _Command()
 def goes_on_until_interrupted() -> None:
     """Say that this command has no end of its own: one from outside leaves nothing undone."""
     _COMMAND.is_endless = True
+
+
+def answers_now() -> None:
+    """Say that the answer is about to be printed: nothing else may follow it there."""
+    _COMMAND.answers = True
 
 
 def leave_at_once() -> None:
@@ -161,9 +168,12 @@ def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def tell_interrupted(name: str) -> None:
-    """Say on standard error, and with --json as a document, that there is no answer."""
+    """Say on standard error, and with --json as a document, that there is no answer.
+
+    Where an answer was being printed, half of it may be out: a second document would be part of it.
+    """
     text = f"{name}: interrupted before it was done; run it again: {again()}"
-    if "--json" in sys.argv:
+    if "--json" in sys.argv and not _COMMAND.answers:
         import json  # noqa: PLC0415 - slow to import
 
         _write(1, json.dumps({"error": text, "exit_code": INCOMPLETE}))
@@ -178,6 +188,10 @@ def _write(descriptor: int, text: str) -> None:
 def _ends_by_signal_now() -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+
+
+def _ends_already(_number: int, _frame: FrameType | None) -> None:
+    _ends_by_signal_now()
 
 
 @contextlib.contextmanager
@@ -217,9 +231,19 @@ class Ending:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Take signals; the second one ends the process."""
-        with _handling(self._take):
-            yield
+        """Take signals; the second one ends the process.
+
+        An error has its own exit code, and a signal that comes while it is told changes nothing.
+        """
+        take = self._take
+        with _handling(take):
+            try:
+                yield
+            except Exception:
+                for number in SIGNALS:
+                    if signal.getsignal(number) is take:
+                        signal.signal(number, _ends_already)
+                raise
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         _ends_by_signal_now()

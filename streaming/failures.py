@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streaming.endings import answers_now
 from streaming.secret_words import looks_secret
 from streaming.verbosity import VERBOSITY
 
@@ -43,6 +44,7 @@ class Failures:
     def answered(self, code: int) -> int:
         """Keep the code of an answer that is about to be printed, and return it."""
         self.answer = code
+        answers_now()
         return code
 
     def writes(self, places: Iterable[Path]) -> None:

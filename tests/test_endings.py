@@ -509,6 +509,53 @@ def test_the_end_comes_before_the_word():
     assert order == ["stop", "SIGTERM"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_failure_stays_one_when_a_signal_follows(number):
+    """
+    A job fails, and the signal comes before its error is told: the error is told, and its code.
+    """
+    program = (
+        "import signal, sys\n"
+        "from streaming import endings\n"
+        "endings.begin()\n"
+        "sys.argv = ['reput', 'run']\n"
+        "try:\n"
+        "    with endings.Ending(print).watching():\n"
+        "        raise OSError('full')\n"
+        "except OSError as error:\n"
+        f"    signal.raise_signal({int(number)})\n"
+        "    print(error)\n"
+        "    sys.exit(3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+    assert (done.returncode, done.stdout) == (3, "full\n")
+
+
+def test_half_an_answer_is_followed_by_no_second_document():
+    """
+    A signal comes while the answer is printed: standard error and the exit code tell of it.
+    """
+    program = (
+        "import signal, sys\n"
+        "from streaming import endings\n"
+        "from streaming.failures import FAILURES\n"
+        "endings.begin()\n"
+        "sys.argv = ['reput', 'verify', '--json']\n"
+        "FAILURES.answered(1)\n"
+        "print('{', flush=True)\n"
+        "signal.raise_signal(signal.SIGTERM)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+    assert (done.returncode, done.stdout) == (4, "{\n")
+    assert done.stderr.startswith("reput: SIGTERM: interrupted before it was done")
+
+
 def test_what_is_made_elsewhere_may_be_nothing():
     """
     A call in another thread returns what it returns; one that is not waited for, nothing.
