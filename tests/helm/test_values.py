@@ -361,6 +361,17 @@ def test_every_version_may_be_given(version, tmp_path):
     assert template(store(brokerVersion=version), tmp_path).returncode == 0
 
 
+def test_a_version_counts_against_the_index_where_that_is_asked_for(tmp_path):
+    """
+    The broker was upgraded and has not written since.
+    """
+    asked = template(store(brokerVersion="5.3", anyVersion=True), tmp_path).stdout
+    by_default = template(store(brokerVersion="5.3"), tmp_path).stdout
+
+    assert "any_version = true" in asked
+    assert "any_version" not in by_default
+
+
 CONF = {
     "fraction": (2.5, "2.5"),
     "small": (1e-7, "1e-07"),

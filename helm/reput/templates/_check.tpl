@@ -134,6 +134,7 @@
 
 {{/* Options of `reput run` that have a value of their own here. A test holds them against what is rendered. */}}
 {{- define "reput.ownOptions" -}}
+any-version: stores[].anyVersion
 broker-conf: stores[].brokerConf
 broker-version: stores[].brokerVersion
 cluster: run.cluster

@@ -9,6 +9,9 @@ reput.toml: |
   {{- with .brokerVersion }}
   broker_version = {{ . | toJson }}
   {{- end }}
+  {{- if .anyVersion }}
+  any_version = true
+  {{- end }}
   {{- if .brokerConf }}
   broker_conf = "broker-{{ .name }}.conf"
   {{- end }}
