@@ -25,7 +25,7 @@ import time
 from typing import TYPE_CHECKING
 
 from formats import names
-from formats.commitlog import BLANK_SIZE
+from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_V1, MAGIC_V2
 from stores import trail
 from stores.identity import Comparison, FileWalk, compare, is_certain, is_old
 from stores.log_files import LogChangedError, Stamp
@@ -139,16 +139,22 @@ class Vouch:
         """Tell whether a record begins at a physical offset, or is about to.
 
         A BLANK proves nothing: its filler is what stood there before, so it leaves old records past
-        it as they were, an old BLANK among them.
+        it as they were, an old BLANK among them. Nor does what cannot become a record's head: no
+        broker writes it, and what it has cut is left as it was.
         """
         log = self._log
         if position >= log.end_of_files or position == log.base_of(position):
             # In a file of its own it says nothing of the one before, which was touched.
             return False
         try:
-            return any(log.bytes_at(position, BLANK_SIZE)) and not log.is_blank(position)
+            head = log.bytes_at(position, BLANK_SIZE)
         except LogChangedError:
             return False
+        if len(head) < BLANK_SIZE:
+            return False
+        # Of a head that is being written, either field may still be zero.
+        size, magic = BLANK_HEAD.unpack(head)
+        return any(head) and size >= 0 and magic in {0, MAGIC_V1, MAGIC_V2}
 
     def _compare_on(self, known: Known, now: float) -> Comparison | None:
         """Go on comparing a file that is not certain; None as long as none is found changed."""

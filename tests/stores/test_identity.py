@@ -344,6 +344,12 @@ class TestVouch:
         base = (log.end - 1) // LOG_FILE * LOG_FILE
         self.last(path, log).write_bytes(bytes(log.data[base:]).ljust(LOG_FILE, b"\0"))
 
+    def write_after(self, path, log, data):
+        raw = bytearray(self.last(path, log).read_bytes())
+        at = log.end % LOG_FILE
+        raw[at : at + len(data)] = data
+        self.last(path, log).write_bytes(raw)
+
     def test_nothing_happens(self, watched):
         assert self.look(watched) is None
         assert self.look(watched) is None
@@ -356,6 +362,36 @@ class TestVouch:
         self.look(watched)
         log.append(Message("t", b"x"))
         self.write_last(path, log)
+
+        assert self.look(watched) is None
+
+    @pytest.mark.parametrize(
+        "head",
+        [b"\xff" * 8, b"\0\0\0\xff\xff\xff\xff\xff", b"\x80" + bytes(7), encode_blank(8)],
+        ids=["ones", "another magic", "a size below zero", "a BLANK"],
+    )
+    def test_what_follows_cannot_become_a_record(self, watched, head):
+        """
+        No broker has written it after the last record, so the file is compared: it was cut before.
+        """
+        path, log, *_ = watched
+        self.look(watched)
+        self.write_after(path, log, head)
+
+        found = self.look(watched)
+
+        assert found is not None
+        assert found.is_same
+
+    @pytest.mark.parametrize("written", [4, 8])
+    def test_a_head_that_is_being_written_is_growth(self, watched, written):
+        """
+        Its size first, then its magic: nothing is compared.
+        """
+        path, log, *_ = watched
+        self.look(watched)
+        head = log.data[log.places[-1].position :][:written]
+        self.write_after(path, log, bytes(head))
 
         assert self.look(watched) is None
 
