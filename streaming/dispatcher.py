@@ -218,6 +218,8 @@ class StoreDispatcher:
         self._flushed_at = self._flushed_partly_at = time.monotonic()
         # What was noticed between batches; and whether what follows the log's end was looked at.
         self._noticed: list[str] = self._readable_places()
+        # What is to be said with the batch that is being written, and was not, if that failed.
+        self._unsaid: list[str] = []
         self._unfinished: Path | None = None
         self._looks_at = self._flushed_at + _NOTICE_SECONDS
         # What was found there, and where the log ended.
@@ -342,7 +344,9 @@ class StoreDispatcher:
         if not self._consistent:
             raise ReputError(f"{self.config.output}: a write to it has failed; open it again first")
         began = time.monotonic()
-        events, self._noticed = self._noticed, []
+        events = self._unsaid
+        events += self._noticed
+        self._noticed = []
         before = (self.recovery.truncations, self._lost_bytes)
         self._look_at_log(events)
         if self.recovery.truncations != before[0]:
@@ -387,7 +391,13 @@ class StoreDispatcher:
         self._tell_kafka(events)
         if failure is not None:
             raise failure
+        self._unsaid = []
         return batch
+
+    def take_unsaid(self) -> list[str]:
+        """Return what an operator should know of a batch that ended with an error."""
+        unsaid, self._unsaid = self._unsaid, []
+        return unsaid
 
     @contextlib.contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -469,13 +479,11 @@ class StoreDispatcher:
         if signs != self._signs or now - self._refreshed_at >= _REFRESH_SECONDS:
             self.log.refresh()
             self._signs, self._refreshed_at = signs, now
-        events: list[str] = []
-        before = self.recovery.truncations
-        self._follow_log(events, is_at_rest=True)
-        if not events:
+        before, unsaid = self.recovery.truncations, len(self._unsaid)
+        self._follow_log(self._unsaid, is_at_rest=True)
+        if len(self._unsaid) == unsaid:
             return None
         batch = self.dispatch(max(self._tail(), self.progress.end))
-        batch.events[:0] = events
         batch.truncations = self.recovery.truncations - before
         return batch
 

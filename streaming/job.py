@@ -503,6 +503,7 @@ class Job:
             )
         except BaseException as error:
             mark(error, store)
+            self._say(store, dispatcher.take_unsaid())
             if self.metrics is not None:
                 self.metrics.error(store, error)
                 # What was dispatched before it is kept.
@@ -557,15 +558,19 @@ class Job:
         summary.batches += 1
         summary.busy_seconds += batch.seconds
         summary.end = batch.end
-        summary.events += batch.events
         if batch.messages and self._began is not None:
             since = batch.seconds - batch.dispatch_seconds
             self.summary.dispatch_seconds = time.monotonic() - since - self._began
-        for event in batch.events:
-            kind = kind_of_event(event)
-            LOG.warning("%s: %s", store, event, extra={"store": store, "event": kind})
+        self._say(store, batch.events)
         if self.metrics is not None and (state := self._state(store)) is not None:
             self.metrics.batch(store, batch, state)
+
+    def _say(self, store: str, events: Sequence[str]) -> None:
+        summary = next(s for s in self.summary.stores if s.name == store)
+        summary.events += events
+        for event in events:
+            kind = kind_of_event(event)
+            LOG.warning("%s: %s", store, event, extra={"store": store, "event": kind})
 
     def _state(self, store: str) -> State | None:
         """Return where a store's output is, None while its writer has not said so."""
@@ -596,8 +601,11 @@ class Job:
                 # They do that themselves.
                 self._take(self._writers.tend(), None)
             for store, dispatcher in self.dispatchers.items():
-                with about(store):
-                    self._tend_store(store, dispatcher)
+                try:
+                    with about(store):
+                        self._tend_store(store, dispatcher)
+                finally:
+                    self._say(store, dispatcher.take_unsaid())
             if self.metrics is not None:
                 self.metrics.alive()
         except BaseException as error:

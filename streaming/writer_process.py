@@ -218,6 +218,17 @@ class Writer:
             yield
         except Exception as error:  # noqa: BLE001 - told to whoever speaks next
             self._failure = self._failure or failure_of(error)
+            self._report_unsaid()
+
+    def _report_unsaid(self) -> None:
+        """Report what the batch that has failed had to say, with a batch of nothing."""
+        from streaming.dispatcher import Batch  # noqa: PLC0415 - slow to import
+
+        dispatcher = self._dispatcher
+        events = dispatcher.take_unsaid() if dispatcher is not None else []
+        if dispatcher is not None and events:
+            end = dispatcher.progress.end
+            self._batches.append(Batch(end, end, events=events))
 
     def _watch(self, executor: int) -> None:
         """Work for the executor that spoke last: another one may have taken over on this host."""

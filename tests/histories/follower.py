@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from streaming.dispatcher import StoreDispatcher
+from streaming.marks import marks_of
 from streaming.options import parse
 from streaming.source import RangeReader, StreamReader
 from tests.histories.points import POINTS, Killed
@@ -43,6 +44,12 @@ class Follower:
 
     def poll(self) -> None:
         """Do what a batch does, if there is something for one, and what comes between two."""
+        try:
+            self._poll()
+        finally:
+            self.events += self.dispatcher.take_unsaid()
+
+    def _poll(self) -> None:
         POINTS.clock += SECONDS
         if self._offset is None:
             self._offset = self._reader.initialOffset()
@@ -84,6 +91,13 @@ class Stream:
         self._reader = StreamReader(parse(options))
         self._offset: dict[str, Any] | None = None
         self.rows: list[dict[str, Any]] = []
+
+    @property
+    def position(self) -> int:
+        """Return the physical offset up to which it has read, -1 before it has."""
+        if self._offset is None:
+            return -1
+        return marks_of(self._offset)["store"].position
 
     def restart(self) -> None:
         """Begin another process with the same checkpoint."""

@@ -16,11 +16,13 @@ import pytest
 
 from checkpoints import locks, progress
 from formats import names
+from formats.encode import Message
 from formats.errors import FormatError, ReputError, UsageError
 from streaming import writer_process, writer_protocol, writer_task
 from streaming.config import FlushPolicy
 from streaming.counted import Counted
 from streaming.dispatcher import Batch, StoreDispatcher
+from streaming.events import TRUNCATION, kind_of_event
 from streaming.job import Job
 from streaming.job_options import JobOptions
 from streaming.placement import _spec
@@ -281,6 +283,24 @@ class TestWriter:
         carrier.send(CLOSE, end)
 
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_what_a_failed_batch_had_to_say_is_reported(self, made, carrier):
+        """
+        That the log was cut; the error alone would hide it.
+        """
+        broker, _ = made
+        broker.append(20)
+        for place in [*broker.log.places, broker.log.places[-1]]:
+            carrier.send(DISPATCH, place.end)
+        broker.recover(broker.log.places[10].position)
+        broker.append(3, now=broker.messages.now + 9000)
+        bad = b"INNER_NUM\x0140000\x02INNER_BASE\x011\x02"
+        end = broker.put(Message("t", properties=bad))
+        answer = carrier.send(DISPATCH, end)
+
+        assert "INNER_BASE" in answer["failure"]["message"]
+        events = [event for batch in answer["batches"] for event in batch.events]
+        assert [kind_of_event(event) for event in events] == [TRUNCATION]
 
     def test_one_without_its_executor_ends_in_order(self, made, carrier):
         broker, config = made
