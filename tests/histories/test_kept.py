@@ -320,6 +320,77 @@ KEPT = {
         crash
         tear back=6 byte=0 rest=zero
     """,
+    "an output begins with a log that was written over before a hole": """
+        start
+        poison seed=869927
+        put count=3 seed=668500 kind=same
+        crash
+        tear back=1 byte=0 rest=zeros
+        start
+        put count=2 seed=877325 kind=mixed
+    """,
+    "an output ends where a file begins, and a page before that is lost": """
+        start
+        put count=2 seed=697145 kind=same
+        pause at=disk.remove_directory number=1 during=poll seconds=0
+        put count=7 seed=77069 kind=large
+        truncate back=3
+        put count=8 seed=652639 kind=large
+        truncate back=5
+        put count=8 seed=29179 kind=large
+        stop
+        tear back=2 byte=0 rest=zeros
+        tear back=9 byte=1 rest=ones
+    """,
+    "a second page is lost, of records that were put over a cut before the first": """
+        settings version=5.5.0 log=4096 queue=50 items=300 ext=0 fan=0 batch=0
+        start
+        put count=8 seed=630964 kind=mixed
+        stream
+        poison seed=612035
+        put count=5 seed=399181 kind=mixed
+        put count=4 seed=561856 kind=same
+        stop
+        tear back=1 byte=248 rest=zeros
+        start
+        put count=7 seed=211370 kind=mixed
+        crash
+        tear back=9 byte=60 rest=zeros
+    """,
+    "what stands where a stream was is no record, in the space of a BLANK": """
+        settings version=5.3.3 log=4096 queue=4 items=40 ext=0 fan=0 batch=0
+        start
+        put count=1 seed=613344 kind=large
+        put count=5 seed=431411 kind=same
+        pause at=disk.make_file number=1 during=poll seconds=9 { poison seed=684887 }
+        stream
+        put count=2 seed=326312 kind=same
+        put count=6 seed=82774 kind=mixed
+        put count=2 seed=926862 kind=same
+        crash
+        tear back=1 byte=0 rest=ones
+        start
+        put count=5 seed=435098 kind=large
+    """,
+    "an output begins again, and an error comes with that": """
+        settings version=5.3.3 log=4096 queue=8 items=300 ext=0 fan=0 batch=0
+        start
+        put count=4 seed=489279 kind=large
+        put count=3 seed=601470 kind=same
+        put count=6 seed=844130 kind=same
+        pause at=disk.unmap number=1 during=poll seconds=9 { expire count=1; truncate back=1 }
+        poison seed=112667
+        truncate back=1
+        put count=1 seed=627489 kind=same
+    """,
+    "a stream is led to the next file by an old BLANK that is written over": """
+        settings version=5.3.3 log=16384 queue=8 items=12 ext=0 fan=0 batch=0
+        start
+        put count=8 seed=839595 kind=large
+        stream
+        pause at=marks.write_checkpoint number=1 during=poll seconds=9 { crash; tear back=7 byte=0 rest=ones; start; put count=6 seed=851220 kind=shorter; ahead }
+        put count=1 seed=185553 kind=same
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
