@@ -19,7 +19,7 @@ from tests.histories.messages import BATCHES, FAN
 from tests.oracle import oracle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from tests.histories.messages import Put, Traits
@@ -187,10 +187,18 @@ class Real:
         found: list[Any] = self._ask("ask", *(" ".join(words) for words in requests))
         return found
 
-    def answers_after_start(self, requests: Sequence[Sequence[str]]) -> list[Any] | None:
+    def answers_after_start(
+        self, requests: Sequence[Sequence[str]], ask_files: Callable[[Path], list[Any]]
+    ) -> tuple[list[Any], list[Any]] | None:
         """Return what a broker of this version answers that starts with these files as they are.
 
-        None if it cannot: 5.3.3 does not load some, where entries of a queue lead past the log.
+        Args:
+            requests: what it is asked.
+            ask_files: asks the same of the files, as they are once that broker has started.
+
+        Returns:
+            The broker's answers, and those from the files. None if it cannot start: 5.3.3 does not
+            load some, where entries of a queue lead past the log.
         """
         copy = self.store.with_name(f"{self.store.name}-started")
         shutil.rmtree(copy, ignore_errors=True)
@@ -209,10 +217,10 @@ class Real:
         try:
             words = (" ".join(request) for request in requests)
             found: list[Any] = self._jvm.ask("ask", copy, *words)
+            return found, ask_files(copy)
         finally:
             self._jvm.ask("close", copy)
             shutil.rmtree(copy)
-        return found
 
     def rebuild(self, target: Path) -> int:
         """Have the broker's own dispatch rebuild all from the log as it is; where it ends."""

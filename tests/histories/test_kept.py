@@ -582,6 +582,30 @@ REAL = {
         start
         put count=3 seed=888905 kind=large
     """,
+    "5.5.0 counts an entry in a queue's last file, which has none": """
+        settings version=5.5.0 log=8192 queue=4 items=12 ext=0 fan=0 batch=0
+        start
+        put count=6 seed=431277 kind=mixed
+        truncate back=4
+        put count=7 seed=838439 kind=same
+        put count=4 seed=488645 kind=mixed
+        crash
+        start
+    """,
+    "5.5.0 puts what a queue lacks when it starts": """
+        settings version=5.5.0 log=4096 queue=4 items=300 ext=0 fan=0 batch=0 quiet=1
+        start
+        put count=7 seed=706310 kind=mixed
+        poison seed=992462
+        put count=2 seed=427463 kind=mixed
+        poison seed=834841
+        crash
+        start
+        truncate back=8
+        put count=1 seed=561807 kind=mixed
+        pause at=marks.set_abort number=1 during=poll seconds=0 { put count=5 seed=226258 kind=shorter; put count=2 seed=729484 kind=mixed }
+        put count=2 seed=81922 kind=mixed
+    """,
 }
 
 
