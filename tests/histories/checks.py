@@ -438,12 +438,11 @@ def answers_differ(
         for (words, answer, ours), other, (again, empty) in zip(pulled, *started, strict=True):
             counts["asked a broker that starts"] += 1
             own = [r for r in now if is_in_queue(r.record, queries.text(words[1]), int(words[2]))]
-            theirs = [
-                {**each, "max": each["max"] - empty} if "max" in each else each
-                for each in (other, answer)
-            ]
-            # Where its start has dispatched what the queue lacked, the files say so after it.
-            if theirs[0] not in (ours, again) and not any(
+            theirs = [other, answer]
+            if empty:
+                theirs += [{**each, "max": each["max"] - empty} for each in theirs if "max" in each]
+            # Those of the one that starts; where it has dispatched what lacked, the files say so.
+            if not any(each in theirs[::2] for each in (ours, again)) and not any(
                 _is_without_pieces(ours, each, own) for each in theirs
             ):
                 wrong.append(
