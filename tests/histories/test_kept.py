@@ -390,6 +390,27 @@ KEPT = {
         stream
         pause at=marks.write_checkpoint number=1 during=poll seconds=9 { crash; tear back=7 byte=0 rest=ones; start; put count=6 seed=851220 kind=shorter; ahead }
         put count=1 seed=185553 kind=same
+    "what was cut while nobody wrote has expired": """
+        start
+        put count=5 seed=695166 kind=large
+        open
+        put count=2 seed=331326 kind=large
+        close
+        truncate back=2
+        put count=1 seed=164601 kind=same
+        put count=3 seed=345817 kind=shorter
+        expire count=2
+    """,
+    "an index file of expired records alone is removed": """
+        settings version=5.5.0 log=4096 queue=8 items=12 ext=0 fan=0 batch=0 quiet=1
+        start
+        put count=12 seed=672024 kind=same
+        open
+        put count=7 seed=155970 kind=mixed
+        put count=2 seed=393029 kind=same
+        expire count=1
+        close
+        lose what=queue seed=156704
     """,
 }
 REAL = {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from formats import names
 from formats.commitlog import MIN_SIZE
 from formats.errors import FormatError, ReputError, StoreError
+from formats.indexfile import Header
 from stores import broker_lock
 from stores.findings import Kind
 from streaming import choosing
@@ -361,7 +362,20 @@ class World:
     def _do_expire(self, step: Step) -> bool | None:
         gone = [each.expire(step.number("count", 1)) for each in self._brokers()]
         self._touched()
+        self._forget_what_nothing_tells()
         return None if gone[0] else False
+
+    def _forget_what_nothing_tells(self) -> None:
+        """Begin the output again if what was cut while nobody wrote it has expired since."""
+        from checkpoints import progress
+
+        if self.follower is not None or not self.output.is_dir() or not self._has_cut_expired():
+            return
+        found = progress.load(self.output)
+        records = None if found is None else self._expected_of_stopped(found.end)
+        if records is None or checks.output_differs(self.output, self._twin(records)):
+            self.outcome.events["what was cut has expired, and nothing tells of it"] += 1
+            self._reset_output()
 
     def _do_ahead(self, _: Step) -> bool | None:
         """Have the next file made before it is needed, as a broker does."""
@@ -586,10 +600,16 @@ class World:
             if chosen == first and any(p.parent == first.parent for p in files if p != first):
                 # Gone as if it had expired: a broker starts like that, too.
                 return False
+            if chosen.parent.name == names.INDEX and self._has_expired(chosen):
+                # Only records that nobody can look at tell that it was there.
+                return False
             chosen.unlink()
         self.is_damaged = True
         self._touched()
         return None
+
+    def _has_expired(self, index: Path) -> bool:
+        return Header.unpack(index.read_bytes()).end_offset < self.broker.begin
 
     def _check_older_file(self, path: Path, before: bytes) -> None:
         """Have verify find that a file was set back which a start does not look at; mend it."""
@@ -1083,6 +1103,11 @@ class World:
         ):
             lines = "\n  ".join(map(str, list(report.findings)[:5]))
             raise HistoryError("verify", f"finds in an output that is right: {lines}")
+
+    def _has_cut_expired(self) -> bool:
+        """Tell whether all that was cut has expired, or stands there again as it was."""
+        left = {r for r in self._cut if r.end > self.broker.begin}
+        return bool(self._cut) and left <= set(self.truth)
 
     def _is_of_twins(self, found: Progress, report: Report) -> bool:
         """Tell whether an output with the log's entries was made of cut records, by its times.
