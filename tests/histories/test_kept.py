@@ -411,6 +411,14 @@ KEPT = {
         expire count=1
         close
         lose what=queue seed=156704
+    "cut before a hole and written over, and what stood at the hole lines up again": """
+        start
+        put count=4 seed=131815 kind=same
+        crash
+        tear back=1 byte=0 rest=zeros
+        pause at=disk.map_file number=1 during=open seconds=9 { start }
+        truncate back=2
+        put count=1 seed=708598 kind=same
     """,
 }
 REAL = {

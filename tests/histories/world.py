@@ -886,7 +886,11 @@ class World:
             if self._hole >= 0 and self._is_end_before_hole(end):
                 # What it read before the page was lost stays, until a broker cuts the log there.
                 self.outcome.events["an output keeps what stood past a hole"] += 1
-                return [r for r in self._before_hole if origin <= r.position < end]
+                # What was put since, after a cut before the hole, is the log's as anywhere.
+                kept_from = self.broker.end if self._left_base < 0 else self._hole
+                kept = [r for r in self.truth if r.position < kept_from]
+                kept += [r for r in self._before_hole if r.position >= kept_from]
+                return [r for r in kept if origin <= r.position < end]
             if end != self._old_roll() and end not in {r.end for r in stale} | {
                 r.position for r in stale
             }:
