@@ -420,6 +420,28 @@ KEPT = {
         truncate back=2
         put count=1 seed=708598 kind=same
     """,
+    "records with the entries of those before them, of a clock that has gone back": """
+        start
+        put count=4 seed=215675 kind=zero
+        open
+        clock delta=-3000
+        pause at=MappedFile.write number=1 during=close seconds=9 { truncate back=8; put count=7 seed=134769 kind=zero }
+    """,
+    "the same after the machine lost some": """
+        start
+        put count=3 seed=8027 kind=zero
+        open
+        stop
+        put count=1 seed=899042 kind=same
+        poison seed=690434
+        put count=2 seed=711254 kind=same
+        clock delta=-3000
+        put count=2 seed=378442 kind=same
+        crash
+        tear back=4 byte=0 rest=ones
+        start
+        put count=6 seed=45483 kind=zero
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
