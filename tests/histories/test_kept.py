@@ -390,6 +390,7 @@ KEPT = {
         stream
         pause at=marks.write_checkpoint number=1 during=poll seconds=9 { crash; tear back=7 byte=0 rest=ones; start; put count=6 seed=851220 kind=shorter; ahead }
         put count=1 seed=185553 kind=same
+    """,
     "what was cut while nobody wrote has expired": """
         start
         put count=5 seed=695166 kind=large
@@ -411,6 +412,7 @@ KEPT = {
         expire count=1
         close
         lose what=queue seed=156704
+    """,
     "cut before a hole and written over, and what stood at the hole lines up again": """
         start
         put count=4 seed=131815 kind=same
@@ -441,6 +443,49 @@ KEPT = {
         tear back=4 byte=0 rest=ones
         start
         put count=6 seed=45483 kind=zero
+    """,
+    "a record of the same queue and size over one that was cut, in an output that waits": """
+        settings version=5.3.3 log=8192 queue=50 items=300 ext=0 fan=1 batch=0
+        start
+        put count=8 seed=820442 kind=same
+        open
+        stream
+        put count=3 seed=331905 kind=same
+        stream
+        put count=7 seed=157262 kind=same
+        close
+        put count=8 seed=70950 kind=mixed
+        pause at=marks.write_checkpoint number=1 during=poll seconds=9 { put count=1 seed=884637 kind=shorter; put count=8 seed=945357 kind=same }
+        expire count=1
+        put count=8 seed=104574 kind=mixed
+        put count=3 seed=119498 kind=same
+        poison seed=767158
+        put count=2 seed=908382 kind=mixed
+        truncate back=8
+        put count=3 seed=897321 kind=same
+    """,
+    "the same after a hole": """
+        settings version=5.5.0 log=4096 queue=50 items=40 ext=0 fan=0 batch=0
+        start
+        put count=9 seed=159569 kind=same
+        put count=4 seed=568449 kind=zero
+        put count=8 seed=546221 kind=large
+        put count=5 seed=757909 kind=mixed
+        stop
+        start
+        put count=8 seed=692087 kind=mixed
+        pause at=indexfile_kernels.restore_slots number=1 during=open seconds=0 { put count=2 seed=975958 kind=twin }
+        truncate back=13
+        put count=7 seed=468233 kind=same
+        stop
+        tear back=9 byte=5000 rest=ones
+        start
+        stop
+        tear back=2 byte=0 rest=zero
+        start
+        put count=7 seed=829006 kind=longer
+        close
+        put count=8 seed=227316 kind=same
     """,
 }
 REAL = {

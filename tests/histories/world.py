@@ -1021,6 +1021,7 @@ class World:
                     now,
                     [r for r in self.truth if self.origin <= r.position < self.broker.begin],
                     self.gone,
+                    self._cut,
                     pick,
                     is_complete=is_complete,
                     counts=self.outcome.checks,
