@@ -7,6 +7,7 @@ touched in another way than by growing at its end:
 * a file was touched, and nothing new follows the place where the log ended;
 * a file went, or one that was not the last was touched;
 * the last record that was read is another one;
+* the log has gone on in a later file, and what stands after the last record was not read;
 * this process stood still for a while, see `stores.heartbeat`. Time that it spends at work, in a
   flush or with other stores, is not a pause.
 
@@ -29,6 +30,7 @@ from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_V1, MAGIC_V2
 from stores import trail
 from stores.identity import Comparison, FileWalk, compare, is_certain, is_old
 from stores.log_files import LogChangedError, Stamp
+from stores.tail import active_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +68,8 @@ class Vouch:
         self._sign = self._look_at_signs()
         self._stamps = log.stamps
         self._end = -1
+        # Where reading stood when the log had gone on in a later file: that file and its inode.
+        self._rolled: tuple[int, int, int] | None = None
         self._moved_at = time.monotonic()
         self._walk: FileWalk | None = None
         self._next_walk = self._next_certain = 0.0
@@ -119,15 +123,35 @@ class Vouch:
             if file.base >= floor and stamps.get(file.base) != before.get(file.base)
         ]
         if not changed:
-            return False
+            # A page that was dirty takes a BLANK without a new time.
+            return not has_moved and self._has_rolled(known)
         if changed != [known.files[-1].base] or changed[0] not in stamps:
             return True
         if not self._is_last_same(known):
             return True
-        if has_moved or self._goes_on(known.end):
+        if has_moved:
             return False
+        if self._goes_on(known.end):
+            return self._has_rolled(known)
         time.sleep(_SETTLE_SECONDS)
         return not self._goes_on(known.end)
+
+    def _has_rolled(self, known: Known) -> bool:
+        """Tell, once, whether the log goes on in a later file, and this one was not read to its end.
+
+        What follows in this file may be older than a cut: a stale record that is held back stays as
+        it is where the broker writes a BLANK before it.
+        """
+        base, active = self._log.base_of(known.end), active_file(self._log)
+        if not known.files or active <= base:
+            self._rolled = None
+            return False
+        stamp = self._log.stamps.get(active)
+        rolled = known.end, active, stamp.inode if stamp is not None else 0
+        if rolled == self._rolled or not self._goes_on(known.end):
+            return False
+        self._rolled = rolled
+        return True
 
     def _is_last_same(self, known: Known) -> bool:
         if not known.points:
@@ -206,6 +230,8 @@ class Vouch:
     def _compare(self, known: Known) -> Comparison:
         """Compare all that is not certain; what is damaged is said once."""
         found = compare(self._log, known)
+        if not found.is_same:
+            self._rolled = None
         self._compared.update(found.certain)
         if found.damaged is not None:
             stamp = self._stamps.get(found.damaged)

@@ -487,6 +487,19 @@ KEPT = {
         close
         put count=8 seed=227316 kind=same
     """,
+    "a BLANK before a stale record that is held back, and a file after it": """
+        settings version=5.5.0 log=16384 queue=8 items=40 ext=0 fan=0 batch=0
+        start
+        put count=6 seed=866097 kind=same
+        put count=4 seed=37295 kind=same
+        pause at=disk.sync_file_system number=1 during=poll seconds=0 { truncate back=1; put count=6 seed=478916 kind=large; put count=6 seed=605273 kind=mixed }
+        clock delta=-3000
+        put count=1 seed=49626 kind=same
+        clock delta=3000
+        put count=1 seed=584371 kind=same
+        truncate back=6
+        put count=4 seed=915598 kind=large
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
