@@ -137,7 +137,7 @@ class Vouch:
         return not self._goes_on(known.end)
 
     def _has_rolled(self, known: Known) -> bool:
-        """Tell, once, whether the log goes on in a later file, and this one was not read to its end.
+        """Tell, once, whether the log goes on in a later file before all of this one was read.
 
         What follows in this file may be older than a cut: a stale record that is held back stays as
         it is where the broker writes a BLANK before it.
