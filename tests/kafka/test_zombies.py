@@ -9,11 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.errors import KafkaError
 
+from sinks import kafka
+from sinks.kafka import Extent, KafkaSink
+from sinks.kafka_client import Client, EndedError, FencedError, RefusedError
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
 from tests.kafka.broker import Broker
@@ -265,11 +268,126 @@ def test_a_process_that_slept_before_it_connected_does_not_fence_its_heir(
         assert second.poll() is None, said[1][-2000:]
         assert first.poll() is not None
         assert "another process writes with this store's transactional id" in said[0]
+        # None of its transactions was ended by the one that woke up.
+        assert "trying again" not in said[1]
         wait_for("all", lambda: len(stores.got(broker, name)) >= count)
     finally:
         end_all(processes)
 
     assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
+
+
+class TestTwoSinks:
+    """What two processes may do at one moment, done in that order by two ways of one process."""
+
+    @pytest.fixture
+    def opened(self, broker: Broker, tmp_path: Path) -> Any:
+        """Return a log, how far it is dispatched, and what makes a way to Kafka."""
+        name = tmp_path.name
+        broker.make_topic(name, 3, max_message_bytes="1500")
+        log = stores.write(tmp_path / "store", stores.messages(500, (name,), random.Random(10)))
+        sinks = []
+
+        def opened(**settings: Any) -> KafkaSink:
+            made = stores.config(tmp_path / "store", tmp_path / "out", broker, name=name,
+                                 **{"batch_bytes": 1000, **settings})  # fmt: skip
+            assert made.kafka is not None
+            sinks.append(KafkaSink(made.kafka, {}, name, made.path, made.settings))
+            return sinks[-1]
+
+        yield log, Extent(log.end, None), opened
+        for sink in sinks:
+            sink.close()
+            sink.close_log()
+
+    def test_a_later_one_may_go_on_between_the_look_and_the_connection(
+        self, broker: Broker, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Kafka lets in the earlier one, which has connected last; it sees whose position it finds,
+        and ends.
+        """
+        log, extent, make = opened
+        first, second = make(), make()
+        first.open(extent)
+        first.close()
+        look = first._look_for_heir
+
+        def look_too_early() -> None:
+            look()
+            second.open(extent)
+
+        monkeypatch.setattr(first, "_look_for_heir", look_too_early)
+        with pytest.raises(FencedError, match="has begun later"):
+            first.open(extent)
+        second.close()
+        second.open(extent)
+        while second.send(extent) is not None:
+            pass
+
+        assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
+
+    def test_a_later_one_may_claim_before_the_earlier_one_has_read(
+        self, broker: Broker, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Both begin for the first time, and the later one connects last. What the earlier one reads
+        then is not its predecessor's: it does not take the store back.
+        """
+        log, extent, make = opened
+        monkeypatch.setattr(kafka, "_DOUBT_SECONDS", 0.1)
+        first, second = make(), make()
+        partitions = first._progress_partitions
+
+        def partitions_late(client: Client) -> int:
+            second.open(extent)
+            return partitions(client)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(first, "_progress_partitions", partitions_late)
+            with pytest.raises(EndedError):
+                first.open(extent)
+        first.close()
+        with pytest.raises(FencedError, match="has begun later"):
+            first.open(extent)
+        while second.send(extent) is not None:
+            pass
+
+        assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
+
+    def test_an_earlier_one_may_send_while_a_later_one_goes_around_a_refusal(
+        self, broker: Broker, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        The later one is not shut out by that, and sends nothing again.
+        """
+        log, extent, make = opened
+        monkeypatch.setattr(kafka, "_DOUBT_SECONDS", 0.1)
+        earlier, later = make(), make(batch_bytes=2048)
+        # It has slept since it first wanted to connect.
+        earlier._began = int(time.time() * 1000) - 60_000
+        earlier._first_tried = time.monotonic() - 60
+        learn = later._refusals.learn
+        refused = []
+
+        def learn_late(error: RefusedError) -> None:
+            if not refused:
+                earlier.open(extent)
+                while earlier.send(extent) is not None:
+                    pass
+                earlier.close()
+            refused.append(error)
+            learn(error)
+
+        monkeypatch.setattr(later._refusals, "learn", learn_late)
+        later.open(extent)
+        while later.send(extent) is not None:
+            pass
+
+        assert refused
+        assert later.position is not None
+        assert later.position.end == log.end
+        assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
 
 
 def test_a_predecessor_whose_clock_was_ahead_is_no_heir(

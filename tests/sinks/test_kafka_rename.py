@@ -81,6 +81,7 @@ def test_a_claim_before_anything_was_sent_is_no_log(first: tuple[Log, CommitLog]
     claim = Found(Position(0, origin=PATH), 0)
 
     assert chosen({"reput-a": claim}, ME, first[1]) == []
+    assert chosen({"reput-a": claim}, ME._replace(remembered="reput-a"), first[1]) == []
 
 
 def test_of_two_ways_the_one_that_the_output_remembers_is_its_own(
@@ -107,3 +108,15 @@ def test_a_log_that_begins_alike_is_not_taken_for_certain(
     assert ids(chosen(elsewhere, ME, copy)) == [("reput-a", False)]
     assert ids(chosen(elsewhere, ME._replace(remembered="reput-a"), copy)) == [("reput-a", True)]
     assert ids(chosen({"reput-a": sent(*first, 100)}, ME, copy)) == [("reput-a", True)]
+
+
+def test_what_only_begins_alike_does_not_count_beside_its_own(
+    tmp_path: Path, first: tuple[Log, CommitLog]
+) -> None:
+    """
+    Also where it was sent farther: a copy that was renamed goes on where the copy was.
+    """
+    made, copy = log_of(tmp_path / "b", 2, like=50)
+    ways = {"reput-a": sent(*first, 100, "/else"), "reput-b": sent(made, copy, 60, "/else")}
+
+    assert ids(chosen(ways, ME, copy)) == [("reput-b", True)]
