@@ -431,9 +431,11 @@ def put_records(
     settings: KafkaSettings,
     client: Client,
     partition: TopicPartition,
-    records: Iterable[tuple[bytes, bytes]],
+    records: Iterable[tuple[bytes, bytes | None]],
 ) -> None:
     """Send records, key and value each, in batches that Kafka takes.
+
+    Without a value Kafka erases what it has of the key.
 
     Raises:
         KafkaError: see `Client.add`.
@@ -443,7 +445,7 @@ def put_records(
     batch: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]] = []
     size = 0
     for key, value in records:
-        length = len(key) + len(value) + RECORD_BYTES
+        length = len(key) + len(value or b"") + RECORD_BYTES
         if batch and size + length > most:
             client.add(partition, encode_records(batch), len(batch), now, now)
             batch, size = [], 0

@@ -162,6 +162,8 @@ def take_over(
 ) -> None:
     """Write a position, and its trail, again under our own id, and that it has moved there.
 
+    The trail under the other id is erased.
+
     All of it is one transaction of the other id: a job that still sends under that is ended.
 
     Args:
@@ -204,8 +206,12 @@ def take_over(
         kafka_progress.put_records(settings, client, TopicPartition(topic, home), records)
         client.flush()
         there = TopicPartition(topic, other.found.partition)
-        old = other.transactional_id.encode()
-        kafka_progress.put_records(settings, client, there, [(old, moved.pack())])
+        # A store that is given this id from now on has a trail of its own.
+        old: list[tuple[bytes, bytes | None]] = [
+            (kafka_trail.key_of(other.transactional_id, chunk.number), None) for chunk in chunks
+        ]
+        old.append((other.transactional_id.encode(), moved.pack()))
+        kafka_progress.put_records(settings, client, there, old)
         client.commit()
     finally:
         client.close()

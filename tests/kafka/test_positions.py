@@ -9,6 +9,7 @@ import pytest
 from kafka import KafkaConsumer
 
 from formats.errors import ReputError
+from sinks import kafka_trail
 from stores.tail import find_tail
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
@@ -17,6 +18,7 @@ from tests.kafka.broker import free_port
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from formats.encode import Message
     from tests.kafka.broker import Broker
     from tests.streaming.stores_for_tests import Log
 
@@ -139,11 +141,84 @@ class TestNames:
 
         assert offsets(broker, topic) == of_log(logs["a"], new)
 
+    def test_a_name_that_was_given_up_has_nothing_of_its_former_store(
+        self, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        A store is renamed, and another one gets its name and is cut later: it is compared with its
+        own records, where the first one's were in pieces that ended at the same places.
+        """
+        monkeypatch.setattr(kafka_trail, "_RECORDS", 5)
+        topic = tmp_path.name
+        broker.make_topic(topic)
+
+        def found(seed: int, count: int) -> list[Message]:
+            made = stores.messages(count, (topic,), random.Random(seed))
+            return [m._replace(body=b"%d-%05d" % (seed, i), properties={})
+                    for i, m in enumerate(made)]  # fmt: skip
+
+        def config(store: str, name: str, **settings: Any) -> Any:
+            return stores.config(tmp_path / store, tmp_path / f"out-{store}", broker,
+                                 name=f"{topic}-{name}", **settings)  # fmt: skip
+
+        first = found(1, 50)
+        logs = [stores.write(tmp_path / "a", first)]
+        stores.send(config("a", "x"))
+        first = first[:48] + found(2, 200)[48:]
+        logs.append(stores.write(tmp_path / "a", first))
+        stores.send(config("a", "x", on_truncation="continue"))
+        stores.send(config("a", "y", on_rename="continue"))
+        second = found(3, 100)
+        logs.append(stores.write(tmp_path / "b", second))
+        stores.send(config("b", "x"))
+        logs.append(stores.write(tmp_path / "b", second[:98] + found(4, 108)[98:]))
+        stores.send(config("b", "x", on_truncation="continue"))
+
+        assert offsets(broker, topic) == sorted(of_log(*logs[:2]) + of_log(*logs[2:]))
+
     def test_a_second_way_beside_the_first_is_possible(self, broker: Broker, two: Any) -> None:
         topic, logs, config = two
         stores.send(config("a", id_prefix="second-", on_rename="begin"))
 
         assert offsets(broker, topic) == sorted(2 * of_log(logs["a"]))
+
+    def test_of_two_ways_of_one_log_none_is_chosen(
+        self, broker: Broker, tmp_path: Path, two: Any
+    ) -> None:
+        """
+        The farther one is another way's as well as the nearer one. With the output that was sent
+        the name may change: it remembers which way is its own.
+        """
+        topic, logs, config = two
+        stores.send(config("a", id_prefix="second-", on_rename="begin"))
+        settings = {"name": f"new-{topic}", "on_rename": "continue"}
+        new = stores.config(tmp_path / "a", tmp_path / "out-new", broker,
+                            progress_topic="names-progress", **settings)  # fmt: skip
+        with pytest.raises(ReputError, match="several positions") as said:
+            stores.send(new)
+        assert f"reput-{topic} (" in str(said.value)
+        assert f"second-{topic} (" in str(said.value)
+        stores.send(config("a", **settings))
+
+        assert offsets(broker, topic) == sorted(2 * of_log(logs["a"]))
+
+    def test_a_copy_that_went_its_own_way_is_another_store(
+        self, broker: Broker, tmp_path: Path, two: Any
+    ) -> None:
+        """
+        It begins like the first store. Nothing of it is sent before its operator has said so, and
+        the first one keeps its position.
+        """
+        topic, logs, config = two
+        found = list(stores.messages(600, (topic,), random.Random(600)))
+        other = [m._replace(body=b"other") for m in found[300:400]]
+        copy = stores.write(tmp_path / "c", found[:300] + other)
+        with pytest.raises(ReputError, match=f"begins like the one .* under reput-{topic} up to"):
+            stores.send(config("c", name=f"c-{topic}", on_rename="continue"))
+        stores.send(config("c", name=f"c-{topic}", on_rename="begin"))
+        stores.send(config("a"))
+
+        assert offsets(broker, topic) == sorted(of_log(logs["a"]) + of_log(copy))
 
     def test_another_store_of_which_the_first_record_has_expired_is_refused(
         self, broker: Broker, tmp_path: Path
