@@ -200,6 +200,8 @@ class KafkaSink:
         # each with what it was computed for, as both change with every transaction and every cut.
         self._sent_before: tuple[tuple[int, int], SentRecords] | None = None
         self._compared: tuple[tuple[int, ...], Parting] | None = None
+        # Where the log's records ended when dispatch had come that far.
+        self._log_end: tuple[Extent, int] | None = None
         # The first record of the log: where it begins, and its hash.
         self._first: tuple[int, int] | None = None
         self.position: Position | None = None
@@ -295,7 +297,7 @@ class KafkaSink:
             position, number = found
         self._stored, self._has_read = _packed(found), True
         self._progress_partition = TopicPartition(settings.progress_topic, number)
-        self._sent_before = self._compared = None
+        self._sent_before = self._compared = self._log_end = None
         end = position.end
         self._trail.begin(Chunk(position.chunk + 1, end, end, np.zeros(0, np.uint32)))
         self.position = position
@@ -801,16 +803,25 @@ class KafkaSink:
         sent = self._sent_before[1].after(self.log.min_offset)
         if not len(sent.values):
             return None
-        try:
-            limit = max(find_tail(self.log).end, extent.end)
-        except FormatError:
-            limit = extent.end
-        key = (*sent_key, limit, sent.start, extent.last_cut)
+        key = (*sent_key, self._limit(extent), sent.start, extent.last_cut)
         if self._compared is None or self._compared[0] != key:
             gaps = dict(extent.gaps)
-            found = parting(self.log, sent, known.end, limit, gaps, known.chunk)
+            found = parting(self.log, sent, known.end, key[2], gaps, known.chunk)
             self._compared = key, found
         return self._compared[1]
+
+    def _limit(self, extent: Extent) -> int:
+        """Return the physical offset where the log's records end.
+
+        Dispatch tells of growth and cuts; while it does not, the log is not read again.
+        """
+        if self._log_end is None or self._log_end[0] != extent:
+            try:
+                end = max(find_tail(self.log).end, extent.end)
+            except FormatError:
+                end = extent.end
+            self._log_end = extent, end
+        return self._log_end[1]
 
     def _skip_expired(self, sent: Sent) -> None:
         begin, end = self._known.end, self.log.min_offset

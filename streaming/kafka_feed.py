@@ -32,6 +32,8 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())
 # Upper bounds of `KafkaState.seconds`, seconds.
 TRANSACTION_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _WAIT_SECONDS = 0.2
+# Where Kafka has all that is dispatched: dispatch tells of all else, and of cuts.
+_REST_SECONDS = 5.0
 _BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 # What somebody has to change first: a topic, an ACL, a password.
 _SLOW_BACK_OFF = (1.0, 5.0, 10.0, 30.0, 60.0)
@@ -272,7 +274,8 @@ class KafkaFeed:
                     # Attempts may have ended for that, and not for having nothing more to send.
                     break
                 self._settled = extent
-                self._changed.wait(_WAIT_SECONDS)
+                has_all = self._state.is_confirmed and extent.end <= self._state.end
+                self._changed.wait(_REST_SECONDS if has_all else _WAIT_SECONDS)
             self._remembered_at = 0.0
             self._remember()
         except BaseException as error:  # noqa: BLE001 - said by `check` or by the state

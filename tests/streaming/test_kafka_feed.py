@@ -224,6 +224,47 @@ def test_an_output_that_cannot_be_written_does_not_slow_down_kafka(
     assert sum("No space left" in r.message for r in caplog.records) == 1
 
 
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_log_is_looked_at_for_kafka_while_kafka_lacks_some_of_it(
+    tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch, lacks: int
+) -> None:
+    """
+    Where Kafka has all, the thread rests until dispatch has something to say; where it lacks some
+    that it could not be sent, because the log was being changed, it looks again.
+    """
+    sends: list[int] = []
+
+    def open_it(sink: KafkaSink, extent: Extent) -> None:
+        sink._client = SimpleNamespace(in_flight=0)  # type: ignore[assignment]
+        sink.position = Position(extent.end - lacks)
+
+    def send(sink: KafkaSink, extent: Extent) -> None:
+        sends.append(extent.end)
+        sink.position = Position(extent.end - lacks)
+
+    for name, made in (("open", open_it), ("send", send), ("remember", lambda _: None)):
+        monkeypatch.setattr(KafkaSink, name, made)
+    monkeypatch.setattr(KafkaSink, "close", lambda sink: setattr(sink, "_client", None))
+    monkeypatch.setattr(kafka_feed, "_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(kafka_feed, "_REST_SECONDS", 600.0)
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        feed = dispatcher.kafka
+        assert feed is not None
+        for place in (written.places[200].position, written.end):
+            dispatcher.dispatch(place)
+            wait_for(lambda: feed._settled == feed._extent)
+            before = len(sends)
+            if lacks:
+                wait_for(lambda before=before: len(sends) > before + 3)  # type: ignore[misc]
+            else:
+                time.sleep(0.3)
+                assert len(sends) <= before + 1
+            assert sends[-1] == place
+    finally:
+        dispatcher.close()
+
+
 def test_settings_that_the_client_does_not_take_are_not_an_outage(
     tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
