@@ -1045,7 +1045,7 @@ def fail(message: str, code: int) -> NoReturn:
     # What cannot be said cannot be helped: the exit code stays.
     with contextlib.suppress(endings.OutputError):
         if "--json" in sys.argv:
-            print(json.dumps({"error": message, "exit_code": code}), flush=True)
+            print(json.dumps({**FAILURES.done, "error": message, "exit_code": code}), flush=True)
     with contextlib.suppress(OSError):
         if console.logs_json():
             LOG.error(message, extra={"event": events.FAILED, "exit_code": code})

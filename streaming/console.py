@@ -253,17 +253,32 @@ def quiet() -> Iterator[None]:
     yield
 
 
-def print_summary(summary: Summary, *, as_json: bool, left: Sequence[str] = ()) -> None:
+def summary_document(
+    summary: Summary, *, is_complete: bool, has_queues: bool = True
+) -> dict[str, object]:
+    """Return what `--json` prints of what a job did.
+
+    Args:
+        summary: of the job.
+        is_complete: it did all that it was to do.
+        has_queues: consume queues and index have all that they were to have.
+    """
+    return {**summary.as_dict(), "complete": is_complete, "queues_complete": has_queues}
+
+
+def print_summary(
+    summary: Summary, *, as_json: bool, left: Sequence[str] = (), has_queues: bool = True
+) -> None:
     """Print what a job did.
 
     Args:
         summary: of the job.
         as_json: as one document.
         left: what it was to do as well, and what to run next; only in the document.
+        has_queues: see `summary_document`.
     """
     values = {
-        **summary.as_dict(),
-        "complete": not left,
+        **summary_document(summary, is_complete=not left, has_queues=has_queues),
         **({"error": "; ".join(left)} if left else {}),
     }
     if as_json:

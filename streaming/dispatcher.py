@@ -814,23 +814,28 @@ class StoreDispatcher:
             )
         return self._held is not None and not locks.is_held(self.config.path / names.LOCK)
 
-    def drain_kafka(self, is_over: Callable[[], bool], *, says_lack: bool = True) -> list[Batch]:
+    def drain_kafka(
+        self,
+        is_over: Callable[[], bool],
+        *,
+        says_lack: bool = True,
+        batches: list[Batch] | None = None,
+    ) -> None:
         """Wait until Kafka has all that there is to dispatch.
 
         Args:
             is_over: asked now and then whether to give up.
             says_lack: giving up is an error.
-
-        Returns:
-            What was dispatched meanwhile.
+            batches: gets what is dispatched meanwhile.
 
         Raises:
             ReputError, OSError: as `dispatch`.
         """
-        batches = []
         while self.kafka is not None and not is_over():
             if self.waits:
-                batches.append(self.dispatch_waiting())
+                batch = self.dispatch_waiting()
+                if batches is not None:
+                    batches.append(batch)
             elif self.kafka.is_done:
                 break
             self.kafka.check_end()
@@ -838,7 +843,6 @@ class StoreDispatcher:
         lacking = self.kafka.lacks() if self.kafka is not None and says_lack else None
         if lacking is not None:
             raise lacking
-        return batches
 
     def dispatch_waiting(self) -> Batch:
         """Dispatch what was held back, see `waits`."""

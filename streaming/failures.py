@@ -35,10 +35,12 @@ class Failures:
 
     Attributes:
         answer: the exit code of what is about to be printed, None before there is an answer.
+        done: what was done before it failed; with `--json` it is in the document of the error.
     """
 
     def __init__(self) -> None:
         self.answer: int | None = None
+        self.done: dict[str, object] = {}
         self._places: tuple[Path, ...] = ()
 
     def answered(self, code: int) -> int:

@@ -193,6 +193,9 @@ class Job:
         self._has_looked.set()
         self._is_warm.set()
         self._began: float | None = None
+        # Physical offsets up to which Spark has planned; whether only Kafka is waited for.
+        self._planned: dict[str, int] = {}
+        self._waits_for_kafka = False
         if options.placement == Placement.EXECUTORS:
             # Once there are executors: `run`.
             return
@@ -280,6 +283,7 @@ class Job:
                 finally:
                     query.stop()
             if self.options.available_now:
+                self._waits_for_kafka = self.error is None
                 self._drain_kafka()
             else:
                 self._end_at_flaws()
@@ -351,6 +355,23 @@ class Job:
             # Of an output that its writer has not opened, its record tells where it stands.
             known = progress.load(config.output)
             store.end = max(known.end, 0) if known is not None else 0
+        self._finish()
+        return self.summary
+
+    @property
+    def has_dispatched_all(self) -> bool:
+        """Tell whether consume queues and index have all that was planned."""
+        return all(store.end >= self._planned.get(store.name, 0) for store in self.summary.stores)
+
+    def done_before(self, error: BaseException) -> Summary | None:
+        """Return what was done if a job has ended for Kafka and all else of it was over, else None.
+
+        Args:
+            error: what `run` has raised.
+        """
+        # A message that Kafka refuses is one at a place of the log.
+        if not (self._waits_for_kafka and isinstance(error, KafkaError | FormatError)):
+            return None
         self._finish()
         return self.summary
 
@@ -457,6 +478,7 @@ class Job:
                 raise
 
     def _dispatch_all(self, planned: Sequence[Any], batch_id: int) -> None:
+        self._planned.update({store: end for store, _, end in planned})
         if self._writers is not None:
             ends = {store: end for store, _, end in planned}
             self._take(self._writers.dispatch(ends), batch_id)
@@ -661,8 +683,12 @@ class Job:
         for store, dispatcher in self.dispatchers.items():
             try:
                 # What an interrupted job leaves undone is said at its end, with the rest of it.
-                for batch in dispatcher.drain_kafka(self._stopping.is_set, says_lack=False):
-                    self._account(store, batch)
+                batches: list[Batch] = []
+                try:
+                    dispatcher.drain_kafka(self._stopping.is_set, says_lack=False, batches=batches)
+                finally:
+                    for batch in batches:
+                        self._account(store, batch)
             except (ReputError, OSError) as error:
                 self.error = self.error or error
                 mark(error, store)

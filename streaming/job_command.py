@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from checkpoints.progress import STATE_DIRECTORY
+from formats.errors import ReputError
 from streaming import console
 from streaming.endings import Ending, again, beside, leave_at_once
 from streaming.events import ENDING
@@ -70,7 +71,11 @@ def run_job(
         console.report_openings(job)
         ending.passes_to(job.stop)
         job.prepare()
-        summary = _dispatch(job, starting, ending, shows_progress=shows_progress)
+        try:
+            summary = _dispatch(job, starting, ending, shows_progress=shows_progress)
+        except ReputError as error:
+            _tell_done(job, error, as_json=as_json)
+            raise
     return _conclude(configs, options, job, summary, ending, as_json=as_json)
 
 
@@ -124,6 +129,20 @@ def _end_session(
         end_session(spark)
 
 
+def _tell_done(job: Job, error: ReputError, *, as_json: bool) -> None:
+    """Print what was done by a job that has ended for Kafka, or have it printed with the error."""
+    done = job.done_before(error)
+    if done is None:
+        return
+    has_all = job.has_dispatched_all
+    if as_json:
+        FAILURES.done = console.summary_document(done, is_complete=False, has_queues=has_all)
+        return
+    console.print_summary(done, as_json=False)
+    if has_all:
+        console.OUT.print("consume queues and index are complete; Kafka lacks some of the log")
+
+
 def _conclude(
     configs: Sequence[StoreConfig],
     options: JobOptions,
@@ -151,7 +170,8 @@ def _conclude(
         why = f"{ending.name}: ended" if ending.name else "ended"
         said = [f"{why} before the log's end. {each}" for each in left]
         said.append(f"it goes on there when it is run again: {again()}")
-    console.print_summary(summary, as_json=as_json, left=said)
+    has_queues = all(each.end >= each.log_end for each in left)
+    console.print_summary(summary, as_json=as_json, left=said, has_queues=has_queues)
     for line in said:
         console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
     return code

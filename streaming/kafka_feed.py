@@ -194,9 +194,11 @@ class KafkaFeed:
         if not isinstance(error, AwayError):
             raise error
         bound, seconds = self._settings.retry_seconds, time.monotonic() - began
+        one_try = self._settings.request_seconds
         if bound and seconds >= bound:
             raise KafkaError(
-                f"{self._name}: {error}. Tried again for {seconds:.0f} s (retry_seconds); "
+                f"{self._name}: {error}. Tried again for {seconds:.0f} s (retry_seconds is "
+                f"{bound:g}; one try may take request_seconds, {one_try:g}); "
                 f"nothing is lost, {self._where_next()}"
             ) from error
 

@@ -340,8 +340,8 @@ class Writer:
         dispatcher = self._dispatcher
         if dispatcher is None or self._failure is not None or not self._spec["drains_kafka"]:
             return
-        self._batches += dispatcher.drain_kafka(
-            lambda: self._terminated.is_set() or self._executor.is_gone
+        dispatcher.drain_kafka(
+            lambda: self._terminated.is_set() or self._executor.is_gone, batches=self._batches
         )
 
     def _close(self) -> None:

@@ -19,6 +19,7 @@ from formats.encode import Message
 from formats.errors import ReputError
 from sinks.kafka_client import Client
 from streaming.dispatcher import StoreDispatcher
+from tests.json_schema import load, problems
 from tests.kafka import stores
 from tests.kafka.broker import Broker, free_port
 from tests.streaming.stores_for_tests import Log
@@ -71,7 +72,8 @@ class TestDown:
             assert batch.messages == 500
             assert dispatcher.kafka is not None
             with pytest.raises(
-                ReputError, match=r"Tried again for \d+ s \(retry_seconds\); nothing"
+                ReputError,
+                match=r"Tried again for \d+ s \(retry_seconds is 2; one try .* 1\); nothing",
             ):
                 dispatcher.drain_kafka(lambda: False)
             assert dispatcher.kafka.state.retries > 0
@@ -634,23 +636,57 @@ class TestTls:
 
 
 @pytest.mark.spark
-def test_the_job_says_it_all_and_ends_with_three(tmp_path: Path) -> None:
-    """
-    As an operator meets it: `reput rebuild` with a Kafka that is not there.
-    """
-    stores.write(tmp_path / "store", stores.messages(50, ("x",), random.Random(1)))
-    (tmp_path / "broker.conf").write_text(f"mappedFileSizeCommitLog={stores.FILE_SIZE}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "streaming", "rebuild", "--store", str(tmp_path / "store"),
-         "--output", str(tmp_path / "out"), "--broker-conf", str(tmp_path / "broker.conf"), "--json",
-         "--kafka-bootstrap", f"127.0.0.1:{free_port()}", "--kafka", "retry_seconds=1",
-         "--kafka", "request_seconds=1"],
-        cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, check=False,
-        timeout=300,
-    )  # fmt: skip
+class TestRebuild:
+    """`reput rebuild` with a Kafka that is not there, as an operator meets it."""
 
-    assert done.returncode == 3
-    assert "nothing is lost, the next start goes on at" in json.loads(done.stdout)["error"]
+    def rebuilt(self, tmp_path: Path, *more: str) -> subprocess.CompletedProcess[str]:
+        stores.write(tmp_path / "store", stores.messages(50, ("x",), random.Random(1)))
+        (tmp_path / "broker.conf").write_text(f"mappedFileSizeCommitLog={stores.FILE_SIZE}\n")
+        return subprocess.run(
+            [sys.executable, "-m", "streaming", "rebuild", "--store", str(tmp_path / "store"),
+             "--output", str(tmp_path / "out"), "--broker-conf", str(tmp_path / "broker.conf"),
+             "--kafka-bootstrap", f"127.0.0.1:{free_port()}", "--kafka", "retry_seconds=1",
+             "--kafka", "request_seconds=1", *more],
+            cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, check=False,
+            timeout=300,
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("placement", ["driver", "executors"])
+    def test_it_says_what_is_done_and_ends_with_three(self, tmp_path: Path, placement: str) -> None:
+        """
+        Queues and index are complete: the document is that of a job that went well, and has the
+        error as well.
+        """
+        done = self.rebuilt(tmp_path, "--placement", placement, "--json")
+
+        assert done.returncode == 3
+        said = json.loads(done.stdout)
+        assert not problems(said, load("run"))
+        assert "nothing is lost, the next start goes on at" in said["error"]
+        assert (said["complete"], said["queues_complete"], said["exit_code"]) == (False, True, 3)
+        assert (said["messages"], said["files"] > 0) == (50, True)
+        assert said["error"] in done.stderr
+
+    def test_what_a_bound_of_kafka_has_held_back_is_not_said_to_be_done(
+        self, tmp_path: Path
+    ) -> None:
+        """
+        With `max_lag` dispatch waits for Kafka.
+        """
+        done = self.rebuilt(tmp_path, "--kafka", "max_lag=2000", "--json")
+
+        assert done.returncode == 3
+        said = json.loads(done.stdout)
+        assert (said["complete"], said["queues_complete"]) == (False, False)
+        assert 0 < said["messages"] < 50
+
+    def test_its_table_says_so_as_well(self, tmp_path: Path) -> None:
+        done = self.rebuilt(tmp_path)
+
+        assert done.returncode == 3
+        assert "Dispatched" in done.stdout
+        assert "consume queues and index are complete; Kafka lacks some of the log" in done.stdout
+        assert "(retry_seconds is 1; one try may take request_seconds, 1)" in done.stderr
 
 
 def unsigned(text: dict[str, Any]) -> str:

@@ -133,7 +133,7 @@ def test_a_job_that_is_to_stop_for_kafka_does(tmp_path: Path, written: Any) -> N
         dispatcher.dispatch(written.end)
         feed = dispatcher.kafka
         assert feed is not None
-        with pytest.raises(ReputError, match=r"Tried again for \d+ s \(retry_seconds\)"):  # noqa: PT012
+        with pytest.raises(ReputError, match=r"Tried again for \d+ s \(retry_seconds is 0\.5"):  # noqa: PT012
             while True:
                 dispatcher.flush_if_due()
                 time.sleep(0.01)
