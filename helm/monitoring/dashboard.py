@@ -588,18 +588,31 @@ def _kafka() -> list[timeseries.Panel]:
         ),
         _graph(
             "Trouble with Kafka, in an hour",
-            "Attempts that were made again, dead letters, logs that were cut; whether the last"
-            " attempt went well; and whether Kafka is held back until the job starts again.",
+            "Attempts that were made again, dead letters, logs that were cut.",
             SHORT,
             [
                 (f"increase({one(s.KAFKA_RETRIES)}[1h])", f"{_NAMED} retries"),
                 (f"increase({one(s.KAFKA_DEAD)}[1h])", f"{_NAMED} dead letters"),
                 (f"increase({one(s.KAFKA_TRUNCATIONS)}[1h])", f"{_NAMED} log cut"),
-                (one(s.KAFKA_CONNECTED), f"{_NAMED} connected"),
-                (one(s.KAFKA_HELD), f"{_NAMED} held back"),
             ],
             8,
         ),
+        _graph(
+            "Kafka held back",
+            "1: nothing is sent until you act and start the job again; the job's log names topic,"
+            " record and remedy.",
+            SHORT,
+            [(one(s.KAFKA_HELD), _NAMED)],
+            8,
+            (1.0, _RED),
+        ).max(1),
+        _graph(
+            "Kafka connected",
+            "1: the last attempt went well. 0: it failed, and is made again.",
+            SHORT,
+            [(one(s.KAFKA_CONNECTED), _NAMED)],
+            8,
+        ).max(1),
     ]
 
 

@@ -105,7 +105,7 @@ def test_what_few_look_at_is_folded():
 
 def test_limits_are_drawn():
     """
-    Where the alerts of lag begin is a line in its panel.
+    Where the alerts of lag begin is a line in its panel, and so is what a person has to act on.
     """
     limits = {
         panel["title"]: [
@@ -122,7 +122,25 @@ def test_limits_are_drawn():
         "Oldest undispatched record": [
             None, alerts.THRESHOLDS["behindSeconds"], alerts.THRESHOLDS["behindSecondsCritical"],
         ],
+        "Kafka held back": [None, 1],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [series.KAFKA_HELD, series.KAFKA_CONNECTED])
+def test_a_state_stands_beside_no_counts(name):
+    """
+    A line at 1 is not to be seen beside one at thousands: what is 0 or 1 has a panel of its own,
+    from 0 to 1.
+    """
+    (panel,) = (
+        panel
+        for panel in dashboard.all_panels(BOARD)
+        if any(name in target["expr"] for target in panel["targets"])
+    )
+    defaults = panel["fieldConfig"]["defaults"]
+
+    assert len(panel["targets"]) == 1
+    assert (defaults["min"], defaults["max"]) == (0, 1)
 
 
 def test_placeholders_are_all_filled():
