@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
 # What can stop a job, see `kind_of`.
 ERROR_KINDS = ("corrupt", "expired", "consumequeue", "index", "store", "kafka", "io", "other")
+# These say something of disk, rights or limits and nothing of the file that they name.
+_OF_THE_MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM,
+    errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+}  # fmt: skip
 
 
 def lasting_kinds(state: State) -> set[str]:
@@ -28,11 +34,13 @@ def kind_of(error: BaseException, config: StoreConfig) -> str:
 
     Returns:
         "corrupt": the log; "expired": records are gone; "consumequeue", "index": a file of the
-        output that is written, or is not what was recorded; "store": store and output do not go
-        together; "kafka"; "io"; "other".
+        output is not what was recorded; "store": store and output do not go together; "kafka";
+        "io": no space, no permission, a device, whichever file; "other".
     """
     if isinstance(error, ExpiredError):
         return "expired"
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        return "io"
     path = error.filename if isinstance(error, OSError) else getattr(error, "path", None)
     place = _below(config.output, path)
     if place == names.INDEX:

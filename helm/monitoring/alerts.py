@@ -141,6 +141,8 @@ _KUBE_WAITS = f"max by (namespace, pod) ({s.KUBE_WAITING}{{{_CONTAINER}}} == 1)"
 _RESTARTS = f"{s.KUBE_RESTARTS}{{{_CONTAINER}}}"
 # Longer than the longest wait of the kubelet and the longest life that it takes for a crash.
 _LATELY = "20m"
+# Seconds; how far ahead free space is foretold.
+_DAY = 86400
 
 ALERTS = (
     Alert(
@@ -247,7 +249,7 @@ ALERTS = (
         WARNING,
         "10m",
         f"{_FREE_SHARE} < ${{freeRatio}}\n"
-        f"or predict_linear({s.FREE}{_DISPATCHER}[6h], 86400) < 0 and {_FREE_SHARE} < 0.5",
+        f"or predict_linear({s.FREE}{_DISPATCHER}[6h], {_DAY}) < 0 and {_FREE_SHARE} < 0.5",
         f"The disk of the output of {_STORE} fills",
         "Less than ${freeRatio} of its file system is free, or what is free will be used within a"
         " day.",
@@ -301,8 +303,8 @@ ALERTS = (
         CRITICAL,
         "0s",
         errors("index"),
-        f"The index of {_STORE} cannot be written",
-        "The job stopped at an index file that it could not write or that is not what it recorded.",
+        f"The index of {_STORE} is not what was recorded",
+        "The job stopped at an index file that is not what it recorded.",
     ),
     Alert(
         "ConsumeQueueGap",
@@ -382,8 +384,8 @@ def rule_file(speed: int = 1, *, has_links: bool = True) -> dict[str, Any]:
     """Return the rule file with its placeholders.
 
     Args:
-        speed: windows and holds are divided by it, so that a test need not wait for hours; the
-            expressions stay what they are.
+        speed: windows, holds and how far ahead is looked are divided by it, so that a test need
+            not wait for hours; the expressions stay what they are.
         has_links: each alert has a link to its page, below the placeholder `runbookUrl`.
     """
     rules = [alert.as_rule() for alert in ALERTS]
@@ -394,6 +396,7 @@ def rule_file(speed: int = 1, *, has_links: bool = True) -> dict[str, Any]:
         for rule in rules:
             rule["for"] = _shortened(rule["for"], speed)
             rule["expr"] = _WINDOW.sub(lambda w: _shortened(w[0], speed), rule["expr"])
+            rule["expr"] = rule["expr"].replace(f", {_DAY})", f", {_DAY // speed})")
     recorded = [
         {"record": s.START, "expr": _recorded(s.STARTED)},
         {"record": s.TARGET, "expr": _recorded(s.UP)},

@@ -456,7 +456,11 @@ def test_health(made, served, monkeypatch):
         ("index", FormatError("/out/index/20260101000000000", 0, "b")),
         ("index", OSError(errno.ENOTDIR, "", "/out/index")),
         ("consumequeue", StoreError("/out/consumequeue/t/0/x", "a", "b")),
-        ("consumequeue", OSError(errno.EIO, "", "/out/batchconsumequeue/t/0")),
+        ("consumequeue", OSError(errno.EINVAL, "", "/out/batchconsumequeue/t/0")),
+        ("io", OSError(errno.EIO, "", "/out/batchconsumequeue/t/0")),
+        ("io", OSError(errno.ENOSPC, "", "/out/consumequeue/t/0/00000000000000000000")),
+        ("io", OSError(errno.ENOSPC, "", "/out/index/20260101000000000")),
+        ("io", OSError(errno.EACCES, "", "/out/index/20260101000000000")),
         ("other", FormatError("/out/.reput/progress.json", 0, "b")),
         ("store", StoreError("/out", "a", "b")),
         ("io", OSError(errno.ENOSPC, "", "/out/.reput/new")),
@@ -469,7 +473,8 @@ def test_health(made, served, monkeypatch):
 )
 def test_errors_have_a_kind_by_the_file_that_they_name(kind, error):
     """
-    Each kind is another alert, and another page of the runbook; also behind a pickle.
+    Each kind is another alert, and another page of the runbook; also behind a pickle. No space is
+    no space, in whichever file: a full disk is not a gap in a consume queue.
     """
     config = config_of(Path("/store"), Path("/out"))
 
