@@ -38,7 +38,14 @@ _POINTS = 240
 _KILO, _KIBI = 1000, 1024
 _MINUTES = 120
 _LINES = 6
+# Inches of a row of panels; entries of a legend side by side.
+_ROW, _LEGENDS = 3.2, 3
+_BELOW = (-0.02, -0.1)
 _BINARY = {"bytes": "B", "binBps": "B/s"}
+# Grafana takes four scrapes or more: what happens within minutes is not smeared over them.
+_RATE_INTERVAL = "10s"
+_COLORS = {"green": "#9fd69f", "yellow": "#f2d974", "red": "#e88a8a"}
+_LINE_COLORS = {"yellow": "#c99700", "red": "#c4162a"}
 
 
 def _range(server: str, expression: str, seconds: float, end: float) -> list[Any]:
@@ -76,8 +83,8 @@ def draw(
     shown = {panel["title"]: panel for panel in dashboard.all_panels(board)}
     tiles = [panel for panel in shown.values() if panel["type"] == "stat"]
     rows = -(-len(MAIN) // _COLUMNS)
-    figure = plt.figure(figsize=(15, 1.1 + 2.9 * rows), layout="constrained")
-    parts: Any = figure.subfigures(2, 1, height_ratios=(1.1, 2.9 * rows))
+    figure = plt.figure(figsize=(15, 1.1 + _ROW * rows), layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=(1.1, _ROW * rows))
     top, below = parts.flat
     for axis, panel in zip(top.subplots(1, len(tiles)), tiles, strict=True):
         text, color = _tile(server, panel, end)
@@ -92,17 +99,25 @@ def draw(
         axis.set_title(title, fontsize=10, loc="left")
         highest = 0.0
         for target in shown[title]["targets"]:
-            expression = panels.fill_variables(target["expr"], store)
+            expression = _filled(target["expr"], store)
             for line in _range(server, expression, seconds, end):
                 if line["metric"].get("pod", store) != store:
                     continue
                 times, values = _broken([(float(at), float(v)) for at, v in line["values"]])
                 highest = max([highest, *(value for value in values if not math.isnan(value))])
-                label = _short(panels.legend(target["legendFormat"], line["metric"]), store)
+                label = _short(
+                    panels.legend(target["legendFormat"], line["metric"]), store, line["metric"]
+                )
                 axis.plot([at - end + seconds for at in times], values, linewidth=1, label=label)
         for step in shown[title]["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ()):
             if step["value"] and step["value"] < 2 * highest:
-                axis.axhline(step["value"], color=step["color"], linestyle="--", linewidth=1)
+                axis.axhline(
+                    step["value"],
+                    color=_LINE_COLORS.get(step["color"], step["color"]),
+                    linestyle="--",
+                    linewidth=1,
+                    label=f"alert from {readable(step['value'], unit)}",
+                )
         axis.yaxis.set_major_formatter(lambda value, _, unit=unit: readable(value, unit))
         axis.xaxis.set_major_formatter(lambda value, _: f"{int(value // 60)}:{int(value % 60):02d}")
         axis.set_ylim(0, 1.1 * highest or 1)
@@ -110,8 +125,17 @@ def draw(
         axis.set_yticks(_ticks(1.1 * highest or 1, _KIBI if unit in _BINARY else 10, _LINES))
         axis.set_xticks(range(0, int(seconds) + 1, 60))
         axis.grid(alpha=0.3)
-        axis.tick_params(labelsize=7)
-        axis.legend(fontsize=6, loc="upper left")
+        axis.tick_params(labelsize=8)
+        # Below, as in Grafana: over the lines it would hide some.
+        axis.legend(
+            fontsize=7,
+            loc="upper left",
+            bbox_to_anchor=(-0.02, -0.1),
+            ncols=_LEGENDS,
+            frameon=False,
+        )
+    for axis in axes[-1]:
+        axis.set_xlabel("minutes:seconds", fontsize=8, loc="right", labelpad=0)
     figure.savefig(path, dpi=80)
     plt.close(figure)
 
@@ -151,7 +175,7 @@ def _tile(server: str, panel: dict[str, Any], at: float) -> tuple[str, str]:
     words = {k: v for each in defaults.get("mappings") or () for k, v in each["options"].items()}
     texts, color = [], "#eeeeee"
     for target in panel["targets"]:
-        found = panels.query(server, panels.fill_variables(target["expr"]), at)
+        found = panels.query(server, _filled(target["expr"], ".*"), at)
         if not found:
             return "no data", color
         value = float(found[0]["value"][1])
@@ -163,9 +187,7 @@ def _tile(server: str, panel: dict[str, Any], at: float) -> tuple[str, str]:
         texts.append(f"{target['legendFormat']} {text}".strip())
     if panel["options"]["colorMode"] == "none":
         color = "#eeeeee"
-    return "\n".join(texts), {"green": "#9fd69f", "yellow": "#f2d974", "red": "#e88a8a"}.get(
-        color, color
-    )
+    return "\n".join(texts), _COLORS.get(color, color)
 
 
 def _broken(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
@@ -182,9 +204,16 @@ def _broken(points: list[tuple[float, float]]) -> tuple[list[float], list[float]
     return times, values
 
 
-def _short(label: str, store: str) -> str:
-    """Return a legend without what all lines have in common."""
-    return label.partition(f"/ {store}")[2].strip() or label
+def _filled(expression: str, store: str) -> str:
+    """Return an expression of the dashboard with its variables filled."""
+    return panels.fill_variables(expression.replace("$__rate_interval", _RATE_INTERVAL), store)
+
+
+def _short(template: str, store: str, labels: dict[str, str]) -> str:
+    """Return a legend without what all lines have in common: the store, and the process."""
+    label = panels.legend(template, labels)
+    named = label.partition(f"/ {store}")[2].strip() or label
+    return named.removeprefix(labels.get("instance", "")).strip() or store
 
 
 if __name__ == "__main__":

@@ -1,0 +1,163 @@
+"""A real Prometheus with the alert rules at a higher speed, and what fires in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+import yaml
+
+from helm.cluster import TOOLS, CheckError, free_port
+from helm.monitoring import alerts, panels
+from helm.monitoring.place import LOCALHOST, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SPEED = 30
+# For logs of megabytes in place of terabytes.
+THRESHOLDS = {
+    **alerts.THRESHOLDS,
+    "behindBytes": 1 << 20,
+    "behindBytesCritical": 4 << 20,
+    "behindSeconds": 4,
+    "behindSecondsCritical": 12,
+    # A hold that is a threshold besides.
+    "stalledFor": f"{300 // SPEED}s",
+}
+_RULES, _TARGETS = "reput.rules.yaml", "targets.json"
+# It waits this long for the next change of a file with targets, besides being told by the kernel.
+_REFRESH = "1s"
+
+
+class Server:
+    """A Prometheus that scrapes one job every second, from its first answer on."""
+
+    def __init__(self, directory: Path, pod: str, port: int) -> None:
+        """Write its configuration.
+
+        Args:
+            directory: for configuration and data.
+            pod: what the job is called.
+            port: of the job's metrics.
+        """
+        self.directory = directory
+        self.directory.mkdir()
+        self.port = free_port()
+        self.url = f"http://{LOCALHOST}:{self.port}"
+        # alert: seconds since the start when it was first seen to fire.
+        self.fired: dict[str, float] = {}
+        self._pod = pod
+        self._metrics_port = port
+        self._began = time.monotonic()
+        self._ending = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        # Of a job that only starts no dispatcher is expected yet: windows are short here.
+        self._write_rules(0)
+        (self.directory / _TARGETS).write_text("[]", "utf-8")
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [_RULES],
+            "scrape_configs": [
+                {
+                    "job_name": "reput",
+                    "file_sd_configs": [{"files": [_TARGETS], "refresh_interval": _REFRESH}],
+                }
+            ],
+        }
+        (self.directory / "prometheus.yml").write_text(yaml.safe_dump(config), "utf-8")
+
+    def _write_rules(self, dispatchers: int) -> None:
+        rules = yaml.safe_dump(alerts.rule_file(SPEED, has_links=False), sort_keys=False)
+        scope = {**alerts.SCOPE, "dispatchers": dispatchers}
+        filled = alerts.fill(rules, {**THRESHOLDS, **scope})
+        (self.directory / _RULES).write_text(filled, "utf-8")
+
+    def expect_dispatchers(self, number: int) -> None:
+        """Load the rules again, with another number of dispatchers that there should be."""
+        if self._process is None:
+            raise CheckError("Prometheus does not run")
+        self._write_rules(number)
+        self._process.send_signal(signal.SIGHUP)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Run it, and note which alerts fire."""
+        program = shutil.which("prometheus", path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
+        if program is None:
+            raise CheckError("prometheus is not here: run helm/tools.sh promtool")
+        command = [
+            program, f"--config.file={self.directory}/prometheus.yml",
+            f"--storage.tsdb.path={self.directory}/data",
+            f"--web.listen-address={LOCALHOST}:{self.port}",
+        ]  # fmt: skip
+        with (self.directory / "log").open("wb") as log:
+            process = self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        watch = threading.Thread(target=self._watch, daemon=True)
+        try:
+            until(self._is_ready, "Prometheus", 60.0)
+            watch.start()
+            yield
+            self._ending.set()
+            watch.join(30)
+        finally:
+            self._ending.set()
+            process.terminate()
+            process.wait(30)
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self._began
+
+    def has_fired(self, name: str) -> bool:
+        """Tell whether an alert was seen to fire; its name is without the prefix."""
+        return f"Reput{name}" in self.fired
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(panels.query(self.url, "vector(1)"))
+        except (ValueError, urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+
+    def _watch(self) -> None:
+        is_target = False
+        while not self._ending.wait(0.5):
+            if not is_target and (is_target := self._answers()):
+                self._add_target()
+            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+                for each in panels.query(self.url, 'ALERTS{alertstate="firing"}'):
+                    self.fired.setdefault(each["metric"]["alertname"], self.seconds)
+
+    def _answers(self) -> bool:
+        """Tell whether the job has begun to answer: Kubernetes gives a pod an address by then.
+
+        A target that is there before would be one that does not answer, which is an alert.
+        """
+        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+            urllib.request.urlopen(
+                f"http://{LOCALHOST}:{self._metrics_port}/metrics", timeout=10
+            ).close()
+            return True
+        return False
+
+    def _add_target(self) -> None:
+        target = {
+            "targets": [f"{LOCALHOST}:{self._metrics_port}"],
+            "labels": {"namespace": "rocketmq", "pod": self._pod},
+        }
+        new = self.directory / "new"
+        new.write_text(json.dumps([target]), "utf-8")
+        # It never sees half a file.
+        new.rename(self.directory / _TARGETS)
+        self.expect_dispatchers(1)
