@@ -2,8 +2,9 @@
 
 A real Prometheus scrapes a real job. One job runs beside a live writer all the time, is stopped
 and started again, and is compared with the log in the end; the others each get something that
-goes wrong in production (`causes`), and a Prometheus of their own; what fires besides is printed. Windows and holds of the alerts are those of the rule file divided by `SPEED`; the
-expressions are the same. `--directory` keeps everything; `--markdown` and `--picture` write what
+goes wrong in production (`causes`), and a Prometheus of their own; what fires besides is printed.
+Windows and holds of the alerts are those of the rule file divided by `SPEED`; the expressions are
+the same. `--directory` keeps everything; `--markdown` and `--picture` write what
 docs/monitoring.md shows. `helm/tools.sh promtool` gets Prometheus.
 """
 
