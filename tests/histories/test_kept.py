@@ -500,6 +500,14 @@ KEPT = {
         truncate back=6
         put count=4 seed=915598 kind=large
     """,
+    "a file begins with the same bytes after a cut before it": """
+        settings version=5.5.0 log=4096 queue=50 items=300 ext=0 fan=0 batch=0
+        start
+        put count=2 seed=744083 kind=same
+        stream
+        put count=6 seed=728499 kind=large
+        pause at=disk.write_pieces number=1 during=close seconds=9 { truncate back=7; put count=7 seed=475782 kind=twin }
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
