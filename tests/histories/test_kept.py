@@ -508,6 +508,20 @@ KEPT = {
         put count=6 seed=728499 kind=large
         pause at=disk.write_pieces number=1 during=close seconds=9 { truncate back=7; put count=7 seed=475782 kind=twin }
     """,
+    "a cut takes the file into which old records lead": """
+        settings version=4.9.8 log=4096 queue=8 items=12 ext=0 fan=0 batch=0
+        start
+        put count=6 seed=867203 kind=mixed
+        put count=3 seed=647249 kind=large
+        crash
+        tear back=3 byte=0 rest=zero
+        start
+        put count=3 seed=522442 kind=longer
+        put count=3 seed=744563 kind=mixed
+        pause at=disk.remove_directory number=1 during=poll seconds=9 { poison seed=830517; put count=3 seed=721929 kind=same }
+        put count=8 seed=320642 kind=same
+        truncate back=13
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
