@@ -522,6 +522,34 @@ KEPT = {
         put count=8 seed=320642 kind=same
         truncate back=13
     """,
+    "a file expires while an output is opened after a cut": """
+        settings version=4.9.8 log=4096 queue=4 items=300 ext=0 fan=0 batch=0
+        start
+        put count=2 seed=197129 kind=same
+        crash
+        tear back=1 byte=0 rest=zero
+        start
+        put count=4 seed=554020 kind=large
+        put count=7 seed=980227 kind=mixed
+        pause at=progress.save number=1 during=open seconds=9 { expire count=1 }
+    """,
+    "only a record that ends with a zero is left after an expiry": """
+        settings version=4.9.8 log=4096 queue=4 items=12 ext=0 fan=0 batch=0
+        start
+        put count=5 seed=74558 kind=large
+        open
+        put count=1 seed=359825 kind=same
+        put count=8 seed=622417 kind=zero
+        put count=1 seed=95617 kind=same
+        pause at=marks.set_abort number=1 during=poll seconds=0 { put count=4 seed=457520 kind=same; poison seed=632590; put count=1 seed=123395 kind=same }
+        truncate back=8
+        put count=1 seed=175953 kind=same
+        stop
+        tear back=4 byte=0 rest=zero
+        start
+        put count=1 seed=900016 kind=zero
+        pause at=disk.populate number=1 during=open seconds=0 { expire count=1 }
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """

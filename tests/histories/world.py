@@ -369,7 +369,9 @@ class World:
         """Begin the output again if what was cut while nobody wrote it has expired since."""
         from checkpoints import progress
 
-        if self.follower is not None or not self.output.is_dir() or not self._has_cut_expired():
+        if self._is_paused or self.follower is not None or not self.output.is_dir():
+            return
+        if not self._has_cut_expired():
             return
         found = progress.load(self.output)
         records = None if found is None else self._expected_of_stopped(found.end)
@@ -567,6 +569,7 @@ class World:
         self.outcome.events["paused" if done else "pause not reached"] += 1
         if not done:
             inner()
+        self._forget_what_nothing_tells()
         return None
 
     def _do_lose(self, step: Step) -> bool | None:
@@ -911,7 +914,9 @@ class World:
         is_held = follower is not None and follower.dispatcher.holds
         if missing[0].is_poison(self.traits.version) or (is_held and self.broker.is_running):
             return found
-        if len(missing) == 1 and self._ends_with_zero():
+        # What has expired before it is passed over with the next record that is dispatched.
+        left = [r for r in missing if r.position >= self.broker.begin]
+        if len(left) == 1 and self._ends_with_zero():
             self.outcome.events["a record that ends with a zero waits while a broker runs"] += 1
             return found
         return found if self._looks_torn() else None
