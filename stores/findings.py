@@ -22,6 +22,7 @@ class Kind(StrEnum):
     MISSING = "missing"
     SURPLUS = "surplus"
     MISPLACED = "misplaced"
+    SHIFTED = "shifted"
     WRONG_BYTES = "wrong bytes"
     BROKEN_CHAIN = "broken chain"
     HEADER = "header"

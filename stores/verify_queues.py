@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from formats.broker import BrokerSettings
     from formats.scan import Columns
     from stores.findings import Report, Scope
+    from stores.left_out import LeftOut
     from stores.lost_places import LostPlaces
 
 _FIRST_CAPACITY = 256
@@ -42,6 +43,7 @@ class QueueCheck:
         is_record: Callable[[int, int], bool],
         is_deleted: Callable[[str], bool],
         lost: LostPlaces,
+        left_out: LeftOut,
     ) -> None:
         """Read nothing yet; each queue is read when its first record comes.
 
@@ -54,6 +56,7 @@ class QueueCheck:
             is_deleted: tells whether a topic was deleted, its queues with it.
             lost: places of the log that cannot be read, as far as they are known when a record
                 comes: all that are before it.
+            left_out: places that the output is known to have no entries of.
         """
         self.directory = root / names.CONSUMEQUEUE
         self._settings = settings
@@ -63,6 +66,7 @@ class QueueCheck:
         self._is_record = is_record
         self._is_deleted = is_deleted
         self._lost = lost
+        self._left_out = left_out
         # By queue: entries of lost records.
         self._lost_entries: dict[int, int] = {}
         self._files: dict[int, StoredFiles] = {}
@@ -76,6 +80,8 @@ class QueueCheck:
         self._first: dict[int, int] = {}
         self._has_head: dict[int, bool] = {}
         self._gone: set[int] = set()
+        # Queues whose first entry may stand too low, after others that cannot be verified.
+        self._may_be_shifted: set[int] = set()
         # Queues with an empty file behind a full one, if their next entry would begin it.
         self._made_ahead: set[int] = set()
 
@@ -157,6 +163,8 @@ class QueueCheck:
             is_known = not self._lost and self._scope.floor == 0
             first = queue_offset if is_known else self._first_of(files, queue_offset, position)
             self._next_entry[number] = self._first[number] = first
+            if self._left_out and not is_known:
+                self._may_be_shifted.add(number)
             head = HeadCheck(files, self._settings, self._scope, self._report, self._lost)
             self._has_head[number] = head.check(first)
             if not files.bases and self._is_deleted(name[0]):
@@ -268,6 +276,8 @@ class QueueCheck:
         raw = self._raw(number, following)
         if raw != entry.pack():
             self._report_difference(self._files[number], following, entry, raw)
+        elif number in self._may_be_shifted and following == self._first[number] < queue_offset:
+            self._report_shift(self._files[number], following, queue_offset, entry)
         self._next_entry[number] = following + 1
         self._last_end[number] = end
         self._made_ahead.discard(number)
@@ -286,6 +296,25 @@ class QueueCheck:
             first = entry
         at = start + (entry - first) * ENTRY_SIZE
         return self._window[at : at + ENTRY_SIZE].tobytes()
+
+    def _report_shift(
+        self, files: StoredFiles, number: int, queue_offset: int, entry: Entry
+    ) -> None:
+        """Report a queue whose first entry that can be verified stands too low, with the rest."""
+        position = entry.physical_offset
+        if self._lost.between(self._scope.floor, position):
+            # The records of entries before this one cannot be read: nothing says where they belong.
+            return
+        place = self._left_out.before(files, position)
+        if place is None:
+            return
+        path, byte = files.place(number * ENTRY_SIZE)
+        detail = (
+            f"entry {number} is of the record at physical offset {position}, which says "
+            f"{queue_offset}: the output has nothing of physical offsets {place[0]} to {place[1]}, "
+            "so later entries of this queue stand too low. `reput rebuild --repair` puts them right"
+        )
+        self._report.add(Kind.SHIFTED, path, byte, detail)
 
     def _report_difference(self, files: StoredFiles, number: int, entry: Entry, raw: bytes) -> None:
         path, byte = files.place(number * ENTRY_SIZE)

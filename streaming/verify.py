@@ -25,6 +25,7 @@ from stores.deleted_topics import deleted_topics
 from stores.findings import Finding, Kind, Report, Scope
 from stores.holes import damage_error, flaw_after
 from stores.index_reader import index_files
+from stores.left_out import LeftOut
 from stores.log_places import unmounted
 from stores.queue_entries import has_entries_from
 from stores.records import read_at
@@ -112,6 +113,7 @@ class _Verification:
         self.obstacles = passed.Obstacles(self.log, self.live, self.settings)
         # A corrupt place that the output has passed over, as it was told to, is no news.
         self.passed = dict(found.skipped) if found is not None else {}
+        self.left_out = LeftOut((*found.lost, *found.skipped) if found is not None else ())
         self.readable = Readable(self.log, self.pipeline, self.passed)
         self.ends = find_ends(self.log)
         self.tail = self._after_last(found)
@@ -409,7 +411,7 @@ class _QueuePass:
         # In an output of ours a topic's queues stay when a broker deletes the topic.
         is_deleted = _never if run.scope.is_ours else deleted_topics(run.config.path)
         lost = run.readable.lost
-        self._entries = QueueCheck(*parts, records.is_record, is_deleted, lost)
+        self._entries = QueueCheck(*parts, records.is_record, is_deleted, lost, run.left_out)
         self._ext = ExtCheck(*parts, lost)
         self._batches = BatchCheck(*parts, lost)
 

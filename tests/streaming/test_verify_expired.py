@@ -1,0 +1,249 @@
+"""What `reput verify` and `reput handover` say once records have expired that shaped an output."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from checkpoints import progress
+from formats import names
+from formats.encode import Message
+from stores.findings import Kind
+from stores.tail import find_tail
+from streaming.dispatcher import StoreDispatcher
+from streaming.handover import examine
+from streaming.repair import repair
+from streaming.verify import verify
+from tests.streaming.stores_for_tests import (
+    LOG_FILE,
+    Log,
+    config_of,
+    name_batch_topics,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STORED_AT = 1_700_000_000_000
+
+
+class Entry(NamedTuple):
+    """Where a record's entry stands in its queue."""
+
+    position: int
+    number: int
+
+
+class Made:
+    """A store of messages that come one by one, and its output."""
+
+    def __init__(self, root: Path, **conf: str) -> None:
+        self.root, self.store, self.output = root, root / "store", root / "out"
+        self.log = Log()
+        self.config = config_of(self.store, self.output, **conf)
+        self.following: dict[str, int] = {}
+        self.gone = 0
+
+    def put(self, topic: str, count: int = 1, *, skipped: int = 0, seconds: int = 5) -> None:
+        """Append messages; the numbers of `skipped` others before them are not in the log."""
+        first = self.following.get(topic, 0) + skipped
+        for number in range(first, first + count):
+            at = STORED_AT + 1000 * seconds * len(self.log.places)
+            key = {"KEYS": f"{topic}{number}"}
+            self.log.append(
+                Message(
+                    topic,
+                    body=bytes(40),
+                    properties=key,
+                    queue_offset=number,
+                    store_timestamp=at,
+                )
+            )
+        self.following[topic] = first + count
+
+    def fill_files(self, topic: str, count: int) -> None:
+        """Append messages until the log has so many files more, and a record in the next one."""
+        end = (self.log.end // LOG_FILE + count) * LOG_FILE
+        while self.log.end <= end:
+            self.put(topic)
+
+    def expire(self, count: int) -> int:
+        """Take the oldest files away; return where the log begins now."""
+        self.gone += count
+        for path in sorted((self.store / names.COMMITLOG).iterdir())[:count]:
+            path.unlink()
+        return self.gone * LOG_FILE
+
+    def dispatch(self, **options: bool) -> progress.Progress:
+        self.log.write(self.store, first=self.gone)
+        dispatcher = StoreDispatcher(self.config, **options)
+        try:
+            end = find_tail(dispatcher.log, skips_corrupt=True).end
+            dispatcher.dispatch(end)
+        finally:
+            dispatcher.close()
+        return dispatcher.progress
+
+    def entries(self, topic: str = "t") -> dict[int, int]:
+        """Return by physical offset at which number each record that the log has stands."""
+        found = {}
+        for path in sorted((self.output / names.CONSUMEQUEUE / topic / "0").iterdir()):
+            for number, (offset, size, _) in enumerate(
+                struct.iter_unpack(">qiq", path.read_bytes())
+            ):
+                if size and offset >= self.gone * LOG_FILE and size < LOG_FILE:
+                    found[offset] = int(path.name) // 20 + number
+        return found
+
+    def wanted(self, topic: str = "t") -> dict[int, int]:
+        """Return the same by the records' queue offsets."""
+        floor = self.gone * LOG_FILE
+        return {
+            place.position: place.message.queue_offset
+            for place in self.log.places
+            if place.message.topic == topic and place.position >= floor
+        }
+
+    def harm(self, number: int) -> int:
+        """Make a record unreadable; return its physical offset."""
+        position = self.log.places[number].position
+        self.log.data[position + 4] ^= 1
+        return position
+
+
+@pytest.fixture
+def made(tmp_path):
+    return Made(tmp_path)
+
+
+def shifts(config):
+    return [found for found in verify(config).findings if found.kind == Kind.SHIFTED]
+
+
+class TestLeftOut:
+    """Entries after records that the output has nothing of stand before their places."""
+
+    def lose(self, made: Made, **options: bool) -> None:
+        """Have records expire before they are dispatched."""
+        made.put("t", 10)
+        made.dispatch()
+        made.fill_files("t", 3)
+        made.log.write(made.store)
+        made.expire(1)
+        made.dispatch(fail_on_data_loss=False, **options)
+
+    @pytest.mark.parametrize("is_again", [False, True])
+    @pytest.mark.parametrize("removes_expired", [False, True])
+    def test_records_that_expired_before_dispatch(self, made, removes_expired, is_again):
+        """
+        Also after more of the log has expired, and the files of the queue with it.
+        """
+        self.lose(made, removes_expired=removes_expired)
+        if is_again:
+            made.expire(1)
+            made.dispatch(removes_expired=removes_expired)
+        first, *_ = made.wanted()
+        (found,) = verify(made.config).findings
+        result = examine(made.config)
+        assert made.entries()[first] < made.wanted()[first]
+
+        assert found.kind == Kind.SHIFTED
+        at = int(found.path.rpartition("/")[2]) + found.position
+        assert at == made.entries()[first] * 20
+        assert f"physical offset {first}, which says {made.wanted()[first]}" in found.detail
+        assert not result.is_safe
+        assert result.is_damaged
+        (problem,) = result.problems
+        assert "`reput rebuild --repair`" in problem
+
+    def test_a_repair_puts_them_right(self, made):
+        self.lose(made)
+        result = repair(made.config)
+
+        assert result.ok
+        assert made.entries() == made.wanted()
+        assert examine(made.config).is_safe
+
+    @pytest.mark.parametrize("removes_expired", [False, True])
+    def test_a_place_that_was_passed_over_and_has_expired(self, made, removes_expired):
+        """
+        A broker does not meet the place, so it is no reason; what it did to the queue is.
+        """
+        made.fill_files("t", 3)
+        made.harm(10)
+        made.dispatch(skips_corrupt=True)
+        before = examine(made.config)
+        assert verify(made.config).ok
+        assert any("a broker cuts its log there" in problem for problem in before.problems)
+
+        made.expire(1)
+        made.dispatch(removes_expired=removes_expired)
+        (found,) = verify(made.config).findings
+        (problem,) = examine(made.config).problems
+        assert found.kind == Kind.SHIFTED
+        assert found.detail in problem
+        assert "cuts its log" not in problem
+
+        assert repair(made.config).ok
+        assert made.entries() == made.wanted()
+        assert examine(made.config).is_safe
+
+    def test_one_that_shifted_nothing_is_forgotten(self, made):
+        """
+        The record was of a queue that has no others.
+        """
+        made.put("t", 10)
+        made.put("single")
+        made.fill_files("t", 2)
+        made.harm(10)
+        made.dispatch(skips_corrupt=True)
+        assert not examine(made.config).is_safe
+        made.expire(1)
+        made.dispatch()
+
+        assert made.entries() == made.wanted()
+        assert verify(made.config).ok
+        assert examine(made.config).is_safe
+
+    def test_a_gap_of_the_logs_own_is_none(self, made):
+        """
+        A broker appends as well where its numbers have a gap, and its queue stays as it is.
+        """
+        made.put("t", 10)
+        made.put("t", skipped=4)
+        made.fill_files("t", 3)
+        made.dispatch()
+        made.expire(1)
+        made.dispatch()
+        first, *_ = made.wanted()
+
+        assert made.entries()[first] == made.wanted()[first] - 4
+        assert verify(made.config).ok
+        assert examine(made.config).is_safe
+
+    def test_nor_is_one_of_a_queue_that_began_after_what_was_left_out(self, made):
+        self.lose(made)
+        made.put("late", 3)
+        made.put("late", skipped=4)
+        made.fill_files("late", 2)
+        made.dispatch()
+        made.expire(4)
+        made.dispatch()
+        first, *_ = made.wanted("late")
+
+        assert not made.wanted()
+        assert made.entries("late")[first] == made.wanted("late")[first] - 4
+        assert shifts(made.config) == []
+
+    def test_nor_is_a_batch_queue(self, tmp_path):
+        """
+        Its units say themselves which numbers they have, wherever they stand.
+        """
+        made = Made(tmp_path)
+        name_batch_topics(made.store, "t")
+        self.lose(made)
+
+        assert (made.output / names.BATCH_CONSUMEQUEUE / "t" / "0").is_dir()
+        assert verify(made.config).ok
