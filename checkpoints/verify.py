@@ -33,7 +33,8 @@ class LogFacts:
         entry_offset: where that one starts.
         is_end_known: no later record of the scope stands in a place that cannot be read.
         index_ends: end timestamps of the full index files, oldest first.
-        index_files: of all.
+        index_files: how many there are, full or not.
+        index_begin: begin timestamp of the oldest one, ms; 0 for no file.
     """
 
     messages: int = 0
@@ -43,12 +44,17 @@ class LogFacts:
     is_end_known: bool = True
     index_ends: list[int] = field(default_factory=list)
     index_files: int = 0
+    index_begin: int = 0
 
     @property
     def rolled_end(self) -> int:
         """Return the end timestamp of the last index file that another one follows, 0 for none."""
         rolled = self.index_ends[: max(self.index_files - 1, 0)]
         return rolled[-1] if rolled else 0
+
+    def may_be_of_expired(self, timestamp: int) -> bool:
+        """Tell whether an index file that ended then may have stood before the oldest one."""
+        return 0 < timestamp <= self.index_begin
 
 
 class CheckpointCheck:
@@ -123,7 +129,10 @@ class CheckpointCheck:
             self._compare_exactly(values, facts)
 
     def _compare_exactly(self, values: StoreCheckpoint, facts: LogFacts) -> None:
-        expected = {_INDEX_TIMESTAMP: facts.rolled_end}
+        index_end = facts.rolled_end
+        if self._is_of_expired_index(values, facts):
+            index_end = values.index_timestamp
+        expected = {_INDEX_TIMESTAMP: index_end}
         # All records with an entry may have expired since.
         if facts.is_end_known and (facts.entry_timestamp or self._scope.floor == 0):
             expected[_LOGICS_TIMESTAMP] = facts.entry_timestamp
@@ -133,6 +142,11 @@ class CheckpointCheck:
             if values[i] != wanted:
                 kind = Kind.CHECKPOINT_AHEAD if values[i] > wanted else Kind.CHECKPOINT
                 self._report_value(kind, i, values[i], f"the log and the files give {wanted}")
+
+    def _is_of_expired_index(self, values: StoreCheckpoint, facts: LogFacts) -> bool:
+        """Tell whether the file that the newest index file follows was removed as expired."""
+        is_alone = self._scope.floor > 0 and facts.index_files == 1
+        return is_alone and facts.may_be_of_expired(values.index_timestamp)
 
     def _compare_plausible(self, values: StoreCheckpoint, facts: LogFacts) -> bool:
         """Compare what a broker's own checkpoint may never be; tell whether anything was found."""
@@ -148,7 +162,8 @@ class CheckpointCheck:
                 value = values[_LOGICS_OFFSET]
                 self._report_value(Kind.CHECKPOINT_AHEAD, _LOGICS_OFFSET, value, detail)
         if facts.messages:
-            if values.index_timestamp not in {0, *facts.index_ends}:
+            is_of_expired = self._is_of_expired_index(values, facts)
+            if values.index_timestamp not in {0, *facts.index_ends} and not is_of_expired:
                 detail = "no full index file ends then"
                 value = values[_INDEX_TIMESTAMP]
                 self._report_value(Kind.CHECKPOINT, _INDEX_TIMESTAMP, value, detail)

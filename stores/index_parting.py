@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from formats.commitlog import ROLLBACK, TRANSACTION_TYPE
-from formats.indexfile import FIRST_ITEM, ITEM_SIZE
+from formats.indexfile import FIRST_ITEM, ITEM_SIZE, time_difference
 from stores.findings import Kind
 
 if TYPE_CHECKING:
@@ -51,9 +51,11 @@ class Parting:
         report: Report,
         records: Records,
         lost: LostItems,
+        end_before: int | None,
     ) -> None:
         self._replay = replay
         self._lost = lost
+        self._end_before = end_before
         self._scope = scope
         self._report = report
         self._records = records
@@ -104,7 +106,7 @@ class Parting:
                 place = self._elsewhere(expected, found)
                 if place is not None:
                     return place
-        if not (is_same_key and self._is_unknown_difference(found, expected)):
+        if not (is_same_key and self._counts_from_expired(found, expected, timestamp)):
             self.differs(self._kind_of(found, expected), found, expected)
         replay.advance(expected, timestamp)
         return row, key + 1
@@ -178,14 +180,19 @@ class Parting:
         else:
             self._report.note(Kind.SURPLUS, path, byte, detail)
 
-    def _is_unknown_difference(self, found: Item, expected: Item) -> bool:
-        """Tell whether only the time counts from the end of a file that has expired."""
+    def _counts_from_expired(self, found: Item, expected: Item, timestamp: int) -> bool:
+        """Tell whether the time counts from the end of a file that has expired.
+
+        Its first item is the only one that does (RocketMQ `IndexFile#IndexFile`).
+        """
         replay = self._replay
         is_first = replay.opened == 1 and replay.number == FIRST_ITEM
-        if self._scope.is_ours or self._scope.floor == 0 or not is_first:
+        if self._scope.floor == 0 or not is_first:
             return False
         if found.time_diff < 0 or found.previous != expected.previous:
             return False
+        if self._end_before is not None:
+            return found.time_diff == time_difference(timestamp, self._end_before)
         path, byte = self._replay.here()
         detail = f"{found.time_diff} seconds since the end of a file that has expired"
         self._report.note(Kind.WRONG_BYTES, path, byte, detail)

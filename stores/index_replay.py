@@ -62,6 +62,8 @@ class IndexReplay:
         # A killed writer of ours leaves the header of some earlier moment.
         self.unknown_header = False
         self.full_ends: list[int] = []
+        # As the header of the oldest file has it; 0 until that is open.
+        self.oldest_begin = 0
 
     @property
     def number(self) -> int:
@@ -88,6 +90,8 @@ class IndexReplay:
         previous = Header(*self.state.tolist()) if self.opened else None
         self.close_file()
         self.reader = IndexReader(self.files[self.opened], self.settings)
+        if self.opened == 0:
+            self.oldest_begin = self.reader.header().begin_timestamp
         self.opened += 1
         self.slots[:] = NO_ITEM
         self.state[:] = np.array(indexfile.seeded(previous), np.int64)

@@ -39,6 +39,7 @@ class IndexCheck:
         report: Report,
         records: Records,
         lost: LostPlaces | None = None,
+        end_before: int | None = None,
     ) -> None:
         """Look at the files.
 
@@ -49,13 +50,15 @@ class IndexCheck:
             report: gets what is found.
             records: the log.
             lost: places of it that cannot be read.
+            end_before: where the oldest file follows one that has expired: its end timestamp, ms,
+                0 if there was none, None if nothing tells.
         """
         self._replay = IndexReplay(root, settings, scope, report)
         self._lost = LostItems(self._replay, lost or LostPlaces(), report)
         self._scope = scope
         self._report = report
         self._records = records
-        self._parting = Parting(self._replay, scope, report, records, self._lost)
+        self._parting = Parting(self._replay, scope, report, records, self._lost, end_before)
 
     def run(self) -> list[int]:
         """Compare all files; return the end timestamps of those that are full, oldest first."""
@@ -88,6 +91,11 @@ class IndexCheck:
     def file_count(self) -> int:
         """Return how many files there are."""
         return len(self._replay.files)
+
+    @property
+    def oldest_begin(self) -> int:
+        """Return the begin timestamp in the oldest file's header, ms; 0 for no file."""
+        return self._replay.oldest_begin
 
     def _pass_expired(self) -> None:
         """Go past the items of records that the log no longer has."""

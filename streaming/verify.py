@@ -17,6 +17,7 @@ from formats.commitlog import Record, Verdict
 from formats.consumequeue import Entry
 from formats.consumequeue_ext import Unit as ExtUnit
 from formats.errors import FormatError, ReputError, StoreError, UnreadableError
+from formats.storecheckpoint import StoreCheckpoint
 from sinks.batchconsumequeue import unit_of
 from sinks.queues import QueueDirectory, QueueName
 from sinks.special import multi_queues
@@ -327,8 +328,10 @@ class _Verification:
         _QueuePass(self, records).run()
         self.facts.is_end_known = not lost.between(self.facts.entry_offset + 1, scope.end)
         if self.settings.writes_index:
-            check = IndexCheck(output, self.settings, scope, report, records, lost)
+            before = self._index_end_before()
+            check = IndexCheck(output, self.settings, scope, report, records, lost, before)
             self.facts.index_ends = check.run()
+            self.facts.index_begin = check.oldest_begin
             self.facts.index_files = check.file_count
         else:
             self._check_no_index(output)
@@ -342,6 +345,20 @@ class _Verification:
         self._report_lacks()
         verify_abort(output, report)
         report.bytes = scope.end - scope.floor
+
+    def _index_end_before(self) -> int | None:
+        """Return where the index file ended that the oldest one follows, ms, None if not known.
+
+        The checkpoint has the end of the file before the newest.
+        """
+        found = self.progress
+        if found is None:
+            return None
+        count = len(index_files(self.config.output / names.INDEX, self.settings, Report()))
+        recorded = StoreCheckpoint(*found.checkpoint).index_timestamp
+        # Going back to where a log was cut sets it to 0.
+        is_known = count == 1 and (recorded > 0 or not found.cuts)
+        return recorded if is_known else None
 
     def _check_expired_queues(self, found: Progress) -> None:
         """Compare the last bytes of queues whose records have all expired with what was recorded.

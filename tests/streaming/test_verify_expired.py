@@ -10,6 +10,7 @@ import pytest
 from checkpoints import progress
 from formats import names
 from formats.encode import Message
+from formats.indexfile import FIRST_ITEM, item_position
 from stores.findings import Kind
 from stores.tail import find_tail
 from streaming.dispatcher import StoreDispatcher
@@ -18,6 +19,7 @@ from streaming.repair import repair
 from streaming.verify import verify
 from tests.streaming.stores_for_tests import (
     LOG_FILE,
+    SLOTS,
     Log,
     config_of,
     name_batch_topics,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STORED_AT = 1_700_000_000_000
+TIME_DIFF_AT = 12
 
 
 class Entry(NamedTuple):
@@ -247,3 +250,70 @@ class TestLeftOut:
 
         assert (made.output / names.BATCH_CONSUMEQUEUE / "t" / "0").is_dir()
         assert verify(made.config).ok
+
+
+class TestIndex:
+    """An index whose older files were removed with their records."""
+
+    @pytest.fixture
+    def made(self, tmp_path):
+        """Have the first of two index files expire: it ends where the log's first file does."""
+        made = Made(tmp_path, maxIndexNum="40")
+        while made.log.end < LOG_FILE:
+            made.put("t")
+        in_first = len([p for p in made.log.places if p.position < LOG_FILE])
+        made = Made(tmp_path, maxIndexNum=str(in_first + FIRST_ITEM))
+        made.put("t", 10)
+        made.dispatch()
+        while made.log.end < LOG_FILE:
+            made.put("t")
+        made.put("t", 3)
+        made.dispatch()
+        assert len(self.files(made)) == 2
+        return made
+
+    def files(self, made: Made) -> list[Path]:
+        return sorted((made.output / names.INDEX).iterdir())
+
+    def test_the_checkpoint_keeps_the_end_of_one_that_is_gone(self, made):
+        before = progress.load(made.output).checkpoint
+        made.expire(1)
+        for _ in range(2):
+            made.dispatch(removes_expired=True)
+            report = verify(made.config)
+
+            assert len(self.files(made)) == 1
+            assert before[2] > 0
+            assert progress.load(made.output).checkpoint == before
+            assert report.findings == []
+            assert examine(made.config).is_safe
+
+    def test_a_checkpoint_with_another_end_is_found(self, made):
+        made.expire(1)
+        made.dispatch(removes_expired=True)
+        path = made.output / names.CHECKPOINT
+        raw = bytearray(path.read_bytes())
+        raw[23] ^= 1
+        path.write_bytes(raw)
+
+        assert {found.kind for found in verify(made.config).findings} >= {Kind.CHECKPOINT}
+
+    def test_the_first_item_counts_from_the_end_of_one_that_is_gone(self, made):
+        """
+        Its record is there, and the file that its time counts from is not.
+        """
+        made.expire(1)
+        made.dispatch(removes_expired=True)
+        (path,) = self.files(made)
+        raw = path.read_bytes()
+        at = item_position(FIRST_ITEM, SLOTS)
+        _, offset, seconds, _ = struct.unpack_from(">iqii", raw, at)
+
+        assert (offset, seconds) == (LOG_FILE, 5)
+        assert verify(made.config).findings == []
+
+        changed = bytearray(raw)
+        changed[at + TIME_DIFF_AT + 3] ^= 2
+        path.write_bytes(changed)
+        (found,) = verify(made.config).findings
+        assert found.kind == Kind.WRONG_BYTES
