@@ -225,6 +225,7 @@ def _gone_back(
     if found.repeated and config.settings.writes_ext:
         # A repeated record has a unit and no entry: nothing says which units are its own.
         return _begun_again(config, log, found, recovery)
+    _require_index(config.output / names.INDEX, found, common.index_name)
     queues = cut.queues_before(config.output, config.settings, found.queues, common.end)
     source = StoreCheckpoint(*found.checkpoint)
     checkpoint = source._replace(
@@ -251,6 +252,25 @@ def _gone_back(
         store_timestamp=common.store_timestamp,
         skipped=tuple(gap for gap in found.skipped if gap[0] < common.end),
         lost=tuple(gap for gap in found.lost if gap[0] < common.end),
+    )
+
+
+def _require_index(directory: Path, found: Progress, name: str) -> None:
+    """Refuse to go back to an index file that was removed since its records had expired.
+
+    One whose records are there was looked for before (`checkpoints.untouched`).
+
+    Raises:
+        StoreError: the file.
+    """
+    known = {found.index_name, *(older for older, _ in found.index_before)}
+    if not name or name in known or (directory / name).exists():
+        return
+    raise StoreError(
+        directory / name,
+        "this index file was removed when its records had expired, and the log, which was set back "
+        "or cut since, ends in them now",
+        "`reput rebuild --repair` with the same store and output makes it again from the log",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ import pytest
 from checkpoints import progress
 from formats import names
 from formats.encode import Message
+from formats.errors import StoreError
 from formats.indexfile import FIRST_ITEM, item_position
 from stores.findings import Kind
 from stores.tail import find_tail
@@ -317,3 +319,26 @@ class TestIndex:
         path.write_bytes(changed)
         (found,) = verify(made.config).findings
         assert found.kind == Kind.WRONG_BYTES
+
+    def test_a_log_that_ends_in_expired_records_again(self, made, tmp_path):
+        """
+        Its older state came back. The start says what is missing and what to do, and that does it.
+        """
+        backup = shutil.copytree(made.store, tmp_path / "backup")
+        made.expire(1)
+        made.fill_files("t", 1)
+        made.dispatch(removes_expired=True)
+        shutil.rmtree(made.store)
+        backup.rename(made.store)
+        made.gone = 0
+        before = progress.load(made.output)
+        made.log.places = made.log.places[:15]
+        del made.log.data[made.log.places[-1].end :]
+        (made.store / names.COMMITLOG / names.offset_file(LOG_FILE)).unlink()
+        with pytest.raises(StoreError, match="removed when its records had expired") as raised:
+            made.dispatch()
+
+        assert "--repair" in str(raised.value)
+        assert progress.load(made.output) == before
+        assert repair(made.config).ok
+        assert made.entries() == made.wanted()
