@@ -62,6 +62,8 @@ class Progress:
         repeated: records that had their place in a queue taken already, and got no entry.
         store_timestamp: of the last dispatched record, ms.
         skipped: physical offsets [start, end) that hold no records, and were passed over as asked.
+        passed: of these, places where a whole record stood that could not be dispatched: physical
+            offset, and its hash. None is known in a record of an earlier build.
         lost: physical offsets [start, end) that expired before they were dispatched.
         cuts: each time the log was found cut: a number, and the physical offset that the output
             went back to. Numbers rise, also over outputs: they are a clock's ns where that can be.
@@ -92,6 +94,7 @@ class Progress:
     repeated: int = 0
     store_timestamp: int = 0
     skipped: tuple[tuple[int, int], ...] = ()
+    passed: tuple[tuple[int, int], ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     cuts: tuple[tuple[int, int], ...] = ()
     starts: int = 0
@@ -140,8 +143,9 @@ def _progress(values: dict[str, Any]) -> Progress:
         values[name] = tuple(values[name])
     older = values.pop("index_before")
     values["index_before"] = tuple((name, tuple(header)) for name, header in older)
-    for name in ("skipped", "lost", "cuts"):
-        values[name] = tuple((first, second) for first, second in values[name])
+    for name in ("skipped", "passed", "lost", "cuts"):
+        pairs = values.get(name, ())
+        values[name] = tuple((first, second) for first, second in pairs)
     return Progress(**values, files=files, trail=trail)
 
 

@@ -249,6 +249,22 @@ def newer_within(log: CommitLog, position: int, stop: int) -> int | None:
     return _following_in(log, log.base_of(position), position, stop)
 
 
+def is_left_over(log: CommitLog, position: int, end: int) -> bool:
+    """Tell whether a whole record stands at a physical offset that was cut off before it.
+
+    Args:
+        log: the files.
+        position: physical offset.
+        end: physical offset in the same file where the records before end, at `position` at most.
+
+    Raises:
+        LogChangedError: it was written over meanwhile.
+    """
+    if not _is_record(log, position):
+        return False
+    return _is_left_over(log, position, end, newest_before(log, end))
+
+
 def _following(log: CommitLog, end: int) -> int | None:
     """Return where the first run of records begins after `end` that was not left over."""
     for base in [b for b in log.bases if b + log.file_size > end]:

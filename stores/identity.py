@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from formats.commitlog import ACCEPT_V2, Verdict
-from stores import tail, trail
+from stores import holes, tail, trail
 from stores.commitlog import PAD
 from stores.lazy import lazy_module
 from stores.log_files import LogChangedError, Stamp
@@ -70,12 +71,14 @@ class Known(NamedTuple):
         points: records to go back to, in the order of the log.
         end: physical offset up to which it was read.
         gaps: physical offsets where no record stands, and where records go on.
+        passed: of these, places where a record stood that could not be dispatched: its hash.
     """
 
     files: Sequence[FileHeads]
     points: Sequence[Point]
     end: int
     gaps: Mapping[int, int]
+    passed: Mapping[int, int] = MappingProxyType({})
 
 
 class Comparison(NamedTuple):
@@ -118,6 +121,8 @@ class FileWalk:
         seconds: spent so far.
         is_over: there is nothing more to read.
         is_gone: the file went, or another one came, before all was read.
+        refilled: physical offset of the first place without a record, in what was read, that a
+            broker has written to since; None if there is none.
     """
 
     def __init__(self, log: CommitLog, known: Known, number: int) -> None:
@@ -130,6 +135,7 @@ class FileWalk:
         """
         self._log = log
         self._gaps = known.gaps
+        self._passed = known.passed
         # A whole record that no queue could take was passed over, too: its hash is in no sum.
         self._gap_starts = sorted(known.gaps)
         self.file = file = known.files[number]
@@ -148,6 +154,7 @@ class FileWalk:
         self.seconds = 0.0
         self.stamp = log.stamps.get(file.base)
         self.is_over = self.is_gone = False
+        self.refilled: int | None = None
 
     @property
     def common(self) -> Point | None:
@@ -157,12 +164,19 @@ class FileWalk:
             if found != wanted:
                 break
             same += 1
-        same = min(same, len(self._points))
-        return self._points[same - 1] if same else None
+        there = self._points[:same]
+        if self.refilled is not None:
+            there = there[: bisect_right(there, self.refilled, key=_end_of)]
+        return there[-1] if there else None
 
     @property
     def is_same(self) -> bool:
         """Tell, once it is over, whether the whole file is as it was read."""
+        return self.has_records and self.refilled is None
+
+    @property
+    def has_records(self) -> bool:
+        """Tell, once it is over, whether all records that were read stand where they did."""
         return self._met == len(self._marks) and self._sums.tolist() == self._wanted
 
     def step(self, most: int) -> None:
@@ -219,10 +233,33 @@ class FileWalk:
         return min([self._stop, *self._gap_starts[number : number + 1]])
 
     def _pass_gap(self, following: int) -> None:
+        if self.refilled is None and self._is_refilled(following):
+            self.refilled = self._position
         if following >= self._stop:
             self._meet_end()
         else:
             self._position = following
+
+    def _is_refilled(self, following: int) -> bool:
+        """Tell whether a broker has cut its log at the place without a record, and gone on there.
+
+        It erases nothing, so the records after the place may still stand there. Then its own tell:
+        a BLANK that they stand behind, a record that reaches over the first of them, or one that
+        makes it a record that was left over. A place that was restored has none of these.
+        """
+        log, position = self._log, self._position
+        if following >= self._file_end or log.damage_at(position) is not None:
+            # The next file tells: a cut removes it.
+            return False
+        verdict, reached = log.hop(position, following, log.rules)
+        if verdict == Verdict.ROLL or reached > following:
+            return True
+        if reached == position:
+            return False
+        is_known = position in self._passed
+        if is_known and self._passed[position] == trail.hash_at(log, position):
+            return False
+        return holes.is_left_over(log, following, reached)
 
     def _meet_end(self) -> None:
         """End where the file has no more records: marks after that have the sum of all."""
@@ -266,13 +303,16 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
             log.refresh()
             if file.base < log.min_offset:
                 break
-        is_followed = walk.is_same
+        is_followed = walk.is_same or (newest_same >= 0 and walk.has_records)
         if walk.is_same:
             newest_same = max(newest_same, file.base)
             if walk.stamp is not None:
                 certain[file.base] = walk.stamp
         elif newest_same < 0:
             cut = walk
+        elif walk.has_records:
+            # What was passed over has been restored: a cut removes the files after it.
+            newest_same = max(newest_same, file.base)
         else:
             # A broker's cut removes the files after it, so this is none.
             damaged = file.base
@@ -291,7 +331,10 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
     base = cut.file.base
     common = cut.common or max((p for p in there if p.end <= base), key=_end_of, default=None)
     is_related = (
-        common is not None or newest_same >= 0 or trail.hash_at(log, base) == cut.file.first
+        common is not None
+        or newest_same >= 0
+        or cut.has_records
+        or trail.hash_at(log, base) == cut.file.first
     )
     return Comparison(False, common, is_related, certain, damaged)
 

@@ -894,8 +894,10 @@ class StoreDispatcher:
             f"offsets {start} to {end}: {kept}"
         )
         batch.events.append(Event(text, CORRUPT))
+        known, record = self.progress, trail.hash_at(self.log, start)
+        records = known.passed if record is None else (*known.passed, (start, record))
         self.progress = replace(
-            self.progress, end=end, skipped=(*self.progress.skipped, (start, end))
+            known, end=end, skipped=(*known.skipped, (start, end)), passed=records
         )
         self.pipeline.gaps[start] = end
         return True

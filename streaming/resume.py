@@ -123,7 +123,7 @@ def beginning(config: StoreConfig, generation: int = 0) -> Progress:
 
 def known_log(found: Progress) -> Known:
     """Return what an output has read of its log."""
-    return Known(found.files, found.trail, found.end, dict(found.skipped))
+    return Known(found.files, found.trail, found.end, dict(found.skipped), dict(found.passed))
 
 
 def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recovery) -> Progress:
@@ -251,6 +251,7 @@ def _gone_back(
         repeated=common.repeated,
         store_timestamp=common.store_timestamp,
         skipped=tuple(gap for gap in found.skipped if gap[0] < common.end),
+        passed=tuple(place for place in found.passed if place[0] < common.end),
         lost=tuple(gap for gap in found.lost if gap[0] < common.end),
     )
 

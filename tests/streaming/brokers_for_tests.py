@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from formats import names
+from formats.commitlog import BLANK_SIZE
 from formats.encode import Message
 from tests.sinks.slow_twins import SlowStore
 from tests.streaming.stores_for_tests import LOG_FILE, Log, Messages
@@ -91,3 +92,39 @@ def write_over(broker: Broker, kept: int, count: int, *, size: int, now: int) ->
     broker.recover(broker.log.places[kept].position)
     for number in range(kept, kept + count):
         broker.put(queue(number, size, store_timestamp=now + number, properties={"TAGS": "new"}))
+
+
+def make_hole(broker: Broker) -> tuple[int, int]:
+    """Zero a record of the last file, two records before the log's end; return where it stood."""
+    place = broker.log.places[-3]
+    path, at = _in_file(broker, place.position)
+    raw = path.read_bytes()
+    path.write_bytes(raw[:at] + bytes(place.size) + raw[at + place.size :])
+    return place.position, place.end
+
+
+def go_on_at_hole(broker: Broker, start: int, sizes: tuple[int, ...], *, now: int) -> None:
+    """Recover a log with a hole as a broker does, which cuts it there, and put messages.
+
+    Where one of them does not fit, the file ends with a BLANK; past it all is as it was.
+
+    Args:
+        broker: writes the log.
+        start: physical offset of the hole.
+        sizes: of the messages' bodies.
+        now: store timestamp of the first, ms.
+    """
+    path, _ = _in_file(broker, start)
+    before = path.read_bytes()
+    broker.recover(start)
+    blanks = len(broker.log.blanks)
+    for number, size in enumerate(sizes, len(broker.log.places)):
+        broker.put(queue(number, size, store_timestamp=now + number))
+    for blank in broker.log.blanks[blanks:][:1]:
+        _, at = _in_file(broker, blank)
+        path.write_bytes(path.read_bytes()[: at + BLANK_SIZE] + before[at + BLANK_SIZE :])
+
+
+def _in_file(broker: Broker, position: int) -> tuple[Path, int]:
+    base = position - position % LOG_FILE
+    return broker.store / names.COMMITLOG / names.offset_file(base), position - base

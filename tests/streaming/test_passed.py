@@ -16,6 +16,7 @@ from streaming.handover import examine
 from streaming.repair import repair
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
+from tests.streaming.brokers_for_tests import go_on_at_hole, make_hole, queue
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, files_of, fill
 from tests.streaming.test_dispatcher import expected
 from tests.streaming.test_repair import EXT
@@ -251,3 +252,92 @@ class TestUnfit:
         assert progress.load(stored.config.output).skipped == (tuple(place),)
         stored.check()
         assert said(stored.dispatch()) == []
+
+    def test_a_record_after_it_that_is_older_is_no_cut(self, tmp_path):
+        """
+        A broker's clock went back there: each start finds the log as it was.
+        """
+        log = fill(Log(), 3, 60)
+        newest = log.places[-1].message.store_timestamp
+        place = log.append(Message("../../x", body=b"b", store_timestamp=newest + 1000))
+        fill(log, 4, 3)
+        assert place.position // LOG_FILE == log.end // LOG_FILE
+        stored = Stored(tmp_path, log)
+        stored.dispatch(skips=True)
+
+        for _ in range(2):
+            batch = stored.dispatch(skips=True)
+            assert (batch.messages, batch.events) == (0, [])
+        assert progress.load(stored.config.output).truncations == 0
+        stored.check()
+
+
+class TestCutThere:
+    """A broker that starts cuts its log at a hole, and erases nothing after it."""
+
+    @pytest.fixture
+    def holed(self, made):
+        """Return a broker, its store's configuration and the hole, all in the last file."""
+        broker, config = made()
+        for number in range(76):
+            broker.put(queue(number, store_timestamp=1000 + number))
+        start, after = make_hole(broker)
+        assert start // LOG_FILE == broker.log.end // LOG_FILE
+        return broker, config, start, after
+
+    @pytest.mark.parametrize("is_open", [False, True], ids=["started", "running"])
+    @pytest.mark.parametrize(
+        "sizes",
+        [(2500, 50, 50), (20, 2500, 50), (2500,), (50,), (20,), (90,), (50, 50), (50, 2500)],
+        ids=lambda sizes: "-".join(map(str, sizes)),
+    )
+    def test_the_output_goes_back_to_the_hole(self, holed, tmp_path, monkeypatch, sizes, is_open):
+        """
+        The next message does not fit and rolls the file, or fills the place exactly, or is shorter
+        or longer: the records after the hole are gone, though they may still stand in the file.
+        """
+        monkeypatch.setattr("streaming.dispatcher._FOLLOW_SECONDS", 0)
+        broker, config, start, after = holed
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        dispatcher.dispatch(dispatcher._tail())
+        assert dispatcher.progress.skipped == ((start, after),)
+        dispatcher.follow()
+        if not is_open:
+            dispatcher.close()
+        go_on_at_hole(broker, start, sizes, now=9000)
+        if is_open:
+            dispatcher.follow()
+        else:
+            dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        dispatcher.dispatch(dispatcher._tail())
+        dispatcher.close()
+
+        fresh = StoreDispatcher(config_of(config.path, tmp_path / "fresh"), skips_corrupt=True)
+        fresh.dispatch(fresh._tail())
+        fresh.close()
+        assert dispatcher.progress.truncations == 1
+        assert dispatcher.progress.skipped == fresh.progress.skipped
+        assert dispatcher.progress.end == fresh.progress.end
+        assert differences(files_of(config.output), files_of(tmp_path / "fresh")) == []
+        again = StoreDispatcher(config, skips_corrupt=True)
+        again.close()
+        assert again.progress.truncations == 1
+
+    def test_a_hole_that_is_restored_takes_nothing_back(self, holed):
+        """
+        The records after it stand where they did: it can be read now, and that is said.
+        """
+        broker, config, start, after = holed
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        dispatcher.dispatch(dispatcher._tail())
+        dispatcher.close()
+        before = files_of(config.output)
+        broker.log.write(broker.store)
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        batch = dispatcher.dispatch(dispatcher._tail())
+        dispatcher.close()
+
+        assert len(said(batch)) == 1
+        assert dispatcher.progress.truncations == 0
+        assert dispatcher.progress.skipped == ((start, after),)
+        assert files_of(config.output) == before
