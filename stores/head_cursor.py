@@ -109,4 +109,5 @@ class HeadCursor:
             self._position = following
 
     def _is_gap(self, verdict: Verdict) -> bool:
-        return self._skips_corrupt and verdict not in {Verdict.ROLL, Verdict.END}
+        # Zeros may be the end of the file's records, or a hole before others.
+        return self._skips_corrupt and verdict != Verdict.ROLL

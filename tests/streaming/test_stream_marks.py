@@ -12,7 +12,7 @@ from streaming.marks import Mark, marks_of
 from streaming.offsets import StoreOffsets
 from streaming.options import parse
 from streaming.source import StreamReader
-from tests.streaming.brokers_for_tests import queue, write_over
+from tests.streaming.brokers_for_tests import go_on_at_hole, make_hole, queue, write_over
 from tests.streaming.stores_for_tests import SMALL
 
 
@@ -158,6 +158,63 @@ class TestCut:
         write_over(plain, 60, 60, size=51, now=19000)
         stream.plan()
         assert len([r for r in caplog.records if "been cut" in r.message]) == 2
+
+
+class TestHole:
+    """Zeros in the last file, that the stream has passed over with onCorrupt=skip."""
+
+    @pytest.fixture
+    def holed(self, made):
+        broker, _ = made()
+        for number in range(76):
+            broker.put(queue(number, store_timestamp=1000 + number))
+        start, _ = make_hole(broker)
+        stream = Stream(broker.store, onCorrupt="skip")
+        stream.run()
+        assert len(stream.delivered) == 75
+        return broker, stream, start
+
+    @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
+    @pytest.mark.parametrize("sizes", [(50,) * 4, (50,), (20,), (2500, 50)], ids=len)
+    def test_a_cut_at_it_is_said(self, holed, sizes, is_restarted):
+        """
+        A broker that starts cuts its log there. What stood after the hole was delivered.
+        """
+        broker, stream, start = holed
+        go_on_at_hole(broker, start, sizes, now=9000)
+        if is_restarted:
+            stream.restart()
+
+        with pytest.raises(ReputError, match=r"been cut.*new checkpoint"):
+            stream.run()
+        assert len(stream.delivered) == 75
+
+    @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
+    def test_a_cut_after_it_is_said(self, holed, is_restarted):
+        """
+        The last record before the offset is another one now, of the same size.
+        """
+        broker, stream, _ = holed
+        hole = broker.log.places[-3]
+        broker.log.data[hole.position : hole.end] = bytes(hole.size)
+        write_over(broker, 75, 3, size=50, now=9000)
+        if is_restarted:
+            stream.restart()
+
+        with pytest.raises(ReputError, match=r"been cut.*new checkpoint"):
+            stream.run()
+
+    def test_a_log_that_grows_is_delivered_once(self, holed):
+        broker, stream, start = holed
+        for number in range(76, 120):
+            broker.put(queue(number, store_timestamp=1000 + number))
+            if number % 5 == 0:
+                stream.restart()
+            if number % 3 == 0:
+                stream.run()
+        stream.run()
+
+        assert stream.delivered == [p.position for p in broker.log.places if p.position != start]
 
 
 class TestExpiring:
