@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from formats import frames, names, storecheckpoint
+from formats import frames, names
 from formats.commitlog import (
     ACCEPT_V2,
     BLANK_SIZE,
@@ -25,7 +25,12 @@ from formats.commitlog import (
 )
 from formats.memory import load_i32, load_i64
 from stores.commitlog import PAD
+from stores.head_cursor import HeadCursor
+from stores.identity import Known
+from stores.log_files import LogChangedError
+from stores.since_cut import last_flush
 from stores.tail import next_record
+from stores.vouch import Vouch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +38,9 @@ if TYPE_CHECKING:
     from stores.commitlog import CommitLog
 
 _STEP = 4 << 20
+# Files that a cut may go back into, and places that are kept in them.
+_FILES = 3
+_POINTS = 96
 
 
 class FlushedEnd:
@@ -41,6 +49,8 @@ class FlushedEnd:
     A broker's clock may go back, so neither an order of store times is taken for granted nor that a
     later record has a later one: flushed is what stands before the first record of exactly the time
     that the checkpoint names. To find it the first look reads the log from where the reader begins.
+    Where the log is cut below that place, what is left of the flushed part counts, and nothing more
+    until the broker flushes again.
     """
 
     def __init__(self, store: Path) -> None:
@@ -54,6 +64,12 @@ class FlushedEnd:
         # The time that was looked for last, and up to where it was not found.
         self._wanted = 0
         self._searched = -1
+        # Where the flushed part has ended so far, with what tells that the log is the same.
+        self._known = Known((), (), -1, {})
+        self._cursor: HeadCursor | None = None
+        self._vouch: Vouch | None = None
+        # The time of a flush after which the log was cut: its record may be gone.
+        self._void: int | None = None
 
     def before(self, log: CommitLog, end: int, floor: int | None = None) -> int:
         """Return how far the log up to `end` is flushed for certain.
@@ -67,10 +83,18 @@ class FlushedEnd:
         """
         if not (self._store / names.ABORT).exists():
             return end
-        timestamp = self._timestamp()
-        if not log.min_offset <= self._flushed <= end:
-            # The first look; or the log was cut, or has expired, since.
-            begin = max(floor or 0, log.min_offset)
+        timestamp = last_flush(self._store)
+        begin = max(floor or 0, log.min_offset)
+        if self._flushed >= 0:
+            self._follow(log)
+        if self._flushed > end:
+            # The log was cut, and nobody knows how far.
+            self._go_back(log.first_record(begin if begin <= end else 0))
+        if timestamp == self._void:
+            return min(self._flushed, end)
+        self._void = None
+        if self._flushed < log.min_offset:
+            # The first look; or what was found has expired.
             self._flushed = self._searched = log.first_record(begin if begin <= end else 0)
         if timestamp != self._wanted:
             self._wanted, self._searched = timestamp, self._flushed
@@ -78,15 +102,59 @@ class FlushedEnd:
         self._searched = reached
         if found:
             self._flushed = reached
+            self._remember(log)
         return min(self._flushed, end)
 
-    def _timestamp(self) -> int:
+    def _follow(self, log: CommitLog) -> None:
+        """Go back where the flushed part of the log is no longer the same."""
+        if self._vouch is None or not self._known.files:
+            return
+        log.refresh()
+        seen = self._vouch.look(self._known, is_at_rest=True)
+        if seen is None or seen.is_same:
+            return
+        self._go_back(seen.common.end if seen.common is not None else log.min_offset)
+
+    def _go_back(self, position: int) -> None:
+        """Go on at a place before a cut; the flush that was looked for last does not count."""
+        self._flushed = self._searched = position
+        self._void = self._wanted
+        self._forget()
+
+    def _forget(self) -> None:
+        self._known = Known((), (), -1, {})
+        self._cursor = self._vouch = None
+
+    def _remember(self, log: CommitLog) -> None:
+        """Add up the records up to the end of the flushed part, so that a cut is noticed."""
+        if self._cursor is None:
+            self._cursor = HeadCursor(log, skips_corrupt=True)
+        if self._vouch is None:
+            self._vouch = Vouch(log, self._store)
+        cursor, known, files = self._cursor, self._known, self._known.files
         try:
-            data = (self._store / names.CHECKPOINT).read_bytes()
-            return storecheckpoint.unpack(data).physic_timestamp
-        except (FileNotFoundError, ValueError):
-            # A broker that has just started has flushed nothing.
-            return 0
+            if files and log.base_of(self._flushed - 1) != files[-1].base:
+                # What follows the last place in that file is part of it by now.
+                cursor.sum_to(files[-1].base + log.file_size)
+                known = _with(known, cursor.known())
+            if cursor.sum_to(self._flushed) is None:
+                return
+        except LogChangedError:
+            # It expired, or was cut, meanwhile.
+            self._forget()
+            return
+        self._known = _with(known, cursor.known())
+
+
+def _with(known: Known, more: Known) -> Known:
+    """Return what is known of a log, with more of its last file or of one after it."""
+    kept = [file for file in known.files if file.base != more.files[0].base]
+    return Known(
+        (*kept[1 - _FILES :], *more.files),
+        (*known.points, *more.points)[-_POINTS:],
+        more.end,
+        {**known.gaps, **more.gaps},
+    )
 
 
 def _search(log: CommitLog, start: int, end: int, timestamp: int) -> tuple[bool, int]:

@@ -28,6 +28,7 @@ from sinks.special import SpecialSink
 from stores import disk, heartbeat, identity, layout, trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import HoleWatch, flaw_after
+from stores.since_cut import FlushedSinceCut, last_flush
 from stores.tail import active_file, chain_end, find_tail, next_record, unfit
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
@@ -152,6 +153,7 @@ class StoreDispatcher:
         fail_on_data_loss: bool = True,
         skips_corrupt: bool = False,
         removes_expired: bool = False,
+        only_flushed: bool = False,
     ) -> None:
         """Open the output and take back what an earlier writer left half done.
 
@@ -162,6 +164,8 @@ class StoreDispatcher:
             fail_on_data_loss: stop where the log's next record has expired; else go on behind.
             skips_corrupt: pass over what is no record, and keep a copy; else stop there.
             removes_expired: remove files of the output whose records have all expired.
+            only_flushed: after a cut of the log dispatch only what the broker has flushed since.
+                Before that `dispatch` gets no other end.
 
         Raises:
             StoreError: what is wrong with the store or the output.
@@ -172,6 +176,7 @@ class StoreDispatcher:
         self._fail_on_data_loss = fail_on_data_loss
         self._skips_corrupt = skips_corrupt
         self._removes_expired = removes_expired
+        self._only_flushed = only_flushed
         settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, settings), settings, config.path)
         self.warnings = layout.contradictions(config.path, settings)
@@ -200,6 +205,12 @@ class StoreDispatcher:
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
         self.recovery = resume.Recovery()
         self.progress = resume.resume(config, self.log, self.recovery)
+        # What is on disk since the log was cut, if only that counts.
+        self._flushed: FlushedSinceCut | None = None
+        if self._only_flushed:
+            seen = StoreCheckpoint(*self.progress.checkpoint).physic_timestamp
+            self._flushed = FlushedSinceCut(config.path, seen)
+            self._flushed.note(seen, is_cut=self.recovery.truncations > 0)
         # Passed over though nobody asks for it: an output that is repaired lacks them already.
         self._known_places: tuple[tuple[int, int], ...] = ()
         self.live.begin(self.progress.store_timestamp if self.progress.messages else None)
@@ -351,7 +362,9 @@ class StoreDispatcher:
         self._look_at_log(events)
         if self.recovery.truncations != before[0]:
             # What was planned may lie past the end that the log has now.
-            end = min(end, self._tail())
+            end = min(end, self._reach())
+        elif self._flushed is not None and self._flushed.waits:
+            end = min(end, self.progress.end)
         self._is_live = self._is_held()
         if not self._is_live:
             self._held = None
@@ -373,7 +386,7 @@ class StoreDispatcher:
                 batch.end = self.progress.end
                 # Gone back farther than where the batch began, it is one from there.
                 batch.start = min(batch.start, batch.end)
-                end = min(end, self._tail())
+                end = min(end, self._reach())
                 failure = None
                 continue
             if failure is None or not self._skip_corrupt(batch, failure):
@@ -460,6 +473,13 @@ class StoreDispatcher:
         holes = HoleWatch(self.log) if self._skips_corrupt or self._known_places else None
         return find_tail(self.log, known, skips_corrupt=True, holes=holes).end
 
+    def _reach(self) -> int:
+        """Return where the part of the log ends that may be dispatched."""
+        end = self._tail()
+        if self._flushed is None:
+            return end
+        return self._flushed.before(self.log, end, max(self.progress.end, self.log.min_offset))
+
     def follow(self) -> Batch | None:
         """Look whether the log was cut though nothing new is at its end, and follow it then.
 
@@ -483,7 +503,7 @@ class StoreDispatcher:
         self._follow_log(self._unsaid, is_at_rest=True)
         if len(self._unsaid) == unsaid:
             return None
-        batch = self.dispatch(max(self._tail(), self.progress.end))
+        batch = self.dispatch(max(self._reach(), self.progress.end))
         batch.truncations = self.recovery.truncations - before
         return batch
 
@@ -492,10 +512,13 @@ class StoreDispatcher:
     ) -> None:
         """Go back where the log is not the same any more, and say so."""
         known = resume.known_log(self.progress)
+        flush = last_flush(self.config.path) if self._flushed is not None else 0
         if is_forced:
             seen: identity.Comparison | None = identity.compare(self.log, known)
         else:
             seen = self.vouch.look(known, is_at_rest=is_at_rest)
+        if self._flushed is not None:
+            self._flushed.note(flush, is_cut=seen is not None and not seen.is_same)
         if seen is None:
             return
         if seen.is_same:
@@ -804,6 +827,8 @@ class StoreDispatcher:
             return self.kafka.room(self._wanted_end) > self.progress.end
         if self._noticed:
             return True
+        if self._flushed is not None and self._flushed.is_open:
+            return not self._flushed.waits
         if self._awaited is not None:
             limit = self.live.known_until()
             is_known = limit is None or self._awaited.store_timestamp < limit
@@ -846,6 +871,9 @@ class StoreDispatcher:
 
     def dispatch_waiting(self) -> Batch:
         """Dispatch what was held back, see `waits`."""
+        if self._flushed is not None and self._flushed.is_open:
+            # What was planned before the cut says nothing of what is flushed after it.
+            return self.dispatch(self._reach())
         return self.dispatch(self._wanted_end)
 
     def _behind_blank(self, position: int) -> int:

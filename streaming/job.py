@@ -209,6 +209,7 @@ class Job:
                         fail_on_data_loss=options.fail_on_data_loss,
                         skips_corrupt=options.skips_corrupt,
                         removes_expired=options.removes_expired,
+                        only_flushed=options.only_flushed,
                     )
         except BaseException:
             self._close()

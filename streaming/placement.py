@@ -198,6 +198,7 @@ def _spec(job: str, config: StoreConfig, flush: FlushPolicy, options: JobOptions
         fail_on_data_loss=options.fail_on_data_loss,
         skips_corrupt=options.skips_corrupt,
         removes_expired=options.removes_expired,
+        only_flushed=options.only_flushed,
         flush=asdict(flush),
         kafka=asdict(config.kafka) if config.kafka is not None else None,
         drains_kafka=options.available_now,

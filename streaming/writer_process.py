@@ -277,6 +277,7 @@ class Writer:
                     fail_on_data_loss=spec["fail_on_data_loss"],
                     skips_corrupt=spec["skips_corrupt"],
                     removes_expired=spec["removes_expired"],
+                    only_flushed=spec["only_flushed"],
                 )
                 break
             except StoreError:

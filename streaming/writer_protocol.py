@@ -44,7 +44,8 @@ class Spec(TypedDict):
         job: who may give orders.
         name, path, output, version, properties, in_place, commitlog: the store, as `store_config`
             takes it.
-        threads, fail_on_data_loss, skips_corrupt, removes_expired: as `StoreDispatcher` has them.
+        threads, fail_on_data_loss, skips_corrupt, removes_expired, only_flushed: as
+            `StoreDispatcher` has them.
         flush: the fields of a `FlushPolicy`.
         kafka: the fields of a `KafkaSettings`, its security's among them; None: nothing is sent.
         drains_kafka: a writer that is closed waits until Kafka has everything.
@@ -62,6 +63,7 @@ class Spec(TypedDict):
     fail_on_data_loss: bool
     skips_corrupt: bool
     removes_expired: bool
+    only_flushed: bool
     flush: dict[str, Any]
     kafka: dict[str, Any] | None
     drains_kafka: bool

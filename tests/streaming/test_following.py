@@ -24,6 +24,7 @@ from streaming.dispatcher import StoreDispatcher
 from streaming.events import GAP, kind_of_event
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
+from tests.streaming.brokers_for_tests import Broker, queue, write_over
 from tests.streaming.stores_for_tests import (
     LOG_FILE,
     Log,
@@ -602,6 +603,93 @@ class TestFlushed:
 
         assert FlushedEnd(broker.store).before(log, broker.log.end) == 0
         assert FlushedEnd(broker.store).before(log, broker.log.end, floor) == floor
+
+
+class TestFlushedAndCut:
+    """A log that is cut below what was flushed: the checkpoint names a record that is gone."""
+
+    @pytest.fixture(autouse=True)
+    def quick_looks(self, monkeypatch):
+        monkeypatch.setattr("stores.vouch._REST_SECONDS", 0)
+        monkeypatch.setattr("stores.vouch._SHARE", 1e9)
+        monkeypatch.setattr("streaming.dispatcher._FOLLOW_SECONDS", 0)
+
+    @pytest.fixture
+    def cut(self, made, held):
+        """Return a broker with 20 records, 15 of them flushed for certain, and what cuts its log.
+
+        The records that are cut off line up with those that come, and stand where they did.
+        """
+        broker, config = made()
+        for number in range(20):
+            broker.put(queue(number, store_timestamp=1000 + number))
+        (broker.store / names.ABORT).touch()
+        held(broker.store)
+        flush(broker, 1015)
+        return broker, config, lambda count: write_over(broker, 5, count, size=41, now=9000)
+
+    @pytest.mark.parametrize("count", [2, 9, 10, 40])
+    @pytest.mark.parametrize("is_lined_up", [False, True])
+    def test_what_is_left_counts_until_the_next_flush(self, cut, count, is_lined_up):
+        """
+        The log ends before that place, at it, or after it, with old records taken for its own too.
+        """
+        broker, config, cut_off = cut
+        log = CommitLog([broker.store / names.COMMITLOG], config.settings)
+        followed = FlushedEnd(broker.store)
+        flush(broker, 1002)
+        assert followed.before(log, broker.log.end) == broker.log.places[2].position
+        flush(broker, 1015)
+        before, size = broker.log.end, broker.log.places[0].size
+        assert followed.before(log, before) == broker.log.places[15].position
+        cut_off(count)
+        assert broker.log.places[-1].size == size
+        end = max(before, broker.log.end) if is_lined_up else broker.log.end
+        log.refresh()
+        for _ in range(3):
+            assert followed.before(log, end) <= broker.log.places[5].position
+        flush(broker, 9005 + count - 1)
+
+        assert followed.before(log, end) == broker.log.places[-1].position
+
+    @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
+    @pytest.mark.parametrize("count", [2, 9, 10, 40])
+    def test_dispatch_waits_for_the_next_flush(self, cut, count, is_restarted):
+        """
+        Whatever was planned before: no record is dispatched that a power cut can take.
+        """
+        broker, config, cut_off = cut
+        dispatcher = StoreDispatcher(config, only_flushed=True)
+        for number in (3, 15):
+            dispatcher.dispatch(broker.log.places[number].position)
+        dispatcher.follow()
+        dispatcher.flush()
+        planned = broker.log.end
+        cut_off(count)
+        if is_restarted:
+            dispatcher.close()
+            dispatcher = StoreDispatcher(config, only_flushed=True)
+        for _ in range(2):
+            dispatcher.follow()
+            dispatcher.dispatch(planned)
+            assert dispatcher.progress.end == broker.log.places[3].position
+            assert not dispatcher.waits
+        flush(broker, 9005 + count - 1)
+        assert dispatcher.waits
+        dispatcher.dispatch_waiting()
+        assert dispatcher.progress.end == broker.log.places[-1].position
+        assert not dispatcher.waits
+        (broker.store / names.ABORT).unlink()
+        dispatcher.dispatch(broker.log.end)
+        dispatcher.close()
+        found, wanted = files_of(config.output), broker.expected(config.settings)
+        assert differences(found, wanted) == []
+
+
+def flush(broker: Broker, timestamp: int) -> None:
+    """Have the broker's checkpoint say that it has flushed up to a record of this time, ms."""
+    raw = timestamp.to_bytes(8, "big").ljust(4096, b"\0")
+    (broker.store / names.CHECKPOINT).write_bytes(raw)
 
 
 def test_an_empty_file_that_a_repeated_record_has_made_outlives_a_kill(made):
