@@ -47,6 +47,7 @@ from sinks.kafka_settings import (
     MESSAGES,
     TRANSACTIONS,
 )
+from sinks.kafka_start import Start, points_before, same_until
 from sinks.kafka_trail import Chunk, Trail, parting, sent_until
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
@@ -205,8 +206,8 @@ class KafkaSink:
         # The first record of the log: where it begins, and its hash.
         self._first: tuple[int, int] | None = None
         self.position: Position | None = None
-        # See `decide_latest`: physical offset, number of a cut.
-        self._decided: tuple[int, int] | None = None
+        # See `decide_latest`.
+        self._decided: Start | None = None
         # Of what it was last looked whether the log still reaches that far.
         self._reached: tuple[tuple[int, int, int], int | None] | None = None
         # To be told with the next transaction that is committed.
@@ -289,9 +290,7 @@ class KafkaSink:
         # What was noticed and not committed is noticed again.
         self._events, self._losses = [], 0
         if found is None:
-            is_latest = settings.start == LATEST
-            begin = self._latest(extent) if is_latest else self.log.min_offset
-            position = Position(max(begin, 0), cut=extent.last_cut)
+            position = self._first_position(extent)
             number = kafka_progress.partition_of(self.transactional_id, partitions)
         else:
             position, number = found
@@ -345,8 +344,9 @@ class KafkaSink:
         """
         known = kafka_progress.remembered(self._memory) if self._memory is not None else None
         mine, bootstrap = self.transactional_id, self._settings.bootstrap
-        if known is not None and known.latest is not None and known.latest[0] == mine:
-            self._decided = known.latest[1:]
+        if known is not None and known.latest is not None:
+            # Whatever the store was called then: it is of this output, and nothing was sent since.
+            self._decided = known.latest
             return
         end = extent.end
         if end < 0:
@@ -355,20 +355,30 @@ class KafkaSink:
             except FormatError:
                 # Where dispatch gets past the damage.
                 return
-        self._decided = end, extent.last_cut
+        self._decided = Start(mine, end, extent.last_cut, points_before(self.log, end))
         is_sent = known is not None and known[:2] != ("", "") and known.transactional_id == mine
         if self._memory is None or (is_sent and known is not None and known.bootstrap == bootstrap):
             # It has a position there.
             return
-        decided = (mine, *self._decided)
-        kafka_progress.remember(self._memory, (known or Memory("", ""))._replace(latest=decided))
+        memory = (known or Memory("", ""))._replace(latest=self._decided)
+        kafka_progress.remember(self._memory, memory)
 
-    def _latest(self, extent: Extent) -> int:
-        """Return where a store begins of which only the latest is wanted."""
-        if self._decided is None:
-            return extent.end
-        end, cut = self._decided
-        return min([end, *(place for number, place in extent.cuts if number > cut)])
+    def _first_position(self, extent: Extent) -> Position:
+        """Return where a store begins that has no position yet."""
+        if self._settings.start != LATEST:
+            begin = max(self.log.min_offset, 0)
+            first = self._first_record()
+            return Position(begin, cut=extent.last_cut, first=first, since=begin)
+        start = self._decided
+        if start is None:
+            end = extent.end
+            start = Start(self.transactional_id, end, extent.last_cut, points_before(self.log, end))
+        end = min([start.end, *(place for number, place in extent.cuts if number > start.cut)])
+        points = tuple(p for p in start.points if p.end <= end)
+        oldest = points[0].record if points else None
+        first = (oldest.physical_offset, oldest.hash) if oldest else self._first_record()
+        begin = max(end, 0)
+        return Position(begin, points, cut=extent.last_cut, first=first, since=begin)
 
     def _claim(self, position: Position) -> None:
         """Write the position again as ours.
@@ -707,6 +717,9 @@ class KafkaSink:
             KafkaError: it has been cut, and the operator wants to know.
         """
         known = self._known
+        if known.is_unsent:
+            self._follow_start(extent, sent)
+            return
         places = [place for number, place in extent.cuts if number > known.cut]
         found = trail.check(self.log, known.points)
         if not found.is_same:
@@ -741,8 +754,54 @@ class KafkaSink:
         last = Chunk(number, common, common, np.zeros(0, np.uint32))
         self._trail.begin(parted.last if parted is not None and is_exact else last)
         points = tuple(p for p in known.points if p.end <= common)
-        self.position = replace(followed, end=common, points=points, chunk=number, accepted=-1)
+        self.position = replace(
+            followed,
+            end=common,
+            points=points,
+            chunk=number,
+            accepted=-1,
+            since=min(known.since, common),
+        )
         sent.start = sent.end = common
+
+    def _follow_start(self, extent: Extent, sent: Sent) -> None:
+        """Take in cuts before a place from which on nothing was sent yet.
+
+        What the log has instead has come since, so sending begins where it was cut.
+
+        Raises:
+            KafkaError: nothing tells where that is, and the operator wants to know.
+        """
+        known = self._known
+        cuts = [place for number, place in extent.cuts if number > known.cut]
+        tail = self._tail_before(known, extent) if extent.end < known.end else None
+        begin = same_until(self.log, min([known.end, *cuts]), known.points, tail)
+        followed = replace(known, cut=max(known.cut, extent.last_cut))
+        if begin == known.end:
+            self.position = followed
+            return
+        what = f"{self._name}: the log was cut before physical offset {known.end}, where sending"
+        if begin is None:
+            what = (
+                f"{what} to Kafka was to begin; nothing was sent yet. It ends at {tail} now, and "
+                "how much before that is new is not known, as an earlier version wrote that "
+                "place down"
+            )
+            self._losses += 1
+            if self._settings.on_truncation != CONTINUE:
+                raise KafkaError(
+                    f'{what}. To begin at {tail}, set on_truncation = "continue" for one start: '
+                    "what is new before that is left out"
+                )
+            begin = tail if tail is not None else known.end
+            self._events.append(f"{what}: it begins at {begin}")
+        else:
+            self._events.append(f"{what} to Kafka was to begin: it begins at {begin}")
+        number = known.chunk + 1
+        self._trail.begin(Chunk(number, begin, begin, np.zeros(0, np.uint32)))
+        points = tuple(p for p in known.points if p.end <= begin)
+        self.position = replace(followed, end=begin, points=points, chunk=number, since=begin)
+        sent.start = sent.end = begin
 
     def _tail_before(self, known: Position, extent: Extent) -> int | None:
         """Return where the log ends if it no longer reaches the position, None if it does.
@@ -769,8 +828,8 @@ class KafkaSink:
         """
         what = (
             f"{self._name}: the log has other records than those that Kafka was sent. What was "
-            f"sent of physical offsets {common} to {self._known.end} is not in the log any more, "
-            "and stays in Kafka"
+            f"sent of physical offsets {max(common, self._known.since)} to {self._known.end} is "
+            "not in the log any more, and stays in Kafka"
         )
         if not is_exact:
             what = (
@@ -834,7 +893,8 @@ class KafkaSink:
                 f"{lost} to Kafka. Restore the files, or go on behind the gap with "
                 "--no-fail-on-data-loss"
             )
-        self.position = replace(self._known, end=end)
+        since = end if self._known.is_unsent else self._known.since
+        self.position = replace(self._known, end=end, since=since)
         sent.start = sent.end = end
         self._events.append(f"{lost} to Kafka, and are missing there")
 
@@ -923,6 +983,7 @@ class KafkaSink:
             began=self._began,
             chunk=self._trail.number,
             accepted=known.accepted,
+            since=known.since,
         )
 
     def _add_position(self, position: Position, chunks: Sequence[tuple[bytes, bytes]]) -> None:

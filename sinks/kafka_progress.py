@@ -21,9 +21,9 @@ from formats.errors import KafkaError
 from sinks import kafka_trail
 from sinks.kafka_client import AccessError, AwayError, describe, encode_records
 from sinks.kafka_plain import RECORD_BYTES
+from sinks.kafka_start import Start, pack_points, unpack_points
 from sinks.kafka_trail import Chunk
 from stores import disk
-from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from sinks.kafka_client import Client
     from sinks.kafka_settings import KafkaSettings
+    from stores.trail import Point
 
 _VERSION = 2
 _WITHOUT_CUTS = 1
@@ -52,7 +53,7 @@ class Position:
 
     Attributes:
         end: physical offset where sending goes on.
-        points: records that were sent, to find again in the log; only `record` and `end` count.
+        points: records before `end`, to find again in the log; only `record` and `end` count.
         messages: sent in all.
         dead_letters: of these, to the dead-letter topic.
         cut: number of the last cut of the log that sending has gone back for, see
@@ -68,6 +69,8 @@ class Position:
         accepted: physical offset where the log was found to end though more of it was sent, and
             the operator has accepted that; -1 if that is not so.
         moved: id under which the store is sent since; "" while it is this one.
+        since: physical offset where sending began: of what is before it nothing was sent. -1 if
+            not known.
     """
 
     end: int
@@ -83,16 +86,19 @@ class Position:
     chunk: int = 0
     accepted: int = -1
     moved: str = ""
+    since: int = -1
+
+    @property
+    def is_unsent(self) -> bool:
+        """Tell whether nothing that the log has before `end` was sent."""
+        return self.end <= self.since
 
     def pack(self) -> bytes:
         """Return the record's value."""
-        trail = [
-            [p.record.physical_offset, p.record.size, p.record.hash, p.end] for p in self.points
-        ]
         values = {
             "version": _VERSION,
             "end": self.end,
-            "trail": trail,
+            "trail": pack_points(self.points),
             "messages": self.messages,
             "deadLetters": self.dead_letters,
             "cut": self.cut,
@@ -104,6 +110,7 @@ class Position:
             "chunk": self.chunk,
             "accepted": self.accepted,
             "moved": self.moved,
+            "since": self.since,
         }
         return json.dumps(values).encode()
 
@@ -125,14 +132,10 @@ class Position:
                 values |= {"trail": [], "cut": 0}
             elif values["version"] != _VERSION:
                 raise ValueError(f"version {values['version']}")
-            points = tuple(
-                Point(Fingerprint(int(at), int(size), int(crc)), int(end))
-                for at, size, crc, end in values["trail"]
-            )
             first = values.get("first")
             return cls(
                 end=int(values["end"]),
-                points=points,
+                points=unpack_points(values["trail"]),
                 messages=int(values["messages"]),
                 dead_letters=int(values["deadLetters"]),
                 cut=int(values["cut"]),
@@ -145,6 +148,7 @@ class Position:
                 chunk=int(values.get("chunk", 0)),
                 accepted=int(values.get("accepted", -1)),
                 moved=str(values.get("moved", "")),
+                since=int(values.get("since", -1)),
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise KafkaError(
@@ -174,8 +178,7 @@ class Memory(NamedTuple):
         end: physical offset that was committed, or an earlier one; -1 if not known.
         store_timestamp: of the last record before it, ms; 0 if not known.
         bootstrap: where that Kafka was; "" if not known.
-        latest: where a store with `start` "latest" begins that has nothing in Kafka yet: its
-            transactional id, physical offset, and number of the last cut of the log before that.
+        latest: where a store with `start` "latest" begins that has nothing in Kafka yet.
     """
 
     cluster: str
@@ -183,7 +186,7 @@ class Memory(NamedTuple):
     end: int = -1
     store_timestamp: int = 0
     bootstrap: str = ""
-    latest: tuple[str, int, int] | None = None
+    latest: Start | None = None
 
 
 def remembered(path: Path) -> Memory | None:
@@ -198,7 +201,7 @@ def remembered(path: Path) -> Memory | None:
             end,
             stored,
             str(values.get("bootstrap", "")),
-            (str(latest[0]), int(latest[1]), int(latest[2])) if latest is not None else None,
+            Start.unpack(latest) if latest is not None else None,
         )
     except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
         # One that was being written when the machine went down has nothing to say.
@@ -218,7 +221,7 @@ def remember(path: Path, memory: Memory) -> None:
         "end": memory.end,
         "storeTimestamp": memory.store_timestamp,
         "bootstrap": memory.bootstrap,
-        "latest": memory.latest,
+        "latest": memory.latest.pack() if memory.latest is not None else None,
     }
     disk.write_file(temporary, json.dumps(values).encode())
     disk.rename(temporary, path)

@@ -100,8 +100,8 @@ def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -
     Stores of several brokers may have one path, on hosts or in pods of one layout, so a path says
     something only of a log whose beginning is the same.
     """
-    if position.first is None and not position.points:
-        # Nothing was sent.
+    if not position.points and (position.first is None or position.is_unsent):
+        # Nothing was sent, and nothing was left out.
         return None
     left = [p.record for p in position.points if p.record.physical_offset >= log.min_offset]
     are_there = [trail.is_there(log, record) for record in left]
@@ -116,10 +116,15 @@ def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -
 
 def alike(settings: KafkaSettings, name: str, other: Other) -> str:
     """Return what to say of a log that begins like another one."""
+    position = other.found.position
+    how_far = (
+        f"is to be sent under {other.transactional_id} from physical offset {position.end} on"
+        if position.is_unsent
+        else f"was sent under {other.transactional_id} up to physical offset {position.end}"
+    )
     return (
-        f"{name}: the log begins like the one that was sent under {other.transactional_id} up to "
-        f"physical offset {other.found.position.end} ({settings.progress_topic}; "
-        f"{other.found.position.origin or 'its path is not known'}), and parts from it. If it is a "
+        f"{name}: the log begins like the one that {how_far} ({settings.progress_topic}; "
+        f"{position.origin or 'its path is not known'}), and parts from it. If it is a "
         'copy, which is another store now, set on_rename = "begin" for one start: it sends from '
         "where start says. If it is the same store, give it the name and id_prefix again that make "
         "up that id"
@@ -130,7 +135,7 @@ def several(settings: KafkaSettings, name: str, others: Sequence[Other]) -> str:
     """Return what to say where it cannot be told which way to Kafka a store was."""
     ids = ", ".join(f"{each.transactional_id} ({each.found.position.end})" for each in others)
     return (
-        f"{name}: several positions of {settings.progress_topic} are of this log, each sent up to "
+        f"{name}: several positions of {settings.progress_topic} are of this log, each at "
         f"another physical offset: {ids}. Give the store the name and id_prefix of the one that it "
         "is to go on with, which make up the id; or give the output that was sent under it: it "
         "remembers the id"
@@ -143,13 +148,19 @@ def refusal(settings: KafkaSettings, name: str, me: Me, other: Other) -> str:
     origin = f", written for {position.origin}," if position.origin else ""
     return (
         f"{name}: {settings.progress_topic} has no position of {me.transactional_id}, but the one "
-        f"of {other.transactional_id}{origin} is of this log: it was sent up to physical offset "
-        f"{position.end} under that id, which is id_prefix and the store's name. Give the store "
+        f"of {other.transactional_id}{origin} is of this log: {_how_far(position)} under that id, "
+        "which is id_prefix and the store's name. Give the store "
         'that name and id_prefix again; or set on_rename = "continue" for one start, which goes on '
         "there under the new id, and ends a job that still sends under the old one. "
         '(on_rename = "begin" is for a second way beside that one: it sends from where start says, '
         "and so what the other one has sent as well)"
     )
+
+
+def _how_far(position: Position) -> str:
+    if position.is_unsent:
+        return f"it was to be sent from physical offset {position.end} on, and nothing was sent yet"
+    return f"it was sent up to physical offset {position.end}"
 
 
 def take_over(

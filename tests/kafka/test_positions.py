@@ -298,6 +298,82 @@ def test_the_latest_after_a_cut_while_kafka_was_away_leaves_nothing_out(
     assert sorted(g.physical_offset for g in stores.got(broker, topic)) == expected
 
 
+class TestLatest:
+    """A store with `start` "latest" that Kafka was sent nothing of yet."""
+
+    def config(self, broker: Broker | str, tmp_path: Path, **settings: Any) -> Any:
+        settings = {"name": tmp_path.name, "start": "latest", **settings}
+        return stores.config(tmp_path / "store", tmp_path / "out", broker, **settings)
+
+    @pytest.mark.parametrize("restarts", [False, True], ids=["catching up", "after a restart"])
+    @pytest.mark.parametrize(
+        ("count", "body"), [(400, b"other"), (400, b"longer" * 40), (260, b"other")]
+    )
+    def test_a_log_that_is_cut_before_the_place_leaves_nothing_out(
+        self, broker: Broker, tmp_path: Path, restarts: bool, count: int, body: bytes
+    ) -> None:
+        """
+        A new output catches up, and has not come to the cut: dispatch knows of none. The new log
+        reaches past the place, with a record across it or not, or ends before it.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        found = [
+            m._replace(body=b"first", properties={})
+            for m in stores.messages(400, (topic,), random.Random(2))
+        ]
+        old = stores.write(tmp_path / "store", found[:300])
+        dispatcher = StoreDispatcher(self.config(broker, tmp_path))
+        try:
+            stores.go_on(dispatcher, old.places[50].position)
+            assert dispatcher.kafka is not None
+            assert dispatcher.kafka.state.end == old.end
+            other = [*found[:200], *(m._replace(body=body) for m in found[200:count])]
+            log = stores.write(tmp_path / "store", other)
+            if not restarts:
+                stores.go_on(dispatcher)
+        finally:
+            dispatcher.close()
+        if restarts:
+            stores.send(self.config(broker, tmp_path))
+        log = stores.write(tmp_path / "store", [*other, *found[count:]])
+        stores.send(self.config(broker, tmp_path))
+
+        sent = sorted(g.physical_offset for g in stores.got(broker, topic))
+        expected = [p.position for p in log.places if p.position >= sent[0]]
+        assert sent == expected
+        assert log.places[100].position < sent[0] <= log.places[200].position
+
+    def test_another_name_begins_where_the_first_one_was_to(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        The topic was missing under the first name, so nothing was sent, and Kafka has its place.
+        """
+        topic = tmp_path.name
+        found = list(stores.messages(300, (topic,), random.Random(2)))
+        stores.write(tmp_path / "store", found[:100])
+        StoreDispatcher(self.config(broker, tmp_path)).close()
+        stores.write(tmp_path / "store", found[:200])
+        dispatcher = StoreDispatcher(self.config(broker, tmp_path))
+        try:
+            with pytest.raises(ReputError, match="there is no such topic"):
+                stores.go_on(dispatcher)
+        finally:
+            dispatcher.close()
+        broker.make_topic(topic)
+        log = stores.write(tmp_path / "store", found)
+        other = {"name": f"{topic}-b"}
+
+        with pytest.raises(ReputError, match="nothing was sent yet under that id"):
+            stores.send(self.config(broker, tmp_path, **other))
+        stores.send(self.config(broker, tmp_path, on_rename="continue", **other))
+        stores.send(self.config(broker, tmp_path, **other))
+
+        sent = sorted(g.physical_offset for g in stores.got(broker, topic))
+        assert sent == [p.position for p in log.places[100:]]
+
+
 class TestCuts:
     """What Kafka was sent in one transaction, and the log has only in part since."""
 

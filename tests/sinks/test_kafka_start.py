@@ -1,0 +1,332 @@
+"""Where a store with `start` "latest" begins: a place, and records before it that tell of cuts."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from formats.errors import KafkaError
+from sinks import kafka_progress, kafka_rename
+from sinks.kafka import Extent, KafkaSink, Sent
+from sinks.kafka_progress import Found, Memory, Position
+from sinks.kafka_rename import Me, chosen
+from sinks.kafka_start import Start, points_before, same_until
+from stores import trail
+from streaming.config import store_config
+from streaming.kafka_config import kafka_settings
+from tests.kafka import stores
+from tests.sinks.test_kafka_trail import written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from formats.encode import Message
+    from stores.commitlog import CommitLog
+    from tests.streaming.stores_for_tests import Log
+
+FILE_SIZE = 1 << 16
+COUNT = 1000
+
+
+def messages(count: int = COUNT, *, new_from: int = COUNT, body: bytes = b"new") -> list[Message]:
+    """Return messages of one size; those from a number on are of a log that was cut there."""
+    made = stores.messages(count, ("x",), random.Random(1))
+    return [
+        m._replace(body=(body if number >= new_from else b"old") + b"%06d" % number, properties={})
+        for number, m in enumerate(made)
+    ]
+
+
+def log_of(path: Path, **changes: Any) -> tuple[Log, CommitLog]:
+    return written(path / "store", messages(**changes), FILE_SIZE)
+
+
+def sink(path: Path, name: str = "x", *, start: str = "latest", **settings: Any) -> KafkaSink:
+    """Return a sink of the store; its Kafka is not asked."""
+    conf = {"mappedFileSizeCommitLog": str(FILE_SIZE)}
+    memory = path / "out" / ".reput" / "kafka.json"
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    broker = store_config(path / "store", path / "out", broker_conf=conf).settings
+    made = kafka_settings({"bootstrap": "127.0.0.1:1", "start": start, **settings})
+    return KafkaSink(made, {}, name, path / "store", broker, memory=memory)
+
+
+def prepared(
+    sending: KafkaSink, position: Position, extent: Extent
+) -> tuple[Position, Sent | None]:
+    """Return what a sink makes of a position that it has found, and what it would send then."""
+    sending.position = position
+    sending.log.refresh()
+    sent = sending._prepared(extent)
+    assert sending.position is not None
+    return sending.position, sent
+
+
+def test_points_are_the_first_record_and_the_last_and_more_the_nearer_they_are(
+    tmp_path: Path,
+) -> None:
+    made, log = log_of(tmp_path)
+    points = points_before(log, made.end)
+    ends = {place.end for place in made.places}
+
+    assert points[0].record.physical_offset == 0
+    assert points[-1].end == made.end
+    assert {p.end for p in points} <= ends
+    assert all(trail.is_there(log, p.record) for p in points)
+    depths = [made.end - p.record.physical_offset for p in points[1:]]
+    assert all(deep <= 4 * less + 1024 for deep, less in pairwise(depths))
+
+
+def test_the_last_record_is_found_across_the_end_of_a_file(tmp_path: Path) -> None:
+    """
+    Also where what fills the file is longer than the nearest distance that is looked at.
+    """
+    found = messages(600)
+    found[550] = found[550]._replace(body=bytes(40_000))
+    made, log = written(tmp_path / "store", found, FILE_SIZE)
+    large = made.places[550]
+    assert made.places[549].end + 2048 < large.position
+    assert large.position % FILE_SIZE == 0
+    for number in (550, 551):
+        end = made.places[number].position
+
+        assert points_before(log, end)[-1].record.physical_offset == (
+            made.places[number - 1].position
+        )
+
+
+def test_nothing_is_before_the_beginning_of_a_log(tmp_path: Path) -> None:
+    _, log = log_of(tmp_path)
+
+    assert points_before(log, 0) == ()
+
+
+class TestSameUntil:
+    @pytest.fixture
+    def made(self, tmp_path: Path) -> tuple[Log, CommitLog]:
+        return log_of(tmp_path)
+
+    @pytest.mark.parametrize("body", [b"new", b"longer than the old ones"])
+    @pytest.mark.parametrize("new_from", [20, 700, COUNT - 1])
+    def test_a_log_that_was_cut_is_the_same_up_to_a_record_before_the_cut(
+        self, tmp_path: Path, made: tuple[Log, CommitLog], new_from: int, body: bytes
+    ) -> None:
+        """
+        The new log reaches past the place, and what stands at the place may be within a record.
+        """
+        place, points = made[0].end, points_before(made[1], made[0].end)
+        log, after = log_of(tmp_path, count=COUNT + 50, new_from=new_from, body=body)
+        cut = log.places[new_from].position
+
+        same = same_until(after, place, points, None)
+
+        assert same is not None
+        assert same <= cut
+        assert place - same <= 4 * (place - cut) + 2048
+        assert same in {p.position for p in log.places}
+
+    def test_bytes_that_stand_after_the_end_of_a_log_do_not_vouch_for_it(
+        self, tmp_path: Path, made: tuple[Log, CommitLog]
+    ) -> None:
+        old, log = made
+        tail = old.places[700].position
+        points = points_before(log, old.end)
+        assert trail.check(log, points).is_same
+
+        same = same_until(log, old.end, points, tail)
+
+        assert same is not None
+        assert same <= tail
+        assert same in {p.end for p in points}
+
+    def test_where_dispatch_has_gone_back_it_begins_there(
+        self, made: tuple[Log, CommitLog]
+    ) -> None:
+        old, log = made
+        cut = old.places[500].position
+
+        assert same_until(log, cut, points_before(log, old.end), None) == cut
+
+    def test_another_log_is_the_same_from_its_beginning(
+        self, tmp_path: Path, made: tuple[Log, CommitLog]
+    ) -> None:
+        points = points_before(made[1], made[0].end)
+        _, other = log_of(tmp_path, new_from=0)
+
+        assert same_until(other, made[0].end, points, None) == 0
+
+    def test_without_points_a_log_that_ends_earlier_tells_nothing(
+        self, made: tuple[Log, CommitLog]
+    ) -> None:
+        old, log = made
+
+        assert same_until(log, old.end, (), old.end - 1000) is None
+        assert same_until(log, old.end, (), None) == old.end
+
+
+class TestMemory:
+    def test_a_place_is_read_as_it_was_written(self, tmp_path: Path) -> None:
+        made, log = log_of(tmp_path)
+        start = Start("reput-x", made.end, 7, points_before(log, made.end))
+        path = tmp_path / "kafka.json"
+        kafka_progress.remember(path, Memory("c", "reput-x", latest=start))
+
+        memory = kafka_progress.remembered(path)
+        assert memory is not None
+        assert memory.latest == start
+
+    def test_one_of_an_earlier_version_is_read_without_records(self, tmp_path: Path) -> None:
+        path = tmp_path / "kafka.json"
+        path.write_text('{"cluster": "", "id": "", "latest": ["reput-x", 1000, 7]}')
+
+        memory = kafka_progress.remembered(path)
+        assert memory is not None
+        assert memory.latest == Start("reput-x", 1000, 7)
+
+    def test_it_belongs_to_the_output_under_any_name(self, tmp_path: Path) -> None:
+        """
+        A start under another name, while Kafka is away, neither moves the place nor writes over it.
+        """
+        made, _ = log_of(tmp_path, count=300)
+        sink(tmp_path).decide_latest(Extent(-1, None))
+        grown, _ = log_of(tmp_path, count=600)
+        for name in ("y", "x"):
+            sending = sink(tmp_path, name)
+            sending.decide_latest(Extent(grown.end, None))
+
+            position = sending._first_position(Extent(grown.end, None))
+            assert position.end == position.since == made.end
+            assert position.points[-1].end == made.end
+
+
+def test_a_position_says_since_where_a_store_is_sent() -> None:
+    """
+    One of an earlier version does not, and counts as sent.
+    """
+    position = Position(700, since=700)
+    values = json.loads(position.pack())
+
+    assert Position.unpack(position.pack(), "x") == position
+    assert position.is_unsent
+    del values["since"]
+    assert not Position.unpack(json.dumps(values).encode(), "x").is_unsent
+
+
+class TestFollowing:
+    """A position that nothing was sent before, and the log is cut."""
+
+    def position(self, path: Path, extent: Extent) -> Position:
+        sending = sink(path)
+        sending.decide_latest(extent)
+        return sending._first_position(extent)
+
+    @pytest.mark.parametrize("count", [COUNT + 50, 800], ids=["past it", "before it"])
+    @pytest.mark.parametrize("body", [b"new", b"longer than the old ones"])
+    def test_sending_begins_where_the_log_was_cut(
+        self, tmp_path: Path, count: int, body: bytes
+    ) -> None:
+        """
+        Before dispatch had come to the place, so it knows of no cut; nobody has to accept that.
+        """
+        old, _ = log_of(tmp_path)
+        position = self.position(tmp_path, Extent(-1, None))
+        new, _ = log_of(tmp_path, count=count, new_from=700, body=body)
+        cut = new.places[700].position
+
+        found, sent = prepared(sink(tmp_path), position, Extent(new.end, None))
+
+        assert sent is not None
+        assert sent.start == found.end == found.since <= cut
+        assert old.end - found.end <= 4 * (old.end - cut) + 2048
+        assert all(p.end <= found.end for p in found.points)
+
+    def test_the_place_stays_while_a_new_output_catches_up(self, tmp_path: Path) -> None:
+        log_of(tmp_path)
+        position = self.position(tmp_path, Extent(-1, None))
+
+        assert prepared(sink(tmp_path), position, Extent(5000, None)) == (position, None)
+
+    def test_a_place_without_records_holds_kafka_back_with_what_is_true(
+        self, tmp_path: Path
+    ) -> None:
+        """
+        An earlier version wrote it: how much is new is not known, and nothing was ever sent.
+        """
+        old, _ = log_of(tmp_path)
+        position = Position(old.end, since=old.end)
+        new, _ = log_of(tmp_path, count=800, new_from=700)
+
+        with pytest.raises(KafkaError, match="nothing was sent yet") as caught:
+            prepared(sink(tmp_path), position, Extent(new.end, None))
+        assert "stays in Kafka" not in str(caught.value)
+
+        sending = sink(tmp_path, on_truncation="continue")
+        assert prepared(sending, position, Extent(new.end, None))[0].end == new.end
+
+    def test_what_is_said_of_a_cut_begins_where_sending_began(self, tmp_path: Path) -> None:
+        """
+        Some was sent, and the log was cut before the place at which that began.
+        """
+        old, log = log_of(tmp_path)
+        since = old.places[500].position
+        points = points_before(log, since)
+        position = Position(old.end, (*points, points_before(log, old.end)[-1]), since=since)
+        log_of(tmp_path, count=COUNT + 50, new_from=400)
+        sending = sink(tmp_path)
+        sending._parting = lambda _: None  # type: ignore[method-assign]
+
+        with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is not"):
+            prepared(sending, position, Extent(old.end, None))
+
+
+def test_a_renamed_store_is_found_though_nothing_was_sent_yet(tmp_path: Path) -> None:
+    """
+    Another output would begin at the log's end, and leave out what came since the first start.
+    """
+    made, log = log_of(tmp_path)
+    end = made.places[300].position
+    sending = sink(tmp_path)
+    sending.decide_latest(Extent(end, None))
+    position = sending._first_position(Extent(end, None))
+    me = Me("reput-new", "/else", "")
+
+    others = chosen({"reput-x": Found(position, 0)}, me, log)
+
+    assert [(each.transactional_id, each.is_certain) for each in others] == [("reput-x", True)]
+    said = kafka_rename.refusal(sending._settings, "new", me, others[0])
+    assert f"to be sent from physical offset {end} on, and nothing was sent yet" in said
+    assert "it was sent up to" not in said
+
+
+@pytest.mark.parametrize("start", ["latest", "earliest"])
+def test_a_position_that_nothing_was_sent_before_is_not_of_another_store(
+    tmp_path: Path, start: str
+) -> None:
+    """
+    Two stores of one name: the second one would go on in the middle of its own log.
+    """
+    for name, new_from in (("a", COUNT), ("b", 0)):
+        log_of(tmp_path / name, new_from=new_from)
+    first, second = (sink(tmp_path / name, start=start) for name in ("a", "b"))
+    if start == "latest":
+        first.decide_latest(Extent(-1, None))
+    position = first._first_position(Extent(0, None))
+
+    first._check_identity(position)
+    with pytest.raises(KafkaError, match="is of another store"):
+        second._check_identity(position)
+
+
+def test_a_store_that_begins_at_its_log_is_not_held_back_by_its_other_name(tmp_path: Path) -> None:
+    """
+    Nothing was sent under that, and nothing is left out under the new one.
+    """
+    _, log = log_of(tmp_path)
+    position = sink(tmp_path, start="earliest")._first_position(Extent(0, None))
+
+    assert position.first is not None
+    assert chosen({"reput-x": Found(position, 0)}, Me("reput-new", "/else", ""), log) == []
