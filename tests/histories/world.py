@@ -990,9 +990,9 @@ class World:
         """Tell whether a cut was called damage because a later file begins as it did before.
 
         A twin is put again with its old time, which no broker does; no head tells it from the
-        first one.
+        first one. Where files note no times either, nothing tells of the cut.
         """
-        if not self.outcome.events["said corrupt"]:
+        if not self.outcome.events["said corrupt"] and not self.traits.is_quiet:
             return False
         size = self.broker.files.file_size
         begins = {
