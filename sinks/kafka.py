@@ -318,6 +318,11 @@ class KafkaSink:
         known = memory.transactional_id if memory is not None and is_known else ""
         me = kafka_rename.Me(self.transactional_id, str(self._path), known)
         others = kafka_rename.find(settings, self.access, me, partitions, self.log)
+        # Another job of this name may have taken it over since ours was looked for. That is a
+        # transaction of the other id, which our producer does not fence.
+        found = kafka_progress.read(settings, self.access, self.transactional_id, partitions)
+        if found is not None and not found.position.moved:
+            return found
         if not others:
             return None
         if len(others) > 1:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka import TopicPartition
 
 from sinks import kafka_progress, kafka_trail
-from sinks.kafka_client import Client
+from sinks.kafka_client import AwayError, Client
 from sinks.kafka_settings import TRANSACTIONS
 from stores import trail
 
@@ -177,6 +177,8 @@ def take_over(
 
     All of it is one transaction of the other id: a job that still sends under that is ended.
 
+    Nothing is written where another job of our name has done so since the look for our position.
+
     Args:
         settings: the operator's.
         access: kafka-python's settings of security.
@@ -186,6 +188,7 @@ def take_over(
         writer: us, and when we began.
 
     Raises:
+        AwayError: it has moved to a third id meanwhile: look again.
         KafkaError: it could not be written.
     """
     topic = settings.progress_topic
@@ -197,6 +200,15 @@ def take_over(
             settings, access, other.transactional_id, other.found.partition
         )
         position = last[1] if last is not None else other.found.position
+        own = kafka_progress.read(settings, access, me.transactional_id, partitions)
+        if own is not None and not own.position.moved:
+            # It may have sent more since.
+            return
+        if position.moved:
+            raise AwayError(
+                f"{topic}: what was sent under {other.transactional_id} has just been taken over "
+                f"by a job that sends it under {position.moved}"
+            )
         chunks = kafka_progress.read_chunks(
             settings, access, other.transactional_id, other.found.partition
         )

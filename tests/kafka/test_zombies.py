@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka.errors import KafkaError
 
-from sinks import kafka
+from sinks import kafka, kafka_rename
 from sinks.kafka import Extent, KafkaSink
-from sinks.kafka_client import Client, EndedError, FencedError, RefusedError
+from sinks.kafka_client import AwayError, Client, EndedError, FencedError, RefusedError
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
 from tests.kafka.broker import Broker
@@ -277,6 +277,13 @@ def test_a_process_that_slept_before_it_connected_does_not_fence_its_heir(
     assert stores.by_queue(stores.got(broker, name)) == stores.in_log(log)
 
 
+def send_all(sink: KafkaSink, extent: Extent) -> None:
+    """Connect, and send all that is dispatched."""
+    sink.open(extent)
+    while sink.send(extent) is not None:
+        pass
+
+
 class TestTwoSinks:
     """What two processes may do at one moment, done in that order by two ways of one process."""
 
@@ -289,10 +296,10 @@ class TestTwoSinks:
         sinks = []
 
         def opened(**settings: Any) -> KafkaSink:
-            made = stores.config(tmp_path / "store", tmp_path / "out", broker, name=name,
-                                 **{"batch_bytes": 1000, **settings})  # fmt: skip
+            given = {"name": name, "batch_bytes": 1000, **settings}
+            made = stores.config(tmp_path / "store", tmp_path / "out", broker, **given)
             assert made.kafka is not None
-            sinks.append(KafkaSink(made.kafka, {}, name, made.path, made.settings))
+            sinks.append(KafkaSink(made.kafka, {}, given["name"], made.path, made.settings))
             return sinks[-1]
 
         yield log, Extent(log.end, None), opened
@@ -387,6 +394,98 @@ class TestTwoSinks:
         assert refused
         assert later.position is not None
         assert later.position.end == log.end
+        assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
+
+    @pytest.mark.parametrize("on_rename", ["stop", "continue"])
+    def test_one_may_take_over_a_name_while_another_one_looks_by_the_log(
+        self,
+        broker: Broker,
+        tmp_path: Path,
+        opened: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        on_rename: str,
+    ) -> None:
+        """
+        Both begin under a new name, and the one that connects last finds nothing of its own. The
+        other one takes the old name's position over before that one looks by the log: it is found,
+        and nothing is sent again.
+        """
+        log, extent, make = opened
+        first = make()
+        send_all(first, extent)
+        first.close()
+        new = f"new-{tmp_path.name}"
+        other = make(name=new, on_rename="continue")
+        last = make(name=new, on_rename=on_rename)
+        take_over, find = kafka_rename.take_over, kafka_rename.find
+
+        def connect_last(*taken: Any) -> None:
+            def find_late(*asked: Any) -> Any:
+                take_over(*taken)
+                return find(*asked)
+
+            monkeypatch.setattr(kafka_rename, "find", find_late)
+            send_all(last, extent)
+
+        monkeypatch.setattr(kafka_rename, "take_over", connect_last)
+        with pytest.raises(EndedError):
+            other.open(extent)
+
+        assert last.position is not None
+        assert last.position.end == log.end
+        assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
+
+    def test_one_may_take_over_a_name_and_send_before_another_one_does(
+        self, broker: Broker, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Both have found the old name's position. The one that was slower does not set back the
+        position under the new name.
+        """
+        log, extent, make = opened
+        first = make()
+        send_all(first, Extent(log.places[200].position, None))
+        first.close()
+        new = {"name": f"new-{tmp_path.name}", "on_rename": "continue"}
+        slow, fast, heir = make(**new), make(**new), make(**new)
+        take_over = kafka_rename.take_over
+
+        def take_over_late(*taken: Any) -> None:
+            monkeypatch.setattr(kafka_rename, "take_over", take_over)
+            send_all(fast, extent)
+            take_over(*taken)
+
+        monkeypatch.setattr(kafka_rename, "take_over", take_over_late)
+        with pytest.raises(EndedError):
+            slow.open(extent)
+        send_all(heir, extent)
+
+        assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
+
+    def test_one_does_not_take_over_what_has_moved_to_another_name(
+        self, broker: Broker, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        Two are given two new names at one moment. The slower one goes on only after the faster one.
+        """
+        log, extent, make = opened
+        first = make()
+        send_all(first, Extent(log.places[200].position, None))
+        first.close()
+        slow = make(name=f"slow-{tmp_path.name}", on_rename="continue")
+        fast = make(name=f"fast-{tmp_path.name}", on_rename="continue")
+        take_over = kafka_rename.take_over
+
+        def take_over_late(*taken: Any) -> None:
+            monkeypatch.setattr(kafka_rename, "take_over", take_over)
+            send_all(fast, extent)
+            take_over(*taken)
+
+        monkeypatch.setattr(kafka_rename, "take_over", take_over_late)
+        with pytest.raises(AwayError, match=f"taken over by .* under reput-fast-{tmp_path.name}"):
+            slow.open(extent)
+        send_all(slow, extent)
+
         assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
 
 
