@@ -285,7 +285,8 @@ def read(
     more. Those of other stores may be; what is behind them is waited for.
 
     The topic may have had fewer partitions when the position was written, so all are looked at
-    where it is not in the one that it would be in now.
+    where it is not in the one that it would be in now. One that has moved is there for good: an id
+    that was given again since has its position in another partition, and that one counts.
 
     Args:
         settings: the operator's.
@@ -299,18 +300,31 @@ def read(
     """
     home = partition_of(transactional_id, partitions)
     found = last_of(settings, access, transactional_id, home, waits=waits)
-    if found is not None:
+    if found is not None and not found[1].moved:
         return Found(found[1], home)
+    there = [(*found, home)] if found is not None else []
     others = [number for number in range(partitions) if number != home]
-    there = [
+    there += [
         (*last, number)
         for number in others
         if (last := last_of(settings, access, transactional_id, number, waits=waits)) is not None
     ]
     if not there:
         return None
-    _, position, number = max(there, key=lambda each: each[0])
+    _, position, number = max(there, key=_rank)
     return Found(position, number)
+
+
+def _rank(each: tuple[int, Position, int]) -> tuple[bool, int]:
+    """Return by what the position of an id is known that stands in several partitions.
+
+    One that has not moved, whatever the clocks say: there is one of these at most.
+
+    Args:
+        each: time, ms; position; partition.
+    """
+    stored, position, _ = each
+    return not position.moved, stored
 
 
 def read_if_there(
@@ -348,26 +362,24 @@ def read_all(
     Raises:
         KafkaError: the topic cannot be read.
     """
-    newest: dict[str, tuple[int, int, Any]] = {}
+    best: dict[str, tuple[int, Position, int]] = {}
     for number in range(partitions):
+        newest: dict[bytes, Any] = {}
         with _committed(settings, access, number, waits=False) as committed:
             for record in committed.records(committed.begin, committed.end):
-                if record.key is None or b"\n" in record.key:
-                    continue
-                key = record.key.decode(errors="replace")
-                stored, _, last = newest.get(key, (-1, 0, None))
-                if last is None or record.timestamp >= stored:
-                    newest[key] = int(record.timestamp), number, record
-    found = {}
-    for key, (_, number, record) in newest.items():
-        where = f"{settings.progress_topic}-{number}@{record.offset}"
-        try:
-            position = Position.unpack(record.value, where)
-        except KafkaError:
-            # No store's that is known here; the store itself hears of it.
-            continue
-        found[key] = Found(position, number)
-    return found
+                if record.key is not None and b"\n" not in record.key:
+                    newest[record.key] = record
+        for raw, record in newest.items():
+            where = f"{settings.progress_topic}-{number}@{record.offset}"
+            try:
+                each = int(record.timestamp), Position.unpack(record.value, where), number
+            except KafkaError:
+                # No store's that is known here; the store itself hears of it.
+                continue
+            key = raw.decode(errors="replace")
+            if key not in best or _rank(each) >= _rank(best[key]):
+                best[key] = each
+    return {key: Found(position, number) for key, (_, position, number) in best.items()}
 
 
 def read_chunks(

@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaConsumer
 
 from formats.errors import ReputError
-from sinks import kafka_trail
+from sinks import kafka_progress, kafka_trail
 from stores.tail import find_tail
 from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
@@ -69,6 +69,48 @@ def test_partitions_that_are_added_to_the_progress_topic_change_nothing(
     stores.send(config("out"))
 
     assert offsets(broker, "grown") == of_log(log)
+
+
+def test_a_name_that_was_changed_and_given_again_is_found_in_added_partitions(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    Partitions are added before and after: the note that the position has moved stands where it is
+    looked for first. Neither the same output nor a new one sends anything again.
+    """
+    topic, progress = tmp_path.name, f"{tmp_path.name}-progress"
+    broker.make_topic(topic)
+    broker.make_topic(progress, 8, cleanup_policy="compact")
+    found = list(stores.messages(600, (topic,), random.Random(4)))
+    stores.write(tmp_path / "store", found[:300])
+
+    def home(name: str, partitions: int) -> int:
+        return kafka_progress.partition_of(f"reput-{name}", partitions)
+
+    names = (f"name-{number}" for number in range(1000))
+    name = next(n for n in names if home(n, 8) == home(n, 16) != home(n, 12))
+
+    def config(output: str, **settings: Any) -> Any:
+        values = {"name": name, "progress_topic": progress, **settings}
+        return stores.config(tmp_path / "store", tmp_path / output, broker, **values)
+
+    def grow(partitions: int) -> None:
+        admin = broker.admin()
+        admin.create_partitions({progress: partitions})
+        admin.close()
+
+    stores.send(config("out"))
+    grow(12)
+    stores.send(config("out", name="another", on_rename="continue"))
+    stores.send(config("out", on_rename="continue"))
+    grow(16)
+    stores.send(config("new"))
+    log = stores.write(tmp_path / "store", found)
+    stores.send(config("out"))
+    with pytest.raises(ReputError, match=f"the one of reput-{name}, written for .*on_rename"):
+        stores.send(config("new", name="another"))
+
+    assert offsets(broker, topic) == of_log(log)
 
 
 class TestNames:
