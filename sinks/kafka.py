@@ -269,7 +269,9 @@ class KafkaSink:
                 found = self._found_by_log(client.cluster, partitions)
             if found is not None:
                 self._check_identity(found.position)
-            self._remembered = self._compare_memory(client.cluster, is_there=found is not None)
+            self._remembered = self._compare_memory(
+                client.cluster, partitions, is_there=found is not None
+            )
         except BaseException:
             client.close()
             raise
@@ -518,8 +520,11 @@ class KafkaSink:
                 'new place, with other records since: set on_truncation = "continue" for one start'
             )
 
-    def _compare_memory(self, cluster: str, *, is_there: bool) -> bool:
+    def _compare_memory(self, cluster: str, partitions: int, *, is_there: bool) -> bool:
         """Compare with what is remembered; tell whether that is right.
+
+        The output may have been sent under another id. Where that one's position is there, and is
+        not of this log or has moved, nothing is lost.
 
         Raises:
             KafkaError: Kafka had a position, and has it no longer: all would be sent again.
@@ -527,7 +532,23 @@ class KafkaSink:
         if self._memory is None:
             return True
         known = kafka_progress.remembered(self._memory)
-        if known is None or known[:2] != (cluster, self.transactional_id):
+        if known is None or known.cluster != cluster:
+            return False
+        settings, former = self._settings, known.transactional_id
+        if former != self.transactional_id:
+            if is_there or settings.on_rename == BEGIN:
+                return False
+            if kafka_progress.read(settings, self.access, former, partitions) is None:
+                raise KafkaError(
+                    f"Kafka at {settings.bootstrap} no longer has a position of {former}, though "
+                    f"{self._name} was sent there under that id, which is id_prefix and the "
+                    f"store's name, and has none of {self.transactional_id}: topic "
+                    f"{settings.progress_topic} is another one or was made again, or its records "
+                    "have expired (its cleanup.policy has to be compact). Restore the topic. "
+                    'Without it: set on_rename = "begin" for one start; with start = "latest" that '
+                    'sends only what is dispatched after that, with "earliest" everything a second '
+                    "time"
+                )
             return False
         if not is_there:
             raise KafkaError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,66 @@ def test_a_name_that_was_changed_and_given_again_is_found_in_added_partitions(
         stores.send(config("new", name="another"))
 
     assert offsets(broker, topic) == of_log(log)
+
+
+def test_a_lost_position_is_missed_under_another_name_as_well(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    The output remembers under which name it was sent. What the message says to do sends only what
+    is new; without the topic of positions nothing else is known of what was sent.
+    """
+    topic, progress = tmp_path.name, f"{tmp_path.name}-progress"
+    broker.make_topic(topic)
+    found = list(stores.messages(400, (topic,), random.Random(5)))
+    stores.write(tmp_path / "store", found[:300])
+
+    def config(name: str, **settings: Any) -> Any:
+        values = {"name": f"{topic}-{name}", "progress_topic": progress, **settings}
+        return stores.config(tmp_path / "store", tmp_path / "out", broker, **values)
+
+    stores.send(config("a"))
+    admin = broker.admin()
+    admin.delete_topics([progress])
+    admin.close()
+    for settings in ({}, {"on_rename": "continue"}, {"start": "latest"}):
+        with pytest.raises(
+            ReputError, match=f"no longer has a position of reput-{topic}-a,"
+        ) as said:
+            stores.send(config("b", **settings))
+        assert f"has none of reput-{topic}-b" in str(said.value)
+    stores.send(config("b", on_rename="begin", start="latest"))
+    log = stores.write(tmp_path / "store", found)
+    stores.send(config("b"))
+
+    assert offsets(broker, topic) == of_log(log)
+
+
+def test_a_name_that_another_store_has_since_is_no_lost_position(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """
+    A broker begins its log again, and its store is given a name of its own: the output remembers
+    the former one, whose position is there and is of another log. All is sent.
+    """
+    topic = tmp_path.name
+    broker.make_topic(topic)
+    logs = [
+        stores.write(tmp_path / name, stores.messages(100, (topic,), random.Random(number)))
+        for number, name in enumerate("ab")
+    ]
+
+    def config(name: str) -> Any:
+        return stores.config(tmp_path / name, tmp_path / f"out-{name}", broker,
+                             name=f"{topic}-{name}")  # fmt: skip
+
+    stores.send(config("a"))
+    memory = tmp_path / "out-b" / ".reput" / "kafka.json"
+    memory.parent.mkdir(parents=True)
+    shutil.copy(tmp_path / "out-a" / ".reput" / "kafka.json", memory)
+    stores.send(config("b"))
+
+    assert offsets(broker, topic) == sorted(of_log(logs[0]) + of_log(logs[1]))
 
 
 class TestNames:
