@@ -136,8 +136,12 @@ class Appender:
         self._next = min(self._next + count, len(self._frames))
 
     def tear(self) -> None:
-        """Append the beginning of the next frame, some of its bytes."""
-        if not self.is_done:
+        """Append the beginning of the next frame, some of its bytes.
+
+        Not of the first: with no broker's lock it may count as whole, and an output that has
+        nothing else is another log's once it is.
+        """
+        if self._next > 0 and not self.is_done:
             frame = self._frames[self._next]
             self._files.put(frame.position, frame.raw[: self._pick.randrange(len(frame.raw))])
 
