@@ -164,8 +164,7 @@ class Noticed(NamedTuple):
 
 
 def _time(said: Mapping[str, str]) -> float:
-    at = datetime.strptime(said["time"], "%Y-%m-%d %H:%M:%S,%f")  # noqa: DTZ007 - local, as logged
-    return at.timestamp()
+    return datetime.fromisoformat(said["time"]).timestamp()
 
 
 @dataclass
