@@ -6,6 +6,9 @@
 The rebuild is streaming.dispatcher.rebuild. With --by reput or --by default it is the broker's own:
 that checks the stores, not us. A store that differs is kept, with the rebuild beside it, if --keep
 gives a directory; its seed makes it again in any case.
+
+--raw takes the stores of raw_stores.py in place of the broker's, and compares with what the broker's
+own rebuild makes of them. Stores that the broker does not start on are counted, and not compared.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import compare  # noqa: E402
 import oracle  # noqa: E402
+import raw_stores  # noqa: E402
 
 Rebuild = Callable[[str, int, int, Path, Path], None]
 """(version, first seed, count, stores, outputs)"""
@@ -66,27 +70,55 @@ def _by_broker(mode: str) -> Rebuild:
     return rebuild
 
 
-def _chunk(
-    version: str, seed: int, count: int, rebuild: Rebuild, root: Path, keep: Path | None
-) -> int:
+def _raw_stores(version: str, seed: int, count: int, root: Path) -> set[int]:
+    """Make raw stores in `stores` and the broker's rebuilds in `brokers`; return who failed."""
+    for n in range(seed, seed + count):
+        store = raw_stores.RawStore(n, is_v4=version.startswith("4."))
+        store.write(root / "stores" / str(n))
+    printed = oracle.run(
+        version,
+        "Rebuild",
+        str(seed),
+        str(count),
+        root / "stores",
+        root / "brokers",
+        "--mode=reput",
+        "--go-on",
+        timeout=60 + 3 * count,
+    )
+    failed = {int(line.split()[1]) for line in printed.splitlines() if line.startswith("failed ")}
+    if len(failed) > count / 2:
+        raise oracle.OracleError(f"the broker starts on less than half of the stores: {printed}")
+    return failed
+
+
+def _chunk(args: argparse.Namespace, seed: int, count: int, root: Path) -> tuple[int, int]:
+    """Return how many stores differ, and on how many the broker did not start."""
+    rebuild = _by_us if args.by == "us" else _by_broker(args.by)
     stores, outputs = root / "stores", root / "outputs"
-    oracle.fuzz_stores(version, seed, count, stores)
-    rebuild(version, seed, count, stores, outputs)
+    if args.raw:
+        failed, expected = _raw_stores(args.version, seed, count, root), root / "brokers"
+    else:
+        oracle.fuzz_stores(args.version, seed, count, stores)
+        failed, expected = set[int](), stores
+    rebuild(args.version, seed, count, stores, outputs)
     bad = 0
     for n in range(seed, seed + count):
-        found = compare.differences(stores / str(n), outputs / str(n))
-        if found:
+        found = compare.differences(expected / str(n), outputs / str(n))
+        if found and n not in failed:
             bad += 1
             print(f"seed {n}: {len(found)} files differ", flush=True)
             for line in found[:5]:
                 print(f"    {line}")
-            if keep is not None:
-                for side in (stores, outputs):
-                    shutil.copytree(side / str(n), keep / side.name / str(n), dirs_exist_ok=True)
-                shutil.copy(stores / f"{n}.facts", keep / "stores")
-    shutil.rmtree(stores)
-    shutil.rmtree(outputs, ignore_errors=True)
-    return bad
+            if args.keep is not None:
+                for side in {stores, expected, outputs}:
+                    shutil.copytree(
+                        side / str(n), args.keep / side.name / str(n), dirs_exist_ok=True
+                    )
+                shutil.copy(stores / f"{n}.facts", args.keep / "stores")
+    for side in {stores, expected, outputs}:
+        shutil.rmtree(side, ignore_errors=True)
+    return bad, len(failed)
 
 
 def main() -> int:
@@ -101,20 +133,23 @@ def main() -> int:
         "--chunk", type=int, default=50, help="stores a JVM makes before they are compared"
     )
     parser.add_argument("--by", choices=("us", "reput", "default"), default="us")
+    parser.add_argument("--raw", action="store_true", help="raw records that no client makes")
     parser.add_argument("--keep", type=Path, help="a directory for the stores that differ")
     args = parser.parse_args()
     oracle.build(args.version)
-    rebuild = _by_us if args.by == "us" else _by_broker(args.by)
     start = time.monotonic()
-    bad = 0
+    bad = failed = 0
     with tempfile.TemporaryDirectory(prefix="differential-") as root:
         for seed in range(args.seed, args.seed + args.stores, args.chunk):
             count = min(args.chunk, args.seed + args.stores - seed)
-            bad += _chunk(args.version, seed, count, rebuild, Path(root), args.keep)
+            found = _chunk(args, seed, count, Path(root))
+            bad, failed = bad + found[0], failed + found[1]
     seconds = time.monotonic() - start
     print(
-        f"{args.version}: {args.stores} stores from seed {args.seed} rebuilt by {args.by}: "
-        f"{args.stores - bad} the same, {bad} different ({seconds:.0f} s)"
+        f"{args.version}: {args.stores} {'raw ' if args.raw else ''}stores from seed {args.seed} "
+        f"rebuilt by {args.by}: {args.stores - bad - failed} the same, {bad} different"
+        + (f", {failed} that the broker does not start on" if failed else "")
+        + f" ({seconds:.0f} s)"
     )
     return 1 if bad else 0
 

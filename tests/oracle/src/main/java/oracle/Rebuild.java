@@ -3,6 +3,7 @@ package oracle;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -10,14 +11,16 @@ import java.util.concurrent.Future;
 import java.util.stream.Stream;
 
 /**
- * Rebuild SEED COUNT STORES OUT [--mode=reput|default]: what the broker itself makes of the commitlog
+ * Rebuild SEED COUNT STORES OUT [--mode=reput|default] [--go-on]: what the broker itself makes of the commitlog
  * and config of STORES/SEED, STORES/SEED+1, ... alone: the test of the generator, and of the claim
- * that a log determines its queues and index.
+ * that a log determines its queues and index. With --go-on a store that it does not start on is
+ * printed as "failed SEED WHY", and the others are rebuilt.
  */
 public final class Rebuild {
     public static void main(String[] args) throws Exception {
         Kit.haltOnFailure();
         boolean reput = Kit.option(args, "mode", "reput").equals("reput");
+        boolean goOn = Arrays.asList(args).contains("--go-on");
         long first = Long.parseLong(args[0]);
         // start() sleeps for a second when there is anything to dispatch: a few at a time.
         ExecutorService pool = Executors.newFixedThreadPool(6);
@@ -26,7 +29,14 @@ public final class Rebuild {
             Path from = Path.of(args[2]).resolve(String.valueOf(seed));
             Path to = Path.of(args[3]).resolve(String.valueOf(seed));
             all.add(pool.submit(() -> {
-                rebuild(from, to, reput);
+                try {
+                    rebuild(from, to, reput);
+                } catch (Exception e) {
+                    if (!goOn) {
+                        throw e;
+                    }
+                    System.out.println("failed " + from.getFileName() + " " + e);
+                }
                 return null;
             }));
         }
