@@ -135,8 +135,8 @@ class Job:
         found = [progress.load(store.output) for store in self.stores.values()]
         return all(known is not None and known.end == end for known in found)
 
-    def truncations(self) -> list[Noticed]:
-        """Return where and when it said that a log had been cut."""
+    def told(self) -> list[Told]:
+        """Return what it said of each store's batches and cuts, in order."""
         found = []
         for log in self._logs:
             since = float("inf")
@@ -144,23 +144,26 @@ class Job:
                 said = json.loads(line) if line.startswith("{") else {}
                 if "batch" in said:
                     since = min(since, _time(said))
+                    found.append(Told(said["store"], _time(said), since, said["end"]))
                 if said.get("event") == TRUNCATION:
-                    found.append(Noticed(said["store"], _time(said), since))
+                    found.append(Told(said["store"], _time(said), since, None))
         return found
 
 
-class Noticed(NamedTuple):
-    """The job said that a log had been cut; times in seconds since the epoch.
+class Told(NamedTuple):
+    """The job said that it had dispatched, or that a log had been cut; times in Unix seconds.
 
     Attributes:
         store: whose.
         at: when it said so.
         since: when that process had its first batch; infinite for one that had none before it said so.
+        end: physical offset up to which it had dispatched; None for a cut.
     """
 
     store: str
     at: float
     since: float
+    end: int | None
 
 
 def _time(said: Mapping[str, str]) -> float:

@@ -17,10 +17,18 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster import cluster, soak
 from tests.cluster.processes import ClusterError
 from tests.cluster.replicas import Pair, Replica
-from tests.cluster.switch_job import Job, Rebuild, Report, compare_at_rest, compare_closed
+from tests.cluster.switch_job import (
+    Job,
+    Rebuild,
+    Report,
+    compare_at_rest,
+    compare_closed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from tests.cluster.switch_job import Told
 
 _PROPERTIES = {
     # So small that cuts go over the ends of files.
@@ -346,24 +354,38 @@ class Run:
 def noticed(run: Run) -> list[float]:
     """Return how many seconds after a log was written over behind a cut the job said so.
 
-    Only cuts that came when the job was at work: one that is killed looks when it starts.
+    Only cuts of what it had dispatched, that came when it was at work: one that is killed looks when
+    it starts. A cut that it says before anything is written over it is not among them either.
     """
-    said = run.job.truncations()
     found = []
     for replica in run.pair.both:
-        over = [event["at"] / 1000 for event in replica.events if event["event"] == "over"]
-        for at, following in zip(over, [*over[1:], float("inf")], strict=True):
-            # Both clocks are the same one, cut to milliseconds.
-            times = [
-                each.at
-                for each in said
-                if each.store == replica.name
-                and at - 0.002 <= each.at < following
-                and each.since <= at
-            ]
-            if times:
-                found.append(max(0.0, min(times) - at))
+        said = [told for told in run.job.told() if told.store == replica.name]
+        events = [event for event in replica.events if event["event"] in ("cut", "over")]
+        for event, following in zip(events, [*events[1:], {"at": float("inf")}], strict=True):
+            if event["event"] == "over":
+                found += _late(said, event["to"], event["at"] / 1000, following["at"] / 1000)
     return found
+
+
+def _late(said: Sequence[Told], cut: int, over: float, until: float) -> list[float]:
+    """Return how late the job said one cut; nothing if it had said so, or need not say so.
+
+    Args:
+        said: what it said of that store.
+        cut: physical offset from which on the log is another one.
+        over: when the first byte of that was written, in Unix seconds.
+        until: when the log was cut again. What is said after that may be of either.
+    """
+    # Both clocks are the same one, cut to milliseconds.
+    over -= 0.002
+    cuts = [told for told in said if told.end is None and told.at >= over and told.since <= over]
+    in_time = [told.at for told in cuts if told.at < until]
+    if in_time:
+        return [in_time[0] - over]
+    before = [told for told in said if told.at < over]
+    if not before or before[-1].end is None or before[-1].end <= cut:
+        return []
+    return [told.at - over for told in cuts[:1] if told.since == before[-1].since]
 
 
 def run(
@@ -425,7 +447,7 @@ def _note(one: Run, began: float) -> None:
             "messages not at the place told": one.report.elsewhere,
             "rests at which the job waited": one.report.waited,
             "outputs begun again": one.begun_again,
-            "cuts that the job took back": len(one.job.truncations()),
+            "cuts that the job took back": sum(told.end is None for told in one.job.told()),
             "cuts timed": len(times),
             "noticed after, median (s)": round(statistics.median(times), 3) if times else None,
             "noticed after, at most (s)": round(max(times), 3) if times else None,
