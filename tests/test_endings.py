@@ -46,6 +46,18 @@ def log(tmp_path_factory):
     return directory / "store", conf
 
 
+def ran(program, *arguments, **environment):
+    """Run a program that uses this project in a Python of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
 class Command:
     """One `reput` in a process group of its own, as a terminal starts it."""
 
@@ -357,14 +369,7 @@ class TestUnexpected:
             "import streaming.verify; streaming.verify.verify = fail\n"
             "command.main()\n"
         )
-        return subprocess.run(
-            [sys.executable, "-c", program, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-        )
+        return ran(program, *arguments, TMPDIR=str(tmp_path))
 
     @pytest.mark.parametrize("command", ["topics", "verify"])
     @pytest.mark.parametrize(
@@ -404,9 +409,8 @@ class TestUnexpected:
             "tempfile.mkstemp = full\n"
             "print(FAILURES.describe(ValueError('odd')))\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
-        )
+        done = ran(program)
+        assert done.returncode == 0, done.stderr
 
         assert done.stdout == (
             "unexpected ValueError: odd; its details cannot be written: No space left on device\n"
@@ -527,9 +531,7 @@ def test_a_failure_stays_one_when_a_signal_follows(number):
         "    print(error)\n"
         "    sys.exit(3)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = ran(program)
 
     assert (done.returncode, done.stdout) == (3, "full\n")
 
@@ -548,9 +550,7 @@ def test_half_an_answer_is_followed_by_no_second_document():
         "print('{', flush=True)\n"
         "signal.raise_signal(signal.SIGTERM)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = ran(program)
 
     assert (done.returncode, done.stdout) == (4, "{\n")
     assert done.stderr.startswith("reput: SIGTERM: interrupted before it was done")
@@ -582,9 +582,8 @@ def test_a_thread_that_fails_says_one_line(tmp_path):
         "thread.start()\n"
         "thread.join()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
-    )
+    done = ran(program)
+    assert done.returncode == 0, done.stderr
 
     path = tmp_path / "unexpected.txt"
     assert done.stderr == (

@@ -113,7 +113,7 @@ def live(place: Place, seconds: float) -> Live:
 def _restart(place: Place) -> None:
     """Start it, and wait until it keeps up: ready is who is a few seconds behind at most."""
     place.start("--flush-seconds", "5", "--ready-behind", "1m")
-    until(lambda: place.get("/readyz"), "a job that is ready again")
+    place.wait_until_ready()
 
 
 def _lag(place: Place) -> float:

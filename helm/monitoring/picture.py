@@ -105,9 +105,7 @@ def draw(
                     continue
                 times, values = _broken([(float(at), float(v)) for at, v in line["values"]])
                 highest = max([highest, *(value for value in values if not math.isnan(value))])
-                label = _short(
-                    panels.legend(target["legendFormat"], line["metric"]), store, line["metric"]
-                )
+                label = _short(target["legendFormat"], store, line["metric"])
                 axis.plot([at - end + seconds for at in times], values, linewidth=1, label=label)
         for step in shown[title]["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ()):
             if step["value"] and step["value"] < 2 * highest:
@@ -130,7 +128,7 @@ def draw(
         axis.legend(
             fontsize=7,
             loc="upper left",
-            bbox_to_anchor=(-0.02, -0.1),
+            bbox_to_anchor=_BELOW,
             ncols=_LEGENDS,
             frameon=False,
         )

@@ -66,10 +66,10 @@ class Place:
         """Return where its dispatch goes."""
         return self.directory / f"{self.name}-output"
 
-    def arguments(self, **settings: int) -> list[str]:
-        """Return what tells a command which store it is; further settings are the broker's."""
+    def arguments(self) -> list[str]:
+        """Return what tells a command which store it is."""
         conf = self.directory / f"{self.name}.conf"
-        values = {**_SETTINGS, "mappedFileSizeCommitLog": self.log_file, **settings}
+        values = {**_SETTINGS, "mappedFileSizeCommitLog": self.log_file}
         conf.write_text("".join(f"{key}={value}\n" for key, value in values.items()), "utf-8")
         return [
             *("--store", str(self.store), "--output", str(self.output)),
@@ -83,9 +83,7 @@ class Place:
             writer.append(writer.next_message())
         return writer
 
-    def start(
-        self, *more: str, file_system: int | None = None, submit: str = "", **settings: int
-    ) -> None:
+    def start(self, *more: str, file_system: int | None = None, submit: str = "") -> None:
         """Start the job.
 
         Args:
@@ -93,14 +91,13 @@ class Place:
             file_system: bytes of a file system of its own for the output. It is in memory, is
                 seen by the job alone, and ends with it.
             submit: options of spark-submit.
-            **settings: of the broker.
         """
-        command = [*_REPUT, "run", *self.arguments(**settings), "--metrics-port", str(self.port)]
+        command = [*_REPUT, "run", *self.arguments(), "--metrics-port", str(self.port)]
         command += more
         if file_system is not None:
             self.output.mkdir(exist_ok=True)
             mount = f'mount -t tmpfs -o size={file_system} reput "$0" && exec "$@"'
-            # Who is not root is, in a name space of users.
+            # Without root it takes a name space of users, in which we are root.
             own = ("--mount",) if os.geteuid() == 0 else ("--mount", "--user", "--map-root-user")
             command = ["unshare", *own, "sh", "-c", mount, str(self.output), *command]
         environment = dict(os.environ)
@@ -144,14 +141,7 @@ class Place:
 
     def get(self, path: str) -> str | None:
         """Return what the job answers, None if it does not or says no."""
-        try:
-            with urllib.request.urlopen(
-                f"http://{LOCALHOST}:{self.port}{path}", timeout=10
-            ) as answer:
-                text: str = answer.read().decode()
-                return text
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return None
+        return answer_of(self.port, path)
 
     def begin(self) -> None:
         """Say that what the alerts are for begins now: none of them may have fired before."""
@@ -175,6 +165,16 @@ class Place:
         finally:
             writer.kill()
             writer.wait()
+
+
+def answer_of(port: int, path: str) -> str | None:
+    """Return what a job answers at its port for metrics, None if it does not or says no."""
+    try:
+        with urllib.request.urlopen(f"http://{LOCALHOST}:{port}{path}", timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return None
 
 
 def until(holds: Callable[[], object], what: str, seconds: float = _PATIENCE) -> None:

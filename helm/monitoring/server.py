@@ -11,14 +11,13 @@ import subprocess
 import threading
 import time
 import urllib.error
-import urllib.request
 from typing import TYPE_CHECKING
 
 import yaml
 
 from helm.cluster import TOOLS, CheckError, free_port
 from helm.monitoring import alerts, panels
-from helm.monitoring.place import LOCALHOST, until
+from helm.monitoring.place import LOCALHOST, answer_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,23 +132,14 @@ class Server:
     def _watch(self) -> None:
         is_target = False
         while not self._ending.wait(0.5):
-            if not is_target and (is_target := self._answers()):
+            # Kubernetes gives a pod an address once it answers. A target that is there before that
+            # would be one that does not answer, which is an alert.
+            if not is_target and answer_of(self._metrics_port, "/metrics") is not None:
+                is_target = True
                 self._add_target()
             with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
                 for each in panels.query(self.url, 'ALERTS{alertstate="firing"}'):
                     self.fired.setdefault(each["metric"]["alertname"], self.seconds)
-
-    def _answers(self) -> bool:
-        """Tell whether the job has begun to answer: Kubernetes gives a pod an address by then.
-
-        A target that is there before would be one that does not answer, which is an alert.
-        """
-        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            urllib.request.urlopen(
-                f"http://{LOCALHOST}:{self._metrics_port}/metrics", timeout=10
-            ).close()
-            return True
-        return False
 
     def _add_target(self) -> None:
         target = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkpoints import progress
 from formats import names
 from formats.commitlog import MIN_SIZE
 from formats.errors import FormatError, ReputError, StoreError
@@ -367,8 +368,6 @@ class World:
 
     def _forget_what_nothing_tells(self) -> None:
         """Begin the output again if what was cut while nobody wrote it has expired since."""
-        from checkpoints import progress
-
         if self._is_paused or self.follower is not None or not self.output.is_dir():
             return
         if not self._has_cut_expired():
@@ -1092,8 +1091,6 @@ class World:
             if self.is_damaged:
                 return
             raise
-        from checkpoints import progress
-
         found = progress.load(self.output)
         if found is None:
             # Killed before it had recorded anything.

@@ -103,6 +103,13 @@ def make_hole(broker: Broker) -> tuple[int, int]:
     return place.position, place.end
 
 
+def put_with_hole(broker: Broker) -> tuple[int, int]:
+    """Put 76 messages and zero the third last; return where that stood, in the last file."""
+    for number in range(76):
+        broker.put(queue(number, store_timestamp=1000 + number))
+    return make_hole(broker)
+
+
 def go_on_at_hole(broker: Broker, start: int, sizes: tuple[int, ...], *, now: int) -> None:
     """Recover a log with a hole as a broker does, which cuts it there, and put messages.
 

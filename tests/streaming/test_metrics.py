@@ -473,7 +473,7 @@ def test_health(made, served, monkeypatch):
 )
 def test_errors_have_a_kind_by_the_file_that_they_name(kind, error):
     """
-    Each kind is another alert, and another page of the runbook; also behind a pickle. No space is
+    Each kind is another alert, and another page of the runbook; also after a pickle. No space is
     no space, in whichever file: a full disk is not a gap in a consume queue.
     """
     config = config_of(Path("/store"), Path("/out"))

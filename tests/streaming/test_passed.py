@@ -16,7 +16,7 @@ from streaming.handover import examine
 from streaming.repair import repair
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
-from tests.streaming.brokers_for_tests import go_on_at_hole, make_hole, queue
+from tests.streaming.brokers_for_tests import go_on_at_hole, put_with_hole
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, files_of, fill
 from tests.streaming.test_dispatcher import expected
 from tests.streaming.test_repair import EXT
@@ -279,9 +279,7 @@ class TestCutThere:
     def holed(self, made):
         """Return a broker, its store's configuration and the hole, all in the last file."""
         broker, config = made()
-        for number in range(76):
-            broker.put(queue(number, store_timestamp=1000 + number))
-        start, after = make_hole(broker)
+        start, after = put_with_hole(broker)
         assert start // LOG_FILE == broker.log.end // LOG_FILE
         return broker, config, start, after
 

@@ -12,7 +12,7 @@ from streaming.marks import Mark, marks_of
 from streaming.offsets import StoreOffsets
 from streaming.options import parse
 from streaming.source import StreamReader
-from tests.streaming.brokers_for_tests import go_on_at_hole, make_hole, queue, write_over
+from tests.streaming.brokers_for_tests import go_on_at_hole, put_with_hole, queue, write_over
 from tests.streaming.stores_for_tests import SMALL
 
 
@@ -166,9 +166,7 @@ class TestHole:
     @pytest.fixture
     def holed(self, made):
         broker, _ = made()
-        for number in range(76):
-            broker.put(queue(number, store_timestamp=1000 + number))
-        start, _ = make_hole(broker)
+        start, _ = put_with_hole(broker)
         stream = Stream(broker.store, onCorrupt="skip")
         stream.run()
         assert len(stream.delivered) == 75

@@ -69,7 +69,7 @@ class Made:
         self.following[topic] = first + count
 
     def fill_files(self, topic: str, count: int) -> None:
-        """Append messages until the log has so many files more, and a record in the next one."""
+        """Append messages until the log has `count` more files, and a record in the next one."""
         end = (self.log.end // LOG_FILE + count) * LOG_FILE
         while self.log.end <= end:
             self.put(topic)
