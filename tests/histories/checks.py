@@ -412,7 +412,9 @@ def answers_differ(
     with MessageStore.open(config.path, None, config.settings) as store:
         for words, answer in zip(asked, theirs, strict=True):
             if isinstance(answer, dict) and "thrown" in answer:
-                # The broker trips over bytes that it has cut.
+                if not was_cut:
+                    wrong.append(f"{_shown(words)}: the broker throws {answer['thrown']}")
+                # Else it trips over bytes that it has cut.
                 counts["broker's exceptions"] += 1
                 continue
             counts[f"asked {words[0]}"] += 1

@@ -164,6 +164,7 @@ class World:
         # The log's records before the first such place came.
         self._before_hole: list[Rec] = []
         self._has_begun_again = False
+        self._said_corrupt = 0
         # The records that the stream had delivered when it was compared last.
         self._delivered: list[Rec] = []
         self._snapshot: Path | None = None
@@ -958,6 +959,7 @@ class World:
             self._open()
             self._poll()
             return
+        self._said_corrupt = self.outcome.events["said corrupt"]
         if count != len(expected):
             raise HistoryError(
                 "messages", f"{count} dispatched, the log has {len(expected)} ({state})"
@@ -991,7 +993,8 @@ class World:
         A twin is put again with its old time, which no broker does; no head tells it from the
         first one. Where files note no times either, nothing tells of the cut.
         """
-        if not self.outcome.events["said corrupt"] and not self.traits.is_quiet:
+        said = self.outcome.events["said corrupt"] - self._said_corrupt
+        if not said and not self.traits.is_quiet:
             return False
         size = self.broker.files.file_size
         begins = {
@@ -1101,6 +1104,14 @@ class World:
         )
         if report.ok and report.is_complete and not is_same:
             raise HistoryError("verify", "finds nothing in an output that is not the log's")
+        lacking = [r.position for r in self._live() if r.position >= found.end]
+        if (
+            report.ok
+            and report.is_complete
+            and lacking
+            and not self._ends_with_zero(is_killed=True)
+        ):
+            raise HistoryError("verify", f"misses nothing, and {lacking[:6]} are not dispatched")
         # By the files alone, records that were cut and line up with the end are records.
         has_all = is_same and found.end == self.broker.end and not self._stale()
         if not report.is_complete and has_all:
@@ -1238,6 +1249,9 @@ class World:
             return
         wrong = [row[0] for row in rows if row not in set(expected)]
         missing = [row[0] for row in expected if row not in set(rows)]
+        if not wrong and not missing:
+            places = [row[0] for row in rows]
+            raise HistoryError("stream", f"delivered twice, or in another order: {places}")
         if self._is_cut_before_its_file(wrong + missing):
             self.outcome.events["a stream's own file has the same bytes after a cut before it"] += 1
             self._new_stream()
