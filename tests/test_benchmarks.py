@@ -98,3 +98,17 @@ def test_the_broker_and_ours_find_the_same_keys(tmp_path: Path) -> None:
                 assert set(figures[f"{kind}_{state} p50"]) == {"rocketmq", "reput", "ratio"}
         assert figures["id_warm p50"]["reput"][0] > 0
         assert figures["shell ms"]["reput"][0] > 0
+
+
+def test_two_states_take_turns(tmp_path: Path) -> None:
+    printed = run(
+        "paired", "--gib", SMALL, "--pairs", 2, "--directory", tmp_path, "--json", tmp_path / "json"
+    )
+    pairs = json.loads((tmp_path / "json").read_text())
+
+    assert [list(pair) for pair in pairs] == [["this", "other"], ["other", "this"]]
+    assert all(seconds > 0 for pair in pairs for side in pair.values() for seconds in side.values())
+    assert [line.split("  ")[0] for line in printed.splitlines()[2:]] == [
+        "rebuild",
+        "start after a kill",
+    ]
