@@ -91,7 +91,13 @@ class IndexReplay:
         self.close_file()
         self.reader = IndexReader(self.files[self.opened], self.settings)
         if self.opened == 0:
-            self.oldest_begin = self.reader.header().begin_timestamp
+            header = self.reader.header()
+            self.oldest_begin = header.begin_timestamp
+            if not any(self.reader.item(FIRST_ITEM)) and header.begin_offset < self.scope.floor:
+                # The only witness of a file that has expired before it.
+                previous = header._replace(
+                    end_timestamp=header.begin_timestamp, end_offset=header.begin_offset
+                )
         self.opened += 1
         self.slots[:] = NO_ITEM
         self.state[:] = np.array(indexfile.seeded(previous), np.int64)

@@ -10,9 +10,10 @@ import pytest
 
 from checkpoints import progress
 from formats import names
+from formats.commitlog import ROLLBACK
 from formats.encode import Message
 from formats.errors import StoreError
-from formats.indexfile import FIRST_ITEM, item_position
+from formats.indexfile import FIRST_ITEM, Header, item_position
 from stores.findings import Kind
 from stores.tail import find_tail
 from streaming.dispatcher import StoreDispatcher
@@ -319,6 +320,29 @@ class TestIndex:
         path.write_bytes(changed)
         (found,) = verify(made.config).findings
         assert found.kind == Kind.WRONG_BYTES
+
+    def test_one_that_was_just_begun_has_the_end_of_one_that_is_gone(self, tmp_path):
+        """
+        It has no item yet: a record without keys began it, and its header tells of the file before.
+        """
+        made = Made(tmp_path, maxIndexNum=str(3 + FIRST_ITEM))
+        made.put("t", 3)
+        end = made.log.places[-1].message.store_timestamp
+        while made.log.end <= LOG_FILE:
+            made.log.append(Message("t", store_timestamp=end + 5000, sys_flag=ROLLBACK))
+        made.dispatch()
+        made.expire(1)
+        made.dispatch(removes_expired=True)
+
+        (path,) = self.files(made)
+        assert Header.unpack(path.read_bytes()).begin_timestamp == end
+        assert verify(made.config).findings == []
+        assert examine(made.config).is_safe
+
+        raw = bytearray(path.read_bytes())
+        raw[7] ^= 1
+        path.write_bytes(raw)
+        assert {found.kind for found in verify(made.config).findings} >= {Kind.HEADER}
 
     def test_a_log_that_ends_in_expired_records_again(self, made, tmp_path):
         """
