@@ -84,7 +84,7 @@ def _raw_stores(version: str, seed: int, count: int, root: Path) -> set[int]:
         root / "brokers",
         "--mode=reput",
         "--go-on",
-        timeout=60 + 3 * count,
+        timeout=300 + 6 * count,
     )
     failed = {int(line.split()[1]) for line in printed.splitlines() if line.startswith("failed ")}
     if len(failed) > count / 2:
