@@ -260,7 +260,9 @@ class StoreMetrics:
             ("dispatched", progress.end),
             ("recorded", state.recorded_end),
         ):
-            families.add("rocketmq_reput_offset_bytes", (*labels, which), max(value, 0))
+            # Before the first batch, and the first record of it: not 0, where a log may not begin.
+            if value >= 0:
+                families.add("rocketmq_reput_offset_bytes", (*labels, which), value)
         for kind, value in zip(_CHECKPOINT_KINDS, progress.checkpoint, strict=False):
             name = "rocketmq_checkpoint_timestamp_seconds"
             families.add(name, (*labels, kind), value / _MILLISECONDS)

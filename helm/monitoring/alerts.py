@@ -132,7 +132,8 @@ _START, _UP = f"{s.START}{{{_OURS}}}", f"{s.TARGET}{{{_OURS}}}"
 _PRESENT = f"(count({_START}) or vector(0))"
 _CONTAINER = 'namespace=~"${namespace}",container="reput"'
 _RETAINED = f"({offset('log_end')} - {offset('log_begin')})"
-_UNRECORDED = f"({offset('dispatched')} - {offset('recorded')})"
+# Of a new output there is no record at first.
+_UNRECORDED = f"({offset('dispatched')} - ({offset('recorded')} or {offset('log_begin')}))"
 _FREE_SHARE = (
     f"last_over_time({s.FREE}{_DISPATCHER}[10m]) / last_over_time({s.SIZE}{_DISPATCHER}[10m])"
 )
@@ -285,7 +286,8 @@ ALERTS = (
         "CheckpointStale",
         WARNING,
         "5m",
-        f"min_over_time({_UNRECORDED}[15m:1m]) > 0\nand changes({offset('recorded')}[15m:1m]) == 0",
+        f"min_over_time({_UNRECORDED}[15m:1m]) > 0\n"
+        f"unless changes({offset('recorded')}[15m:1m]) > 0",
         f"Progress of {_STORE} is not recorded",
         "{{ $value | humanize1024 }}B are dispatched and not recorded, and no record was made for"
         " 15 minutes: a restart would dispatch all that again.",

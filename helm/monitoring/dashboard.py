@@ -379,7 +379,12 @@ def _stores() -> list[timeseries.Panel]:
             "Dispatched, and dispatched again after a restart: falls to 0 with each record of"
             " progress, once a minute as brokers do.",
             BYTES,
-            [(f"clamp_min({at('dispatched')} - {at('recorded')}, 0)", _NAMED)],
+            [
+                (
+                    f"clamp_min({at('dispatched')} - ({at('recorded')} or {at('log_begin')}), 0)",
+                    _NAMED,
+                )
+            ],
         ),
     ]
 

@@ -81,6 +81,8 @@ def later(value, first="0"):
     return f"{first}x39 {value}x80"
 
 
+# Of an output that was begun in minute 35.
+NEW = "_x35 52100000000+60000000x85"
 # (what happens, series that differ, minute, the alerts that fire then)
 CASES = [
     ("all is well", {}, 60, ""),
@@ -192,6 +194,24 @@ CASES = [
         {offset("recorded"): "49940000000+60000000x40 52340000000x80"},
         70,
         "CheckpointStale",
+    ),
+    (
+        "a new output, of which nothing is recorded yet",
+        {offset("recorded"): "_x39 52340000000+60000000x80", offset("dispatched"): NEW},
+        45,
+        "",
+    ),
+    (
+        "a new output, and nothing is recorded ever",
+        {offset("recorded"): "_x120", offset("dispatched"): NEW},
+        60,
+        "CheckpointStale",
+    ),
+    (
+        "a slow start over a log whose first files have expired",
+        {offset("recorded"): "_x120", offset("dispatched"): "_x120", BYTES: "_x120"},
+        60,
+        "",
     ),
     (
         "a minute without a record",

@@ -304,6 +304,38 @@ def test_the_log_s_end_is_the_job_s(tmp_path, served, monkeypatch, is_live):
     dispatcher.close()
 
 
+def test_offsets_of_a_new_output_appear_once_they_are_known(tmp_path, served):
+    """
+    Of a log whose first files have expired, 0 would stand before its begin, as what was dispatched
+    and has expired since does.
+    """
+    log = fill(Log(), 4, 80)
+    store = log.write(tmp_path / "store")
+    (store / "commitlog" / f"{0:020d}").unlink()
+    config = config_of(store, tmp_path / "out")
+    dispatcher = StoreDispatcher(config)
+    metrics = Metrics({"s": config}, "c", "1.2.3")
+    get = served(metrics)
+
+    def shown():
+        found = samples(get("/metrics")[1])
+        return {
+            which: value for (name, which), value in found.items() if name.endswith("_offset_bytes")
+        }
+
+    metrics.state("s", state_of(dispatcher))
+    at_first = shown()
+    metrics.batch("s", dispatcher.dispatch(log.end), state_of(dispatcher))
+    dispatched = shown()
+    dispatcher.close()
+    metrics.state("s", state_of(dispatcher))
+    recorded = shown()
+
+    assert at_first == {"log_begin": LOG_FILE, "log_end": log.end}
+    assert dispatched == {**at_first, "dispatched": log.end}
+    assert recorded == {**dispatched, "recorded": log.end}
+
+
 def test_what_can_go_wrong_is_there_before_it_does(made, served):
     """
     A counter that appears with its first event shows no increase.
