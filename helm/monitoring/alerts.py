@@ -250,10 +250,13 @@ ALERTS = (
         WARNING,
         "10m",
         f"{_FREE_SHARE} < ${{freeRatio}}\n"
-        f"or predict_linear({s.FREE}{_DISPATCHER}[6h], {_DAY}) < 0 and {_FREE_SHARE} < 0.5",
+        # A burst, as a first rebuild or a repair is one, shows in the hour after it as well; in each
+        # half hour of three hours only what goes on does.
+        f"or {_FREE_SHARE} < 0.5\n"
+        f"and count_over_time((predict_linear({s.FREE}{_DISPATCHER}[1h], {_DAY}) < 0)[3h:30m]) >= 6",
         f"The disk of the output of {_STORE} fills",
         "Less than ${freeRatio} of its file system is free, or what is free will be used within a"
-        " day.",
+        " day at the rate of each of the last three hours.",
     ),
     Alert(
         "OutputFull",

@@ -81,6 +81,12 @@ def later(value, first="0"):
     return f"{first}x39 {value}x80"
 
 
+# Two hours are not enough to tell a rate.
+FOR_HOURS = {key: value.replace("x120", "x480") for key, value in HEALTHY.items()}
+# 450 of 1,000 GB are free: 50 are written within 10 minutes, and that is all; or 240 within an hour,
+# which are free again afterwards.
+BURST = f"{45 * 10**10}-5000000000x10 {40 * 10**10}x470"
+REPAIR = f"{45 * 10**10}x180 {45 * 10**10}-4000000000x60 {45 * 10**10}x240"
 # Of an output that was begun in minute 35.
 NEW = "_x35 52100000000+60000000x85"
 # (what happens, series that differ, minute, the alerts that fire then)
@@ -105,8 +111,23 @@ CASES = [
         60,
         "OutputFilling OutputFull",
     ),
-    ("full within a day", {FREE: f"{49 * 10**10}-400000000x120"}, 60, "OutputFilling"),
-    ("full in a month", {FREE: f"{49 * 10**10}-10000000x120"}, 60, ""),
+    ("full within a day", FOR_HOURS | {FREE: f"{49 * 10**10}-340000000x480"}, 240, "OutputFilling"),
+    ("not known for hours yet", {FREE: f"{49 * 10**10}-340000000x120"}, 110, ""),
+    ("full in a month", FOR_HOURS | {FREE: f"{49 * 10**10}-10000000x480"}, 240, ""),
+    *(
+        (f"{minute} minutes after a first rebuild", FOR_HOURS | {FREE: BURST}, minute, "")
+        for minute in (11, 40, 70, 130, 190, 300)
+    ),
+    *(
+        (f"a repair in between, minute {minute}", FOR_HOURS | {FREE: REPAIR}, minute, "")
+        for minute in (215, 245, 275, 305, 365)
+    ),
+    (
+        "filling for hours, and no longer since an hour",
+        FOR_HOURS | {FREE: f"{45 * 10**10}-340000000x240 {3684 * 10**8}x240"},
+        310,
+        "",
+    ),
     ("the heap is full", {HEAP_USED: later(530, 100)}, 80, "HeapFull"),
     ("the heap is full, and is swept", {HEAP_USED: "0x39" + " 530 520 510 90" * 20}, 80, ""),
     ("gone", {STARTED: "1000x40 stale", ACTIVE: "1x40 stale"}, 50, "Missing"),
