@@ -70,12 +70,12 @@ TEXTS: Texts = {
         "Times the log was found rewritten.",
         (),
     ),
-    "rocketmq_reput_corrupt_skipped_total": ("Corrupt places passed over.", ()),
-    "rocketmq_reput_data_loss_gaps_total": (
-        "Gaps left by records that expired before dispatch.",
+    "rocketmq_reput_corrupt_skipped": ("Corrupt places that the output has passed over.", ()),
+    "rocketmq_reput_data_loss_gaps": (
+        "Gaps in the output, of records that expired before dispatch.",
         (),
     ),
-    "rocketmq_reput_data_loss_bytes_total": ("Bytes of log that had expired.", ()),
+    "rocketmq_reput_data_loss_bytes": ("Bytes of log in these gaps.", ()),
     "rocketmq_reput_last_batch_timestamp_seconds": ("When the last batch ended, Unix time.", ()),
     _LATENCY: ("From a record's store timestamp to its entry being visible.", ()),
     **kafka_metrics.TEXTS,
@@ -269,14 +269,15 @@ class StoreMetrics:
         families.add("rocketmq_index_fill_ratio", labels, state.index_fill)
         families.add("rocketmq_reput_record_waiting", labels, float(state.waits))
         for name, count in (
-            ("starts", progress.starts),
-            ("recoveries", progress.recoveries),
-            ("log_truncations", progress.truncations),
+            ("starts_total", progress.starts),
+            ("recoveries_total", progress.recoveries),
+            ("log_truncations_total", progress.truncations),
+            # Not counters: a place that a broker has cut off, or a repair has put back, is gone.
             ("corrupt_skipped", len(progress.skipped)),
             ("data_loss_gaps", len(progress.lost)),
             ("data_loss_bytes", sum(end - start for start, end in progress.lost)),
         ):
-            families.add(f"rocketmq_reput_{name}_total", labels, count)
+            families.add(f"rocketmq_reput_{name}", labels, count)
         if shows_queues:
             for queue, end in progress.queues.items():
                 kind, _, rest = queue.partition("/")

@@ -114,6 +114,11 @@ def _step(metric: str, window: str = "1h", labels: str = "") -> str:
     return f"increase({metric}{{{s.NODE}{labels}}}[{window}]) > 0"
 
 
+def _more(metric: str, window: str = "1h") -> str:
+    """Return an expression that holds where there are more of what may get fewer as well."""
+    return f"delta({metric}{_DISPATCHER}[{window}]) > 0"
+
+
 def _pods(metric: str) -> str:
     """Return a process's series with the label `pod`, which is the instance outside Kubernetes."""
     return (
@@ -144,6 +149,7 @@ _RESTARTS = f"{s.KUBE_RESTARTS}{{{_CONTAINER}}}"
 _LATELY = "20m"
 # Seconds; how far ahead free space is foretold.
 _DAY = 86400
+_FULL_IN_A_DAY = f"predict_linear({s.FREE}{_DISPATCHER}[1h], {_DAY}) < 0"
 
 ALERTS = (
     Alert(
@@ -250,10 +256,10 @@ ALERTS = (
         WARNING,
         "10m",
         f"{_FREE_SHARE} < ${{freeRatio}}\n"
-        # A burst, as a first rebuild or a repair is one, shows in the hour after it as well; in each
+        # A burst such as a first rebuild or a repair shows in the hour after it as well; in each
         # half hour of three hours only what goes on does.
         f"or {_FREE_SHARE} < 0.5\n"
-        f"and count_over_time((predict_linear({s.FREE}{_DISPATCHER}[1h], {_DAY}) < 0)[3h:30m]) >= 6",
+        f"and count_over_time(({_FULL_IN_A_DAY})[3h:30m]) >= 6",
         f"The disk of the output of {_STORE} fills",
         "Less than ${freeRatio} of its file system is free, or what is free will be used within a"
         " day at the rate of each of the last three hours.",
@@ -279,7 +285,7 @@ ALERTS = (
         "OutrunByRetention",
         CRITICAL,
         "1m",
-        f"{_step(s.LOST_GAPS)}\nor {errors('expired')}\n"
+        f"{_more(s.LOST_GAPS)}\nor {errors('expired')}\n"
         f"or {offset('dispatched')} < {offset('log_begin')}",
         f"Records of {_STORE} expired before they were dispatched",
         "The broker deleted log files that were not dispatched yet: those messages have no"
@@ -299,7 +305,7 @@ ALERTS = (
         "CorruptRecord",
         CRITICAL,
         "0s",
-        f"{_step(s.CORRUPT)}\nor {errors('corrupt')}",
+        f"{_more(s.CORRUPT)}\nor {errors('corrupt')}",
         f"A corrupt record in the log of {_STORE}",
         "It was passed over and copied to quarantine, or the job stopped at it or waits there.",
     ),

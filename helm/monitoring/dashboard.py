@@ -74,6 +74,11 @@ def rate(name: str, *labels: str) -> str:
     return f"rate({one(name, *labels)}{_RATE})"
 
 
+def more(name: str, window: str) -> str:
+    """Return by how much something is more than a window ago, which may get less as well."""
+    return f"clamp_min(delta({one(name)}[{window}]), 0)"
+
+
 def quantile(share: float, name: str, *labels: str) -> str:
     """Return a quantile of a histogram, a store each."""
     buckets = rate(f"{name}_bucket", *labels)
@@ -269,9 +274,9 @@ def _overview() -> list[stat.Panel]:
                 f"(sum({each}) or vector(0))"
                 for each in (
                     f"increase({one(s.ERRORS)}[24h])",
-                    f"increase({one(s.CORRUPT)}[24h])",
+                    more(s.CORRUPT, "24h"),
                     "increase(" + one(s.ENTRIES, 'outcome="misplaced"') + "[24h])",
-                    f"increase({one(s.LOST_GAPS)}[24h])",
+                    more(s.LOST_GAPS, "24h"),
                     f"{gone()} > bool 0",
                 )
             )
@@ -465,8 +470,8 @@ def _internals() -> list[timeseries.Panel]:
             SHORT,
             [
                 (f"increase({one(s.ERRORS)}[1h])", f"{_NAMED} error {{{{kind}}}}"),
-                (f"increase({one(s.CORRUPT)}[1h])", f"{_NAMED} corrupt, passed over"),
-                (f"increase({one(s.LOST_GAPS)}[1h])", f"{_NAMED} expired"),
+                (more(s.CORRUPT, "1h"), f"{_NAMED} corrupt, passed over"),
+                (more(s.LOST_GAPS, "1h"), f"{_NAMED} expired"),
                 (f"increase({one(s.TRUNCATIONS)}[1h])", f"{_NAMED} log cut"),
                 (f"increase({one(s.STARTS)}[1h])", f"{_NAMED} start"),
                 (f"increase({one(s.RECOVERIES)}[1h])", f"{_NAMED} recovery"),
@@ -479,7 +484,7 @@ def _internals() -> list[timeseries.Panel]:
             "Records that expired",
             "Bytes of log that the broker deleted before they were dispatched, in a day.",
             BYTES,
-            [(f"increase({one(s.LOST_BYTES)}[24h])", _NAMED)],
+            [(more(s.LOST_BYTES, "24h"), _NAMED)],
             8,
         ),
         _graph(

@@ -20,8 +20,8 @@ HEAP_USED = 'rocketmq_reput_jvm_heap_used_bytes{job="reput",instance="10.0.0.1:9
 HEAP_MAX = 'rocketmq_reput_jvm_heap_max_bytes{job="reput",instance="10.0.0.1:9464"}'
 BYTES = f"rocketmq_reput_log_bytes_total{{{STORE}}}"
 MISPLACED = f'rocketmq_consumequeue_entries_total{{{STORE},outcome="misplaced"}}'
-CORRUPT = f"rocketmq_reput_corrupt_skipped_total{{{STORE}}}"
-GAPS = f"rocketmq_reput_data_loss_gaps_total{{{STORE}}}"
+CORRUPT = f"rocketmq_reput_corrupt_skipped{{{STORE}}}"
+GAPS = f"rocketmq_reput_data_loss_gaps{{{STORE}}}"
 WAITING = f"rocketmq_reput_record_waiting{{{STORE}}}"
 KAFKA_LAG = f"rocketmq_reput_kafka_lag_bytes{{{STORE}}}"
 KAFKA_CONNECTED = f"rocketmq_reput_kafka_connected{{{STORE}}}"
@@ -246,6 +246,7 @@ CASES = [
         45,
         "CorruptRecord QueueOffsetsShifted",
     ),
+    ("a place that was passed over is cut off", {CORRUPT: later(2, 3)}, 45, "QueueOffsetsShifted"),
     ("stopped at a corrupt record", {errors("corrupt"): "_x40 1x1"}, 45, "CorruptRecord"),
     ("the index cannot be written", {errors("index"): "_x40 1x1"}, 45, "IndexFailure"),
     ("an entry out of turn", {MISPLACED: later(3)}, 45, "ConsumeQueueGap"),
