@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from streaming.dispatcher import Batch
 
@@ -24,25 +24,32 @@ class Counted:
     Attributes:
         end: physical offset up to which all is counted; -1: nothing yet.
         messages: that the output's record had there.
-        truncations: of the log, as the output's record had them there.
+        cut: number of the last cut of the log that the output's record had there, 0 for none.
     """
 
     end: int = -1
     messages: int = 0
-    truncations: int = 0
+    cut: int = 0
 
-    def take(self, batches: Iterable[Batch], messages: int, truncations: int) -> list[Batch]:
+    def take(
+        self, batches: Iterable[Batch], messages: int, cuts: Sequence[tuple[int, int]]
+    ) -> list[Batch]:
         """Return what of a writer's batches is to be counted.
 
         Args:
             batches: new ones, in their order.
             messages: that the output's record has now.
-            truncations: of the log that it has now.
+            cuts: of the log that it has now; see `Progress`. Their numbers only rise, also where
+                an output begins again.
         """
         found = list(batches)
-        is_cut = truncations != self.truncations
-        self.truncations, self.messages = truncations, messages
-        if is_cut and found:
+        if not found:
+            # A cut that no batch was dispatched after counts once there is one.
+            return []
+        last = cuts[-1][0] if cuts else 0
+        is_cut = last != self.cut
+        self.cut, self.messages = last, messages
+        if is_cut:
             # The log's records from there on are others, and new.
             self.end = found[-1].end
             return found

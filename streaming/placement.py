@@ -180,7 +180,7 @@ class ExecutorWriters:
         failure, batches = answer["failure"], answer["batches"]
         if answer["state"] is not None:
             progress = answer["state"]["progress"]
-            batches = known.counted.take(batches, progress.messages, progress.truncations)
+            batches = known.counted.take(batches, progress.messages, progress.cuts)
         return Outcome(name, batches, error_of(failure) if failure else None)
 
 

@@ -279,7 +279,13 @@ def _begun_again(
     config: StoreConfig, log: CommitLog, found: Progress, recovery: Recovery
 ) -> Progress:
     """Return the progress of an empty output; what cannot be dispatched again is lost, and said."""
-    again = replace(beginning(config, found.generation + 1), lost=found.lost)
+    again = replace(
+        beginning(config, found.generation + 1),
+        lost=found.lost,
+        starts=found.starts,
+        recoveries=found.recoveries,
+        truncations=found.truncations,
+    )
     # The output began in one of these files at the latest: the first that is known, the one in
     # which its first batch ended, or that of its first entry. Those that expired are not known.
     places = [point.record.physical_offset for point in found.trail[:1]]

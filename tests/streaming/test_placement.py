@@ -68,14 +68,61 @@ def test_records_after_a_cut_are_new():
     is not.
     """
     counted = Counted()
-    assert [b.messages for b in counted.take([Batch(0, 900, messages=9)], 9, 0)] == [9]
+    assert [b.messages for b in counted.take([Batch(0, 900, messages=9)], 9, ())] == [9]
     again = counted.take(
-        [Batch(0, 0), Batch(0, 900, messages=9), Batch(900, 950, messages=1)], 10, 0
+        [Batch(0, 0), Batch(0, 900, messages=9), Batch(900, 950, messages=1)], 10, ()
     )
     assert [(b.bytes, b.messages) for b in again] == [(0, 0), (0, 0), (50, 1)]
-    cut = counted.take([Batch(500, 950, messages=4)], 9, 1)
+    cuts = ((7, 500),)
+    cut = counted.take([Batch(500, 950, messages=4)], 9, cuts)
     assert [b.messages for b in cut] == [4]
-    assert [b.messages for b in counted.take([Batch(500, 950, messages=4)], 9, 1)] == [0]
+    assert [b.messages for b in counted.take([Batch(500, 950, messages=4)], 9, cuts)] == [0]
+
+
+def test_a_cut_counts_once_something_is_dispatched_after_it():
+    """
+    A writer that has gone back and has no batch yet says where it is all the same.
+    """
+    counted = Counted()
+    counted.take([Batch(0, 900, messages=9)], 9, ())
+    cuts = ((7, 500),)
+    assert counted.take([], 5, cuts) == []
+    assert [b.messages for b in counted.take([Batch(500, 800, messages=3)], 8, cuts)] == [3]
+
+
+def test_what_an_output_that_begins_again_dispatches_is_new(made):
+    """
+    A start after a cut that leaves nothing in common: its messages are counted, and starts,
+    recoveries and truncations go on where they were, though the output is empty.
+    """
+    broker, config = made
+    broker.append(60)
+    counted = Counted()
+
+    def dispatch() -> int:
+        dispatcher = StoreDispatcher(config)
+        batch = dispatcher.dispatch(broker.log.end)
+        dispatcher.close()
+        found = dispatcher.progress
+        return sum(b.messages for b in counted.take([batch], found.messages, found.cuts))
+
+    assert dispatch() == 60
+    broker.recover(broker.log.places[-10].position)
+    broker.append(3, now=broker.messages.now + 9000)
+    dispatch()
+    before = progress.load(config.output)
+    kept = next(i for i, p in enumerate(broker.log.places) if p.position >= LOG_FILE) + 1
+    broker.recover(broker.log.places[kept].position)
+    broker.append(5, now=broker.messages.now + 9000)
+    (broker.store / "commitlog" / f"{0:020d}").unlink()
+    new = dispatch()
+    after = progress.load(config.output)
+
+    assert after.lost == ((0, LOG_FILE),)
+    assert new == after.messages == 6
+    assert (before.truncations, after.truncations) == (1, 2)
+    assert (before.starts, after.starts) == (2, 3)
+    assert after.recoveries == before.recoveries + 1
 
 
 @pytest.fixture
@@ -189,7 +236,7 @@ class TestWriter:
             if not is_lost:
                 seen = (answer["incarnation"], answer["first"] + len(answer["batches"]))
                 where = answer["state"]["progress"]
-                found.extend(counted.take(answer["batches"], where.messages, where.truncations))
+                found.extend(counted.take(answer["batches"], where.messages, where.cuts))
 
         for _ in range(4):
             send(DISPATCH, broker.append(20))
