@@ -96,6 +96,7 @@ class Report:
     Attributes:
         findings: the first `KEPT` ones.
         found: all of them.
+        shifted: of these, `Kind.SHIFTED` ones.
         lacks: what of the log is out of reach: places that are damaged, or were passed over; the
             first `KEPT` ones. The output may be right nevertheless.
         lacking: all of those.
@@ -117,6 +118,7 @@ class Report:
 
     findings: list[Finding] = field(default_factory=list)
     found: int = 0
+    shifted: int = 0
     lacks: list[Finding] = field(default_factory=list)
     lacking: int = 0
     skipped: int = 0
@@ -162,6 +164,7 @@ class Report:
     def add(self, kind: Kind, path: Path | str, position: int, detail: str) -> None:
         """Count a finding, and keep it if there is room."""
         self.found += 1
+        self.shifted += kind == Kind.SHIFTED
         if len(self.findings) < KEPT:
             self.findings.append(Finding(kind, str(path), position, detail))
 

@@ -187,14 +187,16 @@ def examine(config: StoreConfig) -> Handover:
         for finding in result.report.findings
         if finding.kind == Kind.UNREADABLE
     ]
-    shifted = [each for each in result.report.findings if each.kind == Kind.SHIFTED]
+    shifted = result.report.shifted
     if shifted:
-        first = shifted[0]
+        # Of many findings only the first ones are kept.
+        kept = (each for each in result.report.findings if each.kind == Kind.SHIFTED)
+        first = next((f". The first: {e.path}, byte {e.position}: {e.detail}" for e in kept), "")
         result.problems.append(
             "queues whose entries stand before the places that their records name: "
-            f"{len(shifted)}. The first: {first.path}, byte {first.position}: {first.detail}"
+            f"{shifted}{first}"
         )
-    others = result.report.found - len(shifted)
+    others = result.report.found - shifted
     if others:
         result.problems.append(f"reput verify has {others} findings; look at them, then rebuild")
     if output.resolve() != store.resolve():

@@ -164,6 +164,30 @@ class TestLeftOut:
         (problem,) = result.problems
         assert "`reput rebuild --repair`" in problem
 
+    @pytest.mark.parametrize("kept", [0, 1, 1000])
+    def test_all_such_queues_are_counted(self, made, monkeypatch, kept):
+        """
+        Of many findings only the first are kept; those beyond are not of another kind, with
+        another remedy.
+        """
+        for topic in "tuv":
+            made.put(topic, 3)
+        made.dispatch()
+        for topic in "uv":
+            made.put(topic, 3)
+        made.fill_files("t", 1)
+        for topic in "uv":
+            made.put(topic, 3)
+        made.fill_files("t", 1)
+        made.log.write(made.store)
+        made.expire(1)
+        made.dispatch(fail_on_data_loss=False)
+        monkeypatch.setattr("stores.findings.KEPT", kept)
+        (problem,) = examine(made.config).problems
+
+        assert "their records name: 3" in problem
+        assert ("The first: " in problem) == (kept > 0)
+
     def test_a_repair_puts_them_right(self, made):
         self.lose(made)
         result = repair(made.config)
