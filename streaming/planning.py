@@ -124,10 +124,8 @@ def partitions_of(
     """
     ranges = []
     for name, offsets in stores.items():
-        # Who takes ranges knows himself how far he is, and so what he has lost.
-        loss = options.fail_on_data_loss and options.rows != RANGES
         if start[name] < end[name]:
-            begin = offsets.existing(start[name], fail_on_data_loss=loss)
+            begin = _begin(offsets, start[name], options)
             if begin < end[name]:
                 ranges.append(LogRange(name, begin, end[name], offsets.is_record(begin)))
         elif start[name] > end[name] and options.rows == RANGES:
@@ -138,6 +136,19 @@ def partitions_of(
     piece = min(PARTITION_BYTES, max(1, total // (options.min_partitions or 1)))
     sizes = {store.name: store.settings.commitlog_file_size for store in options.stores}
     return [part for r in ranges for part in _cut(r, sizes[r.store], piece)]
+
+
+def _begin(offsets: StoreOffsets, start: int, options: SourceOptions) -> int:
+    """Return where a batch begins in what there is of the log.
+
+    Raises:
+        ReputError: what is to be read has expired, and that must not be.
+    """
+    if options.rows != RANGES:
+        return offsets.existing(start, fail_on_data_loss=options.fail_on_data_loss)
+    # The dispatcher, which takes ranges, says what it has lost: it knows how far it is itself.
+    log = offsets.log()
+    return start if log is None else max(start, log.min_offset)
 
 
 def _cut(whole: LogRange, file_size: int, piece: int) -> Iterator[LogRange]:

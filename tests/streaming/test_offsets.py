@@ -199,3 +199,21 @@ def test_ranges_cover_a_batch_once_and_cross_no_file(store, begin, length, wante
     assert ranges[-1].end == end
     assert len(ranges) >= min(wanted, end - begin)
     assert all(r.start // FILE_SIZE == (r.end - 1) // FILE_SIZE for r in ranges)
+
+
+@pytest.mark.parametrize(("rows", "said"), [("ranges", 0), ("messages", 1)])
+def test_only_a_reader_of_messages_is_told_here_that_records_are_skipped(
+    tmp_path, caplog, rows, said
+):
+    """
+    A job of ranges says it itself, or stops there: then nothing is skipped.
+    """
+    placed = write_store(tmp_path, RECORDS[:2], base=2 * FILE_SIZE)
+    options = options_of(tmp_path, rows=rows, failOnDataLoss="false")
+    name = options.stores[0].name
+    end = {name: placed[-1].end}
+    with caplog.at_level("WARNING", "reput"):
+        first, *_ = planning.partitions_of({name: offsets_of(tmp_path)}, options, {name: 0}, end)
+
+    assert first.start == 2 * FILE_SIZE
+    assert caplog.text.count("are skipped") == said
