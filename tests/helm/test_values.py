@@ -224,6 +224,18 @@ WRONG = {
         {"mode": "sidecar", "singleJob": True, "stores": [STORE, STORE | {"name": "b"}]},
         "singleJob: a sidecar dispatches the store of its own broker",
     ),
+    "a job that is no regular expression": (
+        {"prometheusRule": {"job": "["}}, 'prometheusRule.job: "[" is not a regular expression',
+    ),
+    "a job of which only both parts are one": (
+        {"prometheusRule": {"job": "a)|(b"}}, 'prometheusRule.job: "a)|(b" is not a regular',
+    ),
+    "a job that ends in a backslash": (
+        {"prometheusRule": {"job": "a\\"}}, 'prometheusRule.job: "a\\\\" is not a regular',
+    ),
+    "a job in quotes": (
+        {"prometheusRule": {"job": '"reput"'}}, 'prometheusRule.job: "\\"reput\\"" has a quote',
+    ),
     "a sidecar with a claim of its own": (
         {"mode": "sidecar", "sparkCheckpoint": {"persistent": True}},
         "sparkCheckpoint.persistent: a patch cannot add a claim",
@@ -350,6 +362,27 @@ def test_every_alert_may_be_disabled(tmp_path):
     assert len(names) > 10
     assert not any(
         "alert" in each for group in rule["spec"]["groups"] for each in group["rules"] or []
+    )
+
+
+@pytest.mark.parametrize("job", [r"reput\.a|reput-\d+", "a: b # c", "(?i)reput.*"])
+def test_rules_are_valid_for_every_regular_expression(job, tmp_path):
+    """
+    It is written within a string of PromQL; Prometheus refuses the whole file for one bad rule.
+    """
+    result = template({"prometheusRule": {"enabled": True, "job": job}}, tmp_path)
+    (rule,) = objects(result.stdout, "PrometheusRule")
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump(rule["spec"]))
+    checked = run(find_tool("promtool"), "check", "rules", str(path))
+    rules = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert any('job=~"' + job.replace("\\", "\\\\") + '"' in each["expr"] for each in rules)
+    assert any(
+        each["labels"] == {"scope": f"default/{job}"}
+        for each in rules
+        if "record" in each and "labels" in each
     )
 
 

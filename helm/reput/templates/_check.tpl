@@ -8,6 +8,7 @@
 {{- include "reput.checkClaims" . }}
 {{- include "reput.checkArguments" . }}
 {{- include "reput.checkMetrics" . }}
+{{- include "reput.checkRules" . }}
 {{- include "reput.checkKafka" . }}
 {{- end }}
 
@@ -234,6 +235,17 @@ trigger-seconds: run.triggerSeconds
 {{- fail (printf "metrics.%s.scrapeTimeout: %s is longer than the interval, %s; the operator refuses that" $name $monitor.scrapeTimeout $monitor.interval) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "reput.checkRules" -}}
+{{- $job := .Values.prometheusRule.job }}
+{{- if regexMatch "[\"\\x00-\\x1f]" $job }}
+{{- fail (printf "prometheusRule.job: %s has a quote or a control character; write the regular expression alone" (quote $job)) }}
+{{- end }}
+{{- /* With an empty alternative every regular expression matches nothing at all; others match never. */}}
+{{- if not (regexMatch (printf "%s|" $job) "") }}
+{{- fail (printf "prometheusRule.job: %s is not a regular expression, so Prometheus would refuse every rule" (quote $job)) }}
 {{- end }}
 {{- end }}
 
