@@ -1,4 +1,4 @@
-"""What goes wrong, so that each alert fires by its real cause (`python -m helm.monitoring.live`).
+"""What goes wrong, so that alerts fire by their real causes (`python -m helm.monitoring.live`).
 
 Each function starts a job, or leaves one that has ended by itself.
 """

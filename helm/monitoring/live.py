@@ -1,4 +1,6 @@
-"""Every alert, made to fire by its real cause: `python -m helm.monitoring.live [--seconds 300]`.
+"""Alerts, made to fire by their real causes: `python -m helm.monitoring.live [--seconds 300]`.
+
+All but Kafka's: those fire in tests of series only (tests/helm/test_alerts.py).
 
 A real Prometheus scrapes a real job. One job runs beside a live writer all the time, is stopped
 and started again, and is compared with the log in the end; the others each get something that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import http.client
 import os
 import shutil
 import signal
@@ -173,7 +174,7 @@ def answer_of(port: int, path: str) -> str | None:
         with urllib.request.urlopen(f"http://{LOCALHOST}:{port}{path}", timeout=10) as answer:
             text: str = answer.read().decode()
             return text
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
+    except (http.client.HTTPException, urllib.error.URLError, ConnectionError, TimeoutError):
         return None
 
 

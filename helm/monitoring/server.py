@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -34,6 +35,14 @@ THRESHOLDS = {
     # A hold that is a threshold besides.
     "stalledFor": f"{300 // SPEED}s",
 }
+# What a question to a Prometheus that starts, or loads its rules again, may end with.
+_NO_ANSWER = (
+    ValueError,
+    http.client.HTTPException,
+    urllib.error.URLError,
+    ConnectionError,
+    TimeoutError,
+)
 _RULES, _TARGETS = "reput.rules.yaml", "targets.json"
 # It waits this long for the next change of a file with targets, besides being told by the kernel.
 _REFRESH = "1s"
@@ -60,6 +69,8 @@ class Server:
         self._metrics_port = port
         self._began = time.monotonic()
         self._ending = threading.Event()
+        # What ended the thread that notes what fires.
+        self._failure: Exception | None = None
         self._process: subprocess.Popen[bytes] | None = None
         # Of a job that only starts no dispatcher is expected yet: windows are short here.
         self._write_rules(0)
@@ -120,16 +131,28 @@ class Server:
         return time.monotonic() - self._began
 
     def has_fired(self, name: str) -> bool:
-        """Tell whether an alert was seen to fire; its name is without the prefix."""
+        """Tell whether an alert was seen to fire; its name is without the prefix.
+
+        Raises:
+            CheckError: nobody looks any longer.
+        """
+        if self._failure is not None:
+            raise CheckError(f"what fires is not noted: {self._failure!r}") from self._failure
         return f"Reput{name}" in self.fired
 
     def _is_ready(self) -> bool:
         try:
             return bool(panels.query(self.url, "vector(1)"))
-        except (ValueError, urllib.error.URLError, ConnectionError, TimeoutError):
+        except _NO_ANSWER:
             return False
 
     def _watch(self) -> None:
+        try:
+            self._note_fired()
+        except Exception as error:  # noqa: BLE001 - of a thread; said to those that ask
+            self._failure = error
+
+    def _note_fired(self) -> None:
         is_target = False
         while not self._ending.wait(0.5):
             # Kubernetes gives a pod an address once it answers. A target that is there before that
@@ -137,7 +160,7 @@ class Server:
             if not is_target and answer_of(self._metrics_port, "/metrics") is not None:
                 is_target = True
                 self._add_target()
-            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+            with contextlib.suppress(*_NO_ANSWER):
                 for each in panels.query(self.url, 'ALERTS{alertstate="firing"}'):
                     self.fired.setdefault(each["metric"]["alertname"], self.seconds)
 
