@@ -213,11 +213,6 @@ class Record(NamedTuple):
     topic: str
     properties: dict[str, str]
 
-    @property
-    def transaction_type(self) -> int:
-        """Return 0, `PREPARED`, `COMMIT` or `ROLLBACK`."""
-        return self.sys_flag & TRANSACTION_TYPE
-
 
 def read(
     data: bytes, at: int, position: int, file_end: int, rules: ReadRules = DEFAULT_RULES

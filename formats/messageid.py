@@ -25,7 +25,6 @@ Both have the same length. What reads as an offset id is taken for one first, an
 
 from __future__ import annotations
 
-import datetime as dt
 import ipaddress
 import struct
 from typing import NamedTuple
@@ -58,17 +57,6 @@ class UniqueId(NamedTuple):
     loader: int
     milliseconds: int
     counter: int
-
-    def made_at(self, now: dt.datetime) -> dt.datetime:
-        """Return when it was made, if that is less than a month ago and in the zone of `now`.
-
-        Source: `MessageClientIDSetter#getNearlyTimeFromID`.
-        """
-        month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        span = dt.timedelta(milliseconds=self.milliseconds)
-        if month + span >= now:
-            month = (month - dt.timedelta(days=1)).replace(day=1)
-        return month + span
 
 
 def is_message_id(text: str) -> bool:

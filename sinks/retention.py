@@ -1,4 +1,4 @@
-"""Removes files of an output whose records have expired, as a broker does with its own.
+"""Says which files of an output have only expired records: a broker removes such files of its own.
 
 A file goes when its last entry's record lies before the commitlog's beginning; from the oldest on,
 and never the last one. Source: RocketMQ `MappedFileQueue#deleteExpiredFileByOffset`,
@@ -15,21 +15,12 @@ from formats import batchconsumequeue, consumequeue, consumequeue_ext, names
 from formats.indexfile import HEADER_SIZE, Header
 from sinks.cut import kinds, queue_directories
 from sinks.heads import bases_of
-from stores import disk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from formats.broker import BrokerSettings
-
-
-def remove_expired(root: Path, settings: BrokerSettings, min_offset: int) -> list[Path]:
-    """Remove the files of an output that hold nothing but expired records; see `expired_files`."""
-    found = expired_files(root, settings, min_offset)
-    for path in found:
-        disk.remove_file(path)
-    return found
 
 
 def expired_files(root: Path, settings: BrokerSettings, min_offset: int) -> list[Path]:

@@ -70,7 +70,6 @@ NODE = 'node_type="dispatcher"'
 
 JVM = {HEAP_USED, HEAP_MAX, JVM_RESIDENT}
 PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES, *JVM}
-HISTOGRAMS = {BATCH_SECONDS, LATENCY, KAFKA_SECONDS}
 # What rules and dashboard ask for besides, and no dispatcher exports.
 OTHERS = {UP, "ALERTS", START, TARGET, EXPECTED, KUBE_RESTARTS, KUBE_WAITING}
 # Only of stores that are sent to Kafka.

@@ -97,7 +97,6 @@ class TestBytes:
         assert len(raw) == 91 + 5 + 200 + 73 + 1 + 2 * 12
         assert record.sys_flag == 0x8 | 0x10 | 0x20
         assert (record.born_host, record.store_host) == ("[::1]:50001", "[fe80::2]:10911")
-        assert record.transaction_type == commitlog.COMMIT
 
     def test_the_smallest_record(self):
         assert commitlog.MIN_SIZE == 91 == len(encode(Message(""), 0))

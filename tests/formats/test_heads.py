@@ -16,7 +16,6 @@ from tests.formats.hypotheses import examples
 
 ORIGIN = 8192
 FILE_END = ORIGIN + (1 << 20)
-NO_MARKS = np.zeros(0, np.int64)
 
 messages = st.builds(
     Message,

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 import pytest
 
 from formats import messageid
-
-
-def at(year, month, day):
-    return dt.datetime(year, month, day, tzinfo=dt.UTC)
-
 
 IPV4 = "0A00000100002A9F00000000000003E8"
 IPV6 = "FE800000000000000000000000000001" + "00002A9F" + "00000000000003E8"
@@ -48,20 +41,3 @@ class TestUniqueId:
         parsed = messageid.parse_unique_id("7F000001BEEF18B4AAC2000003E80007")
 
         assert parsed == ("127.0.0.1", 0xBEEF, 0x18B4AAC2, 1000, 7)
-
-    @pytest.mark.parametrize(
-        ("now", "made"),
-        [
-            (at(2026, 11, 21), at(2026, 11, 3)),
-            (at(2026, 11, 2), at(2026, 10, 3)),
-            (at(2026, 1, 1), at(2025, 12, 3)),
-        ],
-    )
-    def test_its_time_is_this_month_or_the_one_before(self, now, made):
-        """
-        The id says how long its month was old, not which month it was.
-        """
-        span = 2 * 24 * 3600 * 1000
-        parsed = messageid.UniqueId("10.0.0.1", 1, 2, span, 3)
-
-        assert parsed.made_at(now) == made

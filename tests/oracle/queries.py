@@ -234,11 +234,23 @@ def answer(store: MessageStore, words: list[str]) -> object:
     raise ValueError(kind)
 
 
+def made_at(milliseconds: int, now: dt.datetime) -> dt.datetime:
+    """Return when an id was made, if that is less than a month ago and in the zone of `now`.
+
+    Source: `MessageClientIDSetter#getNearlyTimeFromID`.
+    """
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    span = dt.timedelta(milliseconds=milliseconds)
+    if month + span >= now:
+        month = (month - dt.timedelta(days=1)).replace(day=1)
+    return month + span
+
+
 def same_id(theirs: dict, words: list[str]) -> bool:
     """Tell whether the parts of an id are the same; addresses are written in several ways."""
     unique_id = messageid.parse_unique_id(words[1])
     now = dt.datetime.fromtimestamp(theirs["now"] / 1000).astimezone()
-    made = unique_id.made_at(now).timestamp() * 1000
+    made = made_at(unique_id.milliseconds, now).timestamp() * 1000
     if theirs["pid"] != unique_id.process or abs(theirs["time"] - made) >= 1:
         return False
     try:

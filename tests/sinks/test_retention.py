@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from checkpoints import progress
 from formats import names
 from formats.encode import Message
-from sinks.retention import remove_expired
+from sinks.retention import expired_files
+from stores import disk
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.verify import verify
@@ -20,7 +24,18 @@ from tests.streaming.stores_for_tests import (
     name_batch_topics,
 )
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 EXT = {"enableConsumeQueueExt": "true"}
+
+
+def remove_expired(config, begin: int) -> list[Path]:
+    """Remove what has expired in an output; return it."""
+    found = expired_files(config.output, config.settings, begin)
+    for path in found:
+        path.unlink()
+    return found
 
 
 def expire(log: Log, store, files: int) -> int:
@@ -55,7 +70,7 @@ def test_the_files_that_hold_nothing_else_go(made, files):
     log, config = made
     before, ends = files_of(config.output), last_offsets(config.output)
     begin = expire(log, config.path, files)
-    removed = remove_expired(config.output, config.settings, begin)
+    removed = remove_expired(config, begin)
     after = files_of(config.output)
     gone = {str(path.relative_to(config.output)) for path in removed}
     queues = {name for name in gone if name.startswith("consumequeue/")}
@@ -71,7 +86,7 @@ def test_the_files_that_hold_nothing_else_go(made, files):
 
 def test_the_newest_file_stays_whatever_is_in_it(made):
     _, config = made
-    remove_expired(config.output, config.settings, 1 << 50)
+    remove_expired(config, 1 << 50)
     left = files_of(config.output)
     directories = [name.rpartition("/")[0] for name in left]
 
@@ -84,10 +99,10 @@ def test_the_newest_file_stays_whatever_is_in_it(made):
 def test_nothing_goes_while_nothing_has_expired(made):
     _, config = made
 
-    assert remove_expired(config.output, config.settings, 0) == []
+    assert remove_expired(config, 0) == []
 
 
-def test_a_job_does_it_behind_a_flush_and_goes_on(tmp_path):
+def test_a_job_does_it_after_a_flush_and_goes_on(tmp_path):
     log = Log()
     for number in range(300):
         log.append(Message("t", body=bytes(40), queue_offset=number))
@@ -109,4 +124,41 @@ def test_a_job_does_it_behind_a_flush_and_goes_on(tmp_path):
     again = StoreDispatcher(config)
     again.dispatch(log.end)
     again.close()
+    assert verify(config).ok
+
+
+def test_a_job_removes_nothing_before_that_is_recorded(tmp_path, monkeypatch):
+    """
+    A kill between any two removals leaves a record that does not name the files that are gone; what
+    it names is on disk.
+    """
+    log = fill(Log(), 5, 200)
+    config = config_of(log.write(tmp_path / "store"), tmp_path / "out")
+    dispatcher = StoreDispatcher(config, removes_expired=True)
+    dispatcher.dispatch(log.end)
+    dispatcher.flush()
+    expire(log, config.path, 3)
+    steps, remove, flush = [], disk.remove_file, dispatcher._flush_files
+
+    def removed(path):
+        name = path.parent.relative_to(config.output).as_posix()
+        if path.name != names.ABORT:
+            steps.append("remove")
+        if name.startswith(names.CONSUMEQUEUE):
+            firsts = progress.load(config.output).firsts
+            assert firsts[name] >= int(path.name) + config.settings.consumequeue_file_size
+        remove(path)
+
+    def flushed():
+        steps.append("flush")
+        flush()
+
+    monkeypatch.setattr("stores.disk.remove_file", removed)
+    monkeypatch.setattr(dispatcher, "_flush_files", flushed)
+    dispatcher.dispatch(log.end)
+    dispatcher.close()
+
+    assert steps[0] == "flush"
+    assert len(steps) > 1
+    assert set(steps[1:]) == {"remove"}
     assert verify(config).ok

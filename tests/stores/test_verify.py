@@ -25,7 +25,6 @@ VERSION = "5.5.0"
 SLOTS = 101
 ITEMS = 600
 ITEMS_AT = 40 + 4 * SLOTS
-INDEX_ENDS = 4 * 1000
 QUEUE = ("consumequeue", "topic-1", "0")
 
 
