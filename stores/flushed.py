@@ -208,7 +208,7 @@ def first_since(log: CommitLog, timestamp: int, end: int) -> int:
 
 
 def _record_from(log: CommitLog, position: int) -> int:
-    """Return the first record at or behind a position, past the end of its file if need be."""
+    """Return the first record at or after a position, past the end of its file if need be."""
     record = log.first_record(position)
     is_blank = load_i32(log.read(record, BLANK_SIZE), PAD + MAGIC_AT) == MAGIC_BLANK
     return log.base_of(record) + log.file_size if is_blank else record

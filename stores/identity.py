@@ -38,7 +38,18 @@ else:
     # It brings the compiler, which is not needed where nothing was dispatched yet.
     heads = lazy_module("formats.heads")
 
-__all__ = ["Comparison", "FileHeads", "FileWalk", "Known", "compare", "gone_back", "with_records"]
+__all__ = [
+    "Comparison",
+    "FileHeads",
+    "FileWalk",
+    "Known",
+    "compare",
+    "gone_back",
+    "is_certain",
+    "is_old",
+    "settled",
+    "with_records",
+]
 
 _MASK = (1 << 64) - 1
 # Brokers flush everything every 10 s; a page that is written to after that changes the file's
@@ -136,7 +147,8 @@ class FileWalk:
         self._log = log
         self._gaps = known.gaps
         self._passed = known.passed
-        # A whole record that no queue could take was passed over, too: its hash is in no sum.
+        # Of places without a record, and of whole records that no queue could take: their hashes
+        # are in no sum.
         self._gap_starts = sorted(known.gaps)
         self.file = file = known.files[number]
         self._file_end = file.base + log.file_size
@@ -244,7 +256,7 @@ class FileWalk:
         """Tell whether a broker has cut its log at the place without a record, and gone on there.
 
         It erases nothing, so the records after the place may still stand there. Then its own tell:
-        a BLANK that they stand behind, a record that reaches over the first of them, or one that
+        a BLANK before them, a record that reaches over the first of them, or one that
         makes it a record that was left over. A place that was restored has none of these.
         """
         log, position = self._log, self._position

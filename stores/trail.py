@@ -73,7 +73,7 @@ class Check(NamedTuple):
     """What has become of a trail.
 
     Attributes:
-        is_same: all points are in the log, or have expired.
+        is_same: all points are in the log, have expired, or lie in a file that is damaged.
         common: the newest one up to which the log is the same, None if there is none.
     """
 

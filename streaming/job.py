@@ -1,7 +1,7 @@
 """The streaming job: the source's ranges, batch by batch, through one dispatcher a store.
 
 Spark plans ranges; what is dispatched and where to go on is each output's own progress. A batch
-that comes twice thus changes nothing, and Spark's own record of the query is begun anew each time.
+that comes twice thus changes nothing, and Spark's own record of the query is begun again each time.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Job:
         try:
             for name, dispatcher in self.dispatchers.items():
                 start = dispatcher.progress.end
-                # What is wrong with a log is said by who plans, behind all that is right before.
+                # What is wrong with a log is said by the planner, after all that is right before.
                 with contextlib.suppress(ReputError, OSError):
                     end = known_end(
                         dispatcher.log,
@@ -257,7 +257,7 @@ class Job:
         """Return where a store's log ends, or has ended when `prepare` looked.
 
         Raises:
-            FormatError: a corrupt record, with good ones behind it.
+            FormatError: a corrupt record, with good ones after it.
         """
         self._has_looked.wait()
         known = self._ends.get(store)
@@ -340,7 +340,7 @@ class Job:
                 metrics.state(store, state)
 
     def stop(self) -> None:
-        """Ask it to end behind its block, on executors behind its batch; returns at once."""
+        """Ask it to end after its block, on executors after its batch; returns at once."""
         self._stopping.set()
 
     def abandon(self) -> Summary:
@@ -618,7 +618,7 @@ class Job:
         )
 
     def _tend(self) -> None:
-        """Do what is due while no batch comes: flush, and take what was waited with."""
+        """Do what is due while no batch comes: flush, and dispatch what has waited."""
         try:
             if self._writers is not None:
                 # They do that themselves.
@@ -734,7 +734,7 @@ class Job:
             )
 
     def _close(self) -> None:
-        """Close all outputs, also behind one that cannot be; the first error is raised."""
+        """Close all outputs, also after one that cannot be; the first error is raised."""
         opened = self.dispatchers
         for dispatcher in opened.values():
             if dispatcher.kafka is not None:

@@ -61,7 +61,7 @@ class StoreOffsets:
 
         Args:
             store: which.
-            skips_corrupt: the log goes on behind what is corrupt.
+            skips_corrupt: the log goes on after what is corrupt.
             only_flushed: the log ends where the broker has flushed it to.
             ascending_time: no clock went back, so times are found by bisection.
 

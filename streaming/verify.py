@@ -269,7 +269,7 @@ class _Verification:
         return found
 
     def _if_ours(self, found: Progress | None) -> Progress | None:
-        """Return the progress record, None if a broker has gone on behind it."""
+        """Return the progress record, None if a broker has gone on after it."""
         path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
         if (
             found is not None
@@ -280,7 +280,7 @@ class _Verification:
             )
             and self.obstacle(max(found.end, self.log.min_offset)) is None
         ):
-            detail = f"the broker has gone on behind {found.end}: verified as a broker's own"
+            detail = f"the broker has gone on after {found.end}: verified as a broker's own"
             self.report.note(Kind.PROGRESS, path, 0, detail)
             return None
         return found

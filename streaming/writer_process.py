@@ -132,7 +132,7 @@ class Writer:
             self._close()
 
     def terminate(self, *_: object) -> None:
-        """Have it end behind what it is doing; for signals."""
+        """Have it end after what it is doing; for signals."""
         self._terminated.set()
 
     def _is_left(self) -> bool:
@@ -304,7 +304,7 @@ class Writer:
         return dispatcher
 
     def _do_what_is_due(self) -> None:
-        """Flush, and take what was waited with."""
+        """Flush, and dispatch what has waited."""
         dispatcher = self._dispatcher
         if dispatcher is None or self._failure is not None:
             return

@@ -334,14 +334,15 @@ ALERTS = (
         f"Queues of {_STORE} may have messages at other offsets than the broker gave them",
         "Messages are missing in {{ $value | humanize }} places: in each queue concerned, every"
         " later message stands at a lower queue offset than the one it has, and a pull by offset"
-        " gives another message. It stays so until the output is built again.",
+        " gives another message. It stays so until a repair has put the places back, or a"
+        " new, empty output is built.",
     ),
     Alert(
         "RecordWaiting",
         WARNING,
         "10m",
         f"last_over_time({s.WAITING}{_DISPATCHER}[10m]) == 1",
-        f"Dispatch of {_STORE} waits with a record that came out of turn",
+        f"Dispatch of {_STORE} waits at a record that came out of turn",
         "The log has a record whose queue offset lies beyond its queue's end, and the one between"
         " has not come for 10 minutes.",
     ),

@@ -48,8 +48,8 @@ class Live:
     """What the live job showed.
 
     Attributes:
-        lag_before, lag_stopped, lag_after: bytes behind: at work, at the first scrape after a stop,
-            and then.
+        lag_before, lag_stopped, lag_after: bytes behind: at most while at work, at most over the
+            whole stop and the start after it, and in the end.
         stopped_seconds: how long that stop was.
         upgrades: of each upgrade, seconds from SIGTERM to the end, and to being ready again, which
             here is keeping up with the writer.
@@ -113,7 +113,7 @@ def live(place: Place, seconds: float) -> Live:
 
 
 def _restart(place: Place) -> None:
-    """Start it, and wait until it keeps up: ready is who is a few seconds behind at most."""
+    """Start it, and wait until it keeps up: it is ready when it is less than 1 MiB behind."""
     place.start("--flush-seconds", "5", "--ready-behind", "1m")
     place.wait_until_ready()
 

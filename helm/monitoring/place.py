@@ -98,7 +98,7 @@ class Place:
         if file_system is not None:
             self.output.mkdir(exist_ok=True)
             mount = f'mount -t tmpfs -o size={file_system} reput "$0" && exec "$@"'
-            # Without root it takes a name space of users, in which we are root.
+            # A user that is not root becomes root in a user namespace.
             own = ("--mount",) if os.geteuid() == 0 else ("--mount", "--user", "--map-root-user")
             command = ["unshare", *own, "sh", "-c", mount, str(self.output), *command]
         environment = dict(os.environ)

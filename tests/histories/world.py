@@ -53,7 +53,7 @@ _LOOKS = 3
 _STREAM_LOOKS = 4
 _STREAM_LIVES = 3
 _POLLS = 8
-# Of the rests of a modelled history, one in so many has verify and queries.
+# Of the rests of a modelled history, one in this many has verify and queries.
 _SELDOM = 3
 _MOST_GONE = 12
 _MOST_CUT = 200
