@@ -39,7 +39,8 @@ def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
         configs: of one job; an output in place may be its own store and nothing else.
 
     Raises:
-        UsageError: two of these places are not apart; says which.
+        UsageError: two of these places are not apart, or an output is inside a store or an output
+            that none of them names; says which.
     """
     for config in configs:
         for other in configs:
@@ -57,6 +58,7 @@ def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
     for config in configs:
         if not config.in_place:
             _refuse_foreign_store(config.output)
+            _refuse_foreign_output(config.output)
 
 
 def refuse_files(output: Path) -> None:
@@ -201,4 +203,20 @@ def _refuse_foreign_store(output: Path) -> None:
             raise UsageError(
                 f"the output {output} is inside {place}, which is a broker's store: it holds "
                 f"{names.COMMITLOG}/ and {marks[0]}; {_OWN_DIRECTORY}"
+            )
+
+
+def _refuse_foreign_output(output: Path) -> None:
+    """Refuse an output that is inside another one, of whatever command.
+
+    A start of the other one takes the queues in it for its own, and a repair removes them.
+
+    Raises:
+        UsageError: names the other one.
+    """
+    for place in output.resolve().parents:
+        if (place / names.STATE / names.PROGRESS).exists():
+            raise UsageError(
+                f"the output {output} is inside {place}, which is an output of reput: it holds "
+                f"{names.STATE}/{names.PROGRESS}; {_OWN_DIRECTORY}"
             )
