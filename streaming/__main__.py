@@ -50,6 +50,7 @@ from streaming.store_choice import (
     Store,
     StoreName,
     of_file,
+    refuse_empty,
     refuse_file,
     required,
     tell,
@@ -996,6 +997,7 @@ def main() -> None:
 
         completion_init()
     try:
+        refuse_empty(sys.argv[1:])
         # Without click's own handling, Exit comes back as a number and errors come as they are.
         if sys.argv[1:2] == ["query"]:
             # A lookup is not to wait for the options of all other commands.

@@ -260,6 +260,9 @@ def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
             raise UsageError(
                 f"{where}: {key} must be a {'truth value' if wanted is bool else 'text'}"
             )
+    for key, value in (*table.items(), *(("commitlog", place) for place in places)):
+        if key in {"path", "output", "commitlog"} and value == "":
+            raise UsageError(f"{where}: {key} is empty; name a directory, `.` for this file's")
     name = table.get("name", "")
     if name and not _NAME.fullmatch(name):
         raise UsageError(f"{where}: name {name!r} may have letters, digits, '.', '_' and '-'")

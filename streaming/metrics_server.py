@@ -20,6 +20,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 
+from formats.errors import ReputError
 from streaming.events import NOTICE
 from streaming.metrics_access import CONTENT, PEER, Access
 
@@ -226,7 +227,7 @@ def serve(
         access: TLS, and who may see /metrics.
 
     Raises:
-        OSError: the port is taken.
+        ReputError: it cannot listen there; names the options.
         UsageError: a file of `access` cannot be used.
     """
     scrape = make_wsgi_app(metrics.registry)
@@ -253,7 +254,13 @@ def serve(
         start("200 OK" if is_fine else "503 Service Unavailable", [CONTENT])
         return [b"yes\n" if is_fine else b"no\n"]
 
-    server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
+    try:
+        server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
+    except OSError as error:
+        raise ReputError(
+            f"--metrics-host {host}, --metrics-port {port}: {error.strerror or error}; name an "
+            "address of this machine, and a port that is free"
+        ) from error
     try:
         server.protect(access)
     except BaseException:

@@ -62,30 +62,40 @@ def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
 
 
 def refuse_files(output: Path) -> None:
-    """Refuse an output that is a file, or below one.
+    """Refuse an output that is a file or a link to nothing, or below one.
 
     Raises:
-        UsageError: names the file.
+        UsageError: names the file or the link.
     """
-    for path in (output, *output.parents):
+    _require_directories(f"the output {output}", output)
+
+
+def _require_directories(said: str, directory: Path) -> None:
+    for path in (directory, *directory.parents):
         if path.is_dir():
             return
         if path.exists():
-            raise UsageError(f"the output {output}: {path} is a file; name a directory")
+            raise UsageError(f"{said}: {path} is a file; name a directory")
+        if path.is_symlink():
+            raise UsageError(
+                f"{said}: {path} is a link to {path.readlink()}, which is not there; make that "
+                "directory, or name another one"
+            )
 
 
 def refuse_checkpoint(directory: Path | None, configs: Sequence[StoreConfig]) -> None:
-    """Refuse a place for Spark's own record that is inside a store or an output.
+    """Refuse a place for Spark's own record that is a file, or inside a store or an output.
 
     Args:
         directory: what the user names, None for nothing.
         configs: of the job; `.reput` of an output is ours, and is for that.
 
     Raises:
-        UsageError: names both.
+        UsageError: names the file, or both places.
     """
     if directory is None:
         return
+    _require_directories(f"--spark-checkpoint {directory}", directory)
     place = directory.resolve()
     for config in configs:
         if place.is_relative_to((config.output / names.STATE).resolve()):

@@ -13,9 +13,17 @@ from streaming.config import read_config
 from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from formats.broker import BrokerSettings
     from streaming.config import StoreConfig
 
+# All options that name a file or a directory.
+PATHS = {
+    "--store", "--output", "--commitlog", "--config", "--broker-conf", "--to", "--directory",
+    "--spark-checkpoint", "--metrics-tls-cert", "--metrics-tls-key", "--metrics-tls-client-ca",
+    "--metrics-token-file", "--metrics-basic-auth-file",
+}  # fmt: skip
 Store = Annotated[
     Path | None,
     typer.Option(
@@ -108,6 +116,23 @@ def required(store: Path | None) -> Path:
         raise UsageError("say what to read with --store DIR, or name it with --config FILE")
     refuse_file("--store", store)
     return store
+
+
+def refuse_empty(words: Sequence[str]) -> None:
+    """Refuse an empty text in the place of a path, which would be the current directory.
+
+    A script whose variable is not set says that.
+
+    Args:
+        words: of the command line.
+
+    Raises:
+        UsageError: names the option.
+    """
+    for word, following in zip(words, (*words[1:], None), strict=True):
+        name, is_joined, value = word.partition("=")
+        if name in PATHS and "" in ((value,) if is_joined else (following,)):
+            raise UsageError(f"{name} is empty: is a variable not set? Say `.` for this directory")
 
 
 def refuse_file(option: str, path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from formats.errors import UsageError
+from formats.errors import ReputError, UsageError
 from streaming import metrics_server
 from streaming.metrics import Metrics
 from streaming.metrics_access import Access
@@ -330,3 +330,14 @@ def test_what_cannot_be_used_is_said_at_the_start(access, said):
     """
     with pytest.raises(UsageError, match=said):
         access.check()
+
+
+def test_where_it_cannot_listen_the_options_are_named(tmp_path):
+    """
+    "Cannot assign requested address" alone says nothing of what to change.
+    """
+    metrics = Metrics({"s": config_of(tmp_path, tmp_path / "out")}, "c", "1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ReputError, match=f"--metrics-host 127.0.0.1, --metrics-port {port}:"):
+            serve(metrics, "127.0.0.1", port, 0)

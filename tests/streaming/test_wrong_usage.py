@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
+from typing import get_args
 
 import pytest
+import typer
 
 from formats.messageid import offset_id
+from streaming.__main__ import app
+from streaming.store_choice import PATHS
 from tests.streaming.test_query_commands import Reput
 
 READING = (
@@ -75,6 +81,75 @@ def test_a_file_is_no_directory(bare, command, option):
     assert (code, error.count("\n")) == (2, 1)
     assert option.removeprefix("--") in error
     assert f"{bare.conf} is a file; name a directory" in error
+
+
+def path_options(command) -> set[str]:
+    """Return the options of a command, and of those below it, that name a file or a directory."""
+    found = set()
+    for each in getattr(command, "params", ()):
+        kind = getattr(getattr(each, "type_descriptor", None), "annotation", None)
+        if Path in {kind, *get_args(kind)}:
+            found |= {name for name in each.opts if name.startswith("--")}
+    for below in getattr(command, "commands", {}).values():
+        found |= path_options(below)
+    return found
+
+
+def test_every_option_with_a_path_is_known():
+    assert {"--store", "--to"} < path_options(typer.main.get_command(app)) == PATHS
+
+
+@pytest.mark.parametrize("form", ["--store ''", "--output ''", "--output="])
+@pytest.mark.parametrize("command", ["verify", "query time 0", "rebuild"])
+def test_an_empty_path_is_not_the_current_directory(bare, monkeypatch, command, form):
+    """
+    It is that of a variable that is not set.
+    """
+    monkeypatch.chdir(bare.store)
+    bare.options = ("--broker-conf", bare.conf)
+    others = {"--store": bare.store, "--output": bare.directory / "new"}
+    option, *value = shlex.split(form)
+    given = [w for name, place in others.items() if name not in form for w in (name, place)]
+    code, _, error = bare(*command.split(), *given, option, *value)
+
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"{option.rstrip('=')} is empty" in error
+    assert not (bare.store / ".reput").exists()
+
+
+@pytest.mark.parametrize("key", ["path", "output", "commitlog"])
+def test_an_empty_path_in_a_file_is_not_its_directory(bare, key):
+    keys = {"path": "store", "output": "out", key: ""}
+    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
+    (bare.directory / "reput.toml").write_text(f"[[store]]\n{text}")
+    bare.options = ("--config", bare.directory / "reput.toml")
+    code, _, error = bare("rebuild")
+
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"{key} is empty" in error
+
+
+@pytest.mark.parametrize("option", ["--output", "--spark-checkpoint"])
+def test_a_link_to_nothing_is_named(bare, option):
+    link = bare.directory / "link"
+    link.symlink_to("nowhere")
+    places = {"--store": bare.store, "--output": bare.directory / "new", option: link}
+    bare.options = [*(word for pair in places.items() for word in pair), "--broker-conf", bare.conf]
+    code, _, error = bare("rebuild")
+
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"{link} is a link to nowhere, which is not there" in error
+
+
+def test_a_file_is_no_place_for_spark_s_record(bare):
+    bare.options = (
+        *("--store", bare.store, "--output", bare.directory / "new", "--broker-conf", bare.conf),
+        *("--spark-checkpoint", bare.conf),
+    )
+    code, _, error = bare("rebuild")
+
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"--spark-checkpoint {bare.conf}: {bare.conf} is a file" in error
 
 
 @pytest.mark.parametrize("command", READING)
