@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# It has no end of its own whatever its options are; of another one its options tell.
-_RUN = "run"
+# The first has no end of its own whatever its options are, the second has one with one of these.
+_RUN, _TAIL = "run", "tail"
+_TAIL_ENDS = ("--limit", "-n", "--seconds")
 
 
 class OutputError(Exception):
@@ -113,22 +114,15 @@ class _Command:
     """What is known of the command by now.
 
     Attributes:
-        is_endless: it has no end of its own.
         answers: its answer is being printed.
         leaves_at_once: threads are still busy with what nobody waits for.
     """
 
-    is_endless = False
     answers = False
     leaves_at_once = False
 
 
 _COMMAND = _Command()
-
-
-def goes_on_until_interrupted() -> None:
-    """Say that this command has no end of its own: one from outside leaves nothing undone."""
-    _COMMAND.is_endless = True
 
 
 def answers_now() -> None:
@@ -150,7 +144,16 @@ def exit_with(code: int) -> NoReturn:
 
 def interrupted_code() -> int:
     """Return the exit code of this command where it is interrupted and has no answer yet."""
-    return OK if _COMMAND.is_endless or command() == _RUN else INCOMPLETE
+    return OK if _is_endless() else INCOMPLETE
+
+
+def _is_endless() -> bool:
+    """Tell whether the command has no end of its own: one from outside leaves nothing undone.
+
+    By its words, for a signal may come before they are parsed.
+    """
+    is_tail = command() == _TAIL and not any(word.startswith(_TAIL_ENDS) for word in sys.argv)
+    return is_tail or command() == _RUN
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:

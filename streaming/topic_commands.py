@@ -11,7 +11,7 @@ import typer
 from formats.errors import FormatError
 from stores.printable import printable
 from stores.queue_tail import QueueTail
-from streaming import endings, help_pages
+from streaming import help_pages
 from streaming import query_output as out
 from streaming.exit_codes import NOTHING, OK
 from streaming.moments import Moment, local_time
@@ -137,8 +137,6 @@ def tail(
 
     Example: `reput tail --topic TopicTest --tag "TagA || TagB" --store /data/rocketmq/store`
     """
-    if limit is None and seconds is None:
-        endings.goes_on_until_interrupted()
     with open_store(
         store, output, broker_version, broker_conf, commitlog, config, store_name
     ) as asked:

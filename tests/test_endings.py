@@ -20,7 +20,7 @@ import pytest
 from checkpoints import progress
 from formats.errors import ReputError
 from streaming.demo_writer import Writer
-from streaming.endings import Ending, beside, elsewhere
+from streaming.endings import Ending, beside, elsewhere, interrupted_code
 
 ROOT = Path(__file__).parent.parent
 FILE_SIZE = 4 << 20
@@ -590,6 +590,28 @@ def test_a_thread_that_fails_says_one_line(tmp_path):
         f"reput: ends: unexpected ZeroDivisionError: division by zero; details are in {path}\n"
     )
     assert "Traceback" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("tail --topic t", 0),
+        ("-v tail --topic t", 0),
+        ("run --store s", 0),
+        ("tail --topic t --limit=5", 4),
+        ("tail --topic t -n5", 4),
+        ("tail --topic t --seconds 1", 4),
+        ("rebuild --store s", 4),
+        ("topics", 4),
+    ],
+)
+def test_a_signal_before_options_are_read_ends_as_later_ones_do(monkeypatch, words, code):
+    """
+    What is asked for without an end leaves nothing undone, from the process's first moment on.
+    """
+    monkeypatch.setattr(sys, "argv", ["reput", *words.split()])
+
+    assert interrupted_code() == code
 
 
 def test_secrets_stay_out_of_the_details(monkeypatch, tmp_path):

@@ -336,7 +336,7 @@ def test_where_it_cannot_listen_the_options_are_named(tmp_path):
     """
     "Cannot assign requested address" alone says nothing of what to change.
     """
-    metrics = Metrics({"s": config_of(tmp_path, tmp_path / "out")}, "c", "1")
+    metrics = Metrics({"s": config_of(tmp_path / "store", tmp_path / "out")}, "c", "1")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ReputError, match=f"--metrics-host 127.0.0.1, --metrics-port {port}:"):
