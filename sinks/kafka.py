@@ -51,7 +51,7 @@ from sinks.kafka_start import Start, points_before, same_until
 from sinks.kafka_trail import Chunk, Trail, parting, sent_until
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
-from stores.holes import find_hole
+from stores.holes import HoleWatch, find_hole
 from stores.tail import find_tail
 from stores.trail import Point
 
@@ -344,7 +344,8 @@ class KafkaSink:
         Not when Kafka first answers: what is dispatched until then is wanted.
 
         Args:
-            extent: of dispatch at the start of the job; with a new output, the log's end counts.
+            extent: of dispatch at the start of the job; with a new output, the log's end counts,
+                also where there is damage before it.
 
         Raises:
             OSError: it cannot be written down.
@@ -357,11 +358,8 @@ class KafkaSink:
             return
         end = extent.end
         if end < 0:
-            try:
-                end = find_tail(self.log).end
-            except FormatError:
-                # Where dispatch gets past the damage.
-                return
+            # Past damage: whether dispatch gets past that is not decided here.
+            end = find_tail(self.log, skips_corrupt=True, holes=HoleWatch(self.log)).end
         self._decided = Start(mine, end, extent.last_cut, points_before(self.log, end))
         is_sent = known is not None and known[:2] != ("", "") and known.transactional_id == mine
         if self._memory is None or (is_sent and known is not None and known.bootstrap == bootstrap):

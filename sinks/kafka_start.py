@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.errors import FormatError
 from stores import trail
 from stores.log_files import LogChangedError
+from stores.tail import first_readable
 from stores.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def points_before(log: CommitLog, end: int) -> tuple[Point, ...]:
         if target <= begin:
             break
         try:
-            starts.add(log.first_record(target))
+            starts.add(first_readable(log, target, skips_corrupt=True))
         except (FormatError, LogChangedError):
             # Damage there; the other points are left.
             continue
@@ -113,7 +114,7 @@ def _last_before(log: CommitLog, end: int) -> int | None:
             return log.record_before(end)
         base = log.base_of(end - 1)
         for target in (max(base, end - distance) for distance in _DISTANCES):
-            start = log.first_record(target)
+            start = first_readable(log, target, skips_corrupt=True)
             if start < end:
                 # Where the BLANK stands that fills the file.
                 _, reached = log.hop(start, end, log.rules)

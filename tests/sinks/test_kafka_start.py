@@ -202,6 +202,38 @@ class TestMemory:
             assert position.end == position.since == made.end
             assert position.points[-1].end == made.end
 
+    @pytest.mark.parametrize("damage", ["a record", "zeros"])
+    def test_damage_before_the_end_of_the_log_does_not_move_the_place(
+        self, tmp_path: Path, damage: str
+    ) -> None:
+        """
+        It is the log's end at the first start, written down with records on both sides of the
+        damage, and stays there at a start later on.
+        """
+
+        def damaged(count: int) -> Log:
+            made, _ = log_of(tmp_path, count=count)
+            place = made.places[100]
+            broken = slice(4, 8) if damage == "a record" else slice(0, place.size)
+            raw = bytearray((tmp_path / "store" / "commitlog" / f"{0:020}").read_bytes())
+            raw[place.position + broken.start : place.position + broken.stop] = bytes(
+                b"JUNK" if damage == "a record" else place.size
+            )
+            (tmp_path / "store" / "commitlog" / f"{0:020}").write_bytes(raw)
+            return made
+
+        made = damaged(300)
+        sink(tmp_path).decide_latest(Extent(-1, None))
+        grown = damaged(350)
+        for end in (-1, made.places[50].position, grown.end):
+            sending = sink(tmp_path)
+            sending.decide_latest(Extent(end, None))
+
+            position = sending._first_position(Extent(end, None))
+            assert position.end == position.since == made.end
+            assert position.points[-1].end == made.end
+            assert len([p for p in position.points if p.end > made.places[110].position]) > 3
+
 
 def test_a_position_says_since_where_a_store_is_sent() -> None:
     """
