@@ -38,6 +38,8 @@ _WITHOUT_CUTS = 1
 _MILLISECONDS = 1000
 _PARTITIONS = 8
 _LOOKED_BACK = 500
+# Bytes of a damaged file that a message shows.
+_SHOWN = 200
 _TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     # One record a transaction: closed and compacted before reading it takes long.
@@ -190,9 +192,18 @@ class Memory(NamedTuple):
 
 
 def remembered(path: Path) -> Memory | None:
-    """Return what is remembered of a position; None if there is nothing."""
+    """Return what is remembered of a position; None if there is nothing.
+
+    Raises:
+        KafkaError: the file is damaged. `remember` leaves none that is half written.
+        OSError: it cannot be read.
+    """
     try:
-        values = json.loads(path.read_text("utf-8"))
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        values = json.loads(raw)
         end, stored = int(values.get("end", -1)), int(values.get("storeTimestamp", 0))
         latest = values.get("latest")
         return Memory(
@@ -203,9 +214,14 @@ def remembered(path: Path) -> Memory | None:
             str(values.get("bootstrap", "")),
             Start.unpack(latest) if latest is not None else None,
         )
-    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
-        # One that was being written when the machine went down has nothing to say.
-        return None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise KafkaError(
+            f"{path}: it is damaged, so what Kafka was sent of this output is not known: {error!r} "
+            f"in {raw[:_SHOWN]!r}. Restore the file; or stop the job and remove it. Without it "
+            "sending goes on at the position that Kafka has. If Kafka has none of this store, "
+            'start = "earliest" sends everything, also what was sent before, and start = "latest" '
+            "only what comes after the next start"
+        ) from error
 
 
 def remember(path: Path, memory: Memory) -> None:

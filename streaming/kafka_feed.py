@@ -23,6 +23,7 @@ from sinks.kafka_settings import LATEST, STOP
 
 if TYPE_CHECKING:
     from sinks.kafka import Sent
+    from sinks.kafka_progress import Memory
     from streaming.config import StoreConfig
 
 LOG = logging.getLogger("reput")
@@ -140,8 +141,10 @@ class KafkaFeed:
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        known = kafka_progress.remembered(self._memory)
-        if self._settings.start == LATEST:
+        # What ends the thread.
+        self._failure: BaseException | None = None
+        known = self._known()
+        if self._settings.start == LATEST and self._failure is None:
             self._sink.decide_latest(extent)
         is_mine = known is not None and known.transactional_id == self._sink.transactional_id
         is_there = known is not None and known.bootstrap in {"", self._settings.bootstrap}
@@ -152,14 +155,21 @@ class KafkaFeed:
                 end=known.end, wanted=extent.end, store_timestamp=known.store_timestamp
             )
         self._events: list[str] = []
-        # What ends the thread, and since when attempts fail.
-        self._failure: BaseException | None = None
+        # Since when attempts fail, and why.
         self._trouble: tuple[float, Exception] | None = None
         self._remembered_at = 0.0
         self._end_by = 0.0
         self._is_unremembered = self._is_left = False
         self._thread = threading.Thread(target=self._run, name=f"kafka-{config.name}", daemon=True)
         self._thread.start()
+
+    def _known(self) -> Memory | None:
+        """Return what the output remembers of Kafka; what is wrong with that ends the thread."""
+        try:
+            return kafka_progress.remembered(self._memory)
+        except KafkaError as error:
+            self._failure = error
+            return None
 
     def advance(self, extent: Extent) -> None:
         """Say how far dispatch has come, forward or back."""
@@ -266,6 +276,8 @@ class KafkaFeed:
 
     def _run(self) -> None:
         try:
+            if self._failure is not None:
+                raise self._failure
             while not self._stopping.is_set():
                 self._changed.clear()
                 extent = self._extent

@@ -377,6 +377,47 @@ class TestLag:
             dispatcher.close()
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [b"", b'{"cluster": "c", "id"', b'{"cluster": "c", "id": "x", "end": "1o"}', b"[]",
+     b'{"cluster": "c", "id": "x", "latest": [1]}', b'{"cluster": "c", "id": "\xff"}'],
+)  # fmt: skip
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_damaged_memory_holds_back_kafka_alone(
+    tmp_path: Path, written: Any, damaged: bytes, start: str
+) -> None:
+    """
+    It may be all that tells that Kafka has lost the position, or where the latest begins. It stays
+    as it is, and the message says what to do. Dispatch goes on.
+    """
+    memory = tmp_path / "out" / ".reput" / "kafka.json"
+    memory.parent.mkdir(parents=True)
+    memory.write_bytes(damaged)
+    dispatcher = StoreDispatcher(config(tmp_path, start=start))
+    feed = dispatcher.kafka
+    assert feed is not None
+    try:
+        dispatcher.dispatch(written.end)
+        wait_for(lambda: bool(feed.state.stopped))
+        dispatcher.flush_if_due()
+        assert dispatcher.progress.end == written.end
+        assert f"{memory}: it is damaged" in feed.state.stopped
+        assert "Restore the file; or stop the job and remove it" in feed.state.stopped
+        with pytest.raises(ReputError, match="it is damaged"):
+            feed.check_end()
+    finally:
+        dispatcher.close()
+    assert memory.read_bytes() == damaged
+
+    memory.unlink()
+    dispatcher = StoreDispatcher(config(tmp_path, start=start))
+    try:
+        assert dispatcher.kafka is not None
+        assert not dispatcher.kafka.state.stopped
+    finally:
+        dispatcher.close()
+
+
 def test_positions_of_an_earlier_version_are_read() -> None:
     raw = b'{"version": 2, "end": 7, "trail": [[1, 2, 3, 4]], "messages": 5, "deadLetters": 6, "cut": 1}'
     found = Position.unpack(raw, "here")
