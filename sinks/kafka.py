@@ -265,12 +265,13 @@ class KafkaSink:
             if is_transactional and self._has_read and self._is_heir(found):
                 # It has gone on between the look and our connection.
                 raise FencedError(f"Kafka at {settings.bootstrap}: {FENCED}")
-            if found is None or found.position.moved:
+            moved = found.position.moved if found is not None else ""
+            if found is None or moved:
                 found = self._found_by_log(client.cluster, partitions)
             if found is not None:
                 self._check_identity(found.position)
             self._remembered = self._compare_memory(
-                client.cluster, partitions, is_there=found is not None
+                client.cluster, partitions, is_there=found is not None, moved=moved
             )
         except BaseException:
             client.close()
@@ -334,7 +335,7 @@ class KafkaSink:
             raise KafkaError(kafka_rename.alike(settings, self._name, other))
         if settings.on_rename != CONTINUE:
             raise KafkaError(kafka_rename.refusal(settings, self._name, me, other))
-        writer = self._writer, self._began
+        writer = kafka_rename.Writer(self._writer, self._began, self._is_late)
         kafka_rename.take_over(settings, self.access, me, other, partitions, writer)
         return kafka_progress.read(settings, self.access, self.transactional_id, partitions)
 
@@ -518,11 +519,17 @@ class KafkaSink:
                 'new place, with other records since: set on_truncation = "continue" for one start'
             )
 
-    def _compare_memory(self, cluster: str, partitions: int, *, is_there: bool) -> bool:
+    def _compare_memory(self, cluster: str, partitions: int, *, is_there: bool, moved: str) -> bool:
         """Compare with what is remembered; tell whether that is right.
 
         The output may have been sent under another id. Where that one's position is there, and is
         not of this log or has moved, nothing is lost.
+
+        Args:
+            cluster: by what name Kafka tells itself from others.
+            partitions: how many the progress topic has.
+            is_there: the position to go on from was found.
+            moved: id to which our own one has moved, "" if it has not.
 
         Raises:
             KafkaError: Kafka had a position, and has it no longer: all would be sent again.
@@ -548,9 +555,19 @@ class KafkaSink:
                     "time"
                 )
             return False
+        if not is_there and moved:
+            if settings.on_rename == BEGIN:
+                return False
+            raise KafkaError(
+                f"{self._name}: what was sent under {former} has moved to {moved} "
+                f"({settings.progress_topic}), and nothing under that id is of this log. If it is "
+                "to go on there, give the store the name and id_prefix that make up that id; for a "
+                'way of its own under this one, set on_rename = "begin" for one start: it sends '
+                "from where start says"
+            )
         if not is_there:
             raise KafkaError(
-                f"Kafka at {self._settings.bootstrap} has no position of {self._name} any more, "
+                f"Kafka at {self._settings.bootstrap} no longer has a position of {self._name}, "
                 f"though it was sent there: topic {self._settings.progress_topic} was made again, "
                 "or its records have expired (its cleanup.policy has to be compact). Restore the "
                 'topic. Without it: set start = "latest" and remove '
@@ -853,7 +870,7 @@ class KafkaSink:
         what = (
             f"{self._name}: the log has other records than those that Kafka was sent. What was "
             f"sent of physical offsets {max(common, self._known.since)} to {self._known.end} is "
-            "not in the log any more, and stays in Kafka"
+            "no longer in the log, and stays in Kafka"
         )
         if not is_exact:
             what = (
@@ -914,7 +931,7 @@ class KafkaSink:
         self._losses += 1
         if self._fail_on_data_loss:
             raise KafkaError(
-                f"{lost} to Kafka. Restore the files, or go on behind the gap with "
+                f"{lost} to Kafka. Restore the files, or go on after the gap with "
                 "--no-fail-on-data-loss"
             )
         since = end if self._known.is_unsent else self._known.since

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka import TopicPartition
 
 from sinks import kafka_progress, kafka_trail
-from sinks.kafka_client import AwayError, Client
+from sinks.kafka_client import AwayError, Client, FencedError
 from sinks.kafka_settings import TRANSACTIONS
 from stores import trail
 
@@ -34,15 +34,31 @@ class Other(NamedTuple):
         found: it.
         is_certain: it is of this log; else of one that begins like this one and parts from it,
             which a copy does that went its own way, as well as a log that was cut.
+        is_remembered: the output was sent under that id.
     """
 
     transactional_id: str
     found: Found
     is_certain: bool = True
+    is_remembered: bool = False
+
+
+class Writer(NamedTuple):
+    """The process that takes a position over.
+
+    Attributes:
+        name: by which positions tell it from others.
+        began: when it did, ms.
+        is_late: it has waited so long that a later process may be there by now.
+    """
+
+    name: str
+    began: int
+    is_late: bool
 
 
 class Me(NamedTuple):
-    """Who looks for it.
+    """The store that a position is looked for.
 
     Attributes:
         transactional_id: the store's own.
@@ -86,9 +102,10 @@ def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other
     others = []
     for each, found in positions.items():
         if each != me.transactional_id and not found.position.moved:
-            is_certain = _is_of(log, found.position, me, is_remembered=each == me.remembered)
+            is_remembered = each == me.remembered
+            is_certain = _is_of(log, found.position, me, is_remembered=is_remembered)
             if is_certain is not None:
-                others.append(Other(each, found, is_certain))
+                others.append(Other(each, found, is_certain, is_remembered))
     own = [other for other in others if other.transactional_id == me.remembered]
     certain = [other for other in others if other.is_certain]
     return own or sorted(certain or others, key=lambda other: -other.found.position.end)
@@ -110,8 +127,13 @@ def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -
         if trail.hash_at(log, first[0]) != first[1]:
             return None
         return all(are_there) or is_remembered or position.origin == me.path
-    # Where all has expired that was sent, nothing of it can be sent again.
-    return (any(are_there) if left else is_remembered) or None
+    if not left:
+        # Where all has expired that was sent, nothing of it can be sent again.
+        return is_remembered or None
+    if any(are_there):
+        return True
+    # Cut deeper than what is known; or another store has the name by now.
+    return False if is_remembered else None
 
 
 def alike(settings: KafkaSettings, name: str, other: Other) -> str:
@@ -122,6 +144,16 @@ def alike(settings: KafkaSettings, name: str, other: Other) -> str:
         if position.is_unsent
         else f"was sent under {other.transactional_id} up to physical offset {position.end}"
     )
+    if other.is_remembered:
+        return (
+            f"{name}: the log of this output {how_far} ({settings.progress_topic}; "
+            f"{position.origin or 'its path is not known'}), and has none of the records any "
+            "longer that are known of that: its beginning has expired, and it was cut; or that "
+            "position is another store's by now. If it is the same store, give it the name and "
+            "id_prefix again that make up that id: then the cut is looked at. If not, set "
+            'on_rename = "begin" for one start: it sends from where start says, which can be '
+            "a second time"
+        )
     return (
         f"{name}: the log begins like the one that {how_far} ({settings.progress_topic}; "
         f"{position.origin or 'its path is not known'}), and parts from it. If it is a "
@@ -169,13 +201,15 @@ def take_over(
     me: Me,
     other: Other,
     partitions: int,
-    writer: tuple[str, int],
+    writer: Writer,
 ) -> None:
     """Write a position, and its trail, again under our own id, and that it has moved there.
 
     The trail under the other id is erased.
 
-    All of it is one transaction of the other id: a job that still sends under that is ended.
+    With `mode` "transactions" all of it is one transaction of the other id: a job that still sends
+    under that is ended. Without, both ids may have the position for a moment, and after a kill for
+    good.
 
     Nothing is written where another job of our name has done so since the look for our position.
 
@@ -185,14 +219,17 @@ def take_over(
         me: whose it becomes.
         other: whose it was.
         partitions: how many the progress topic has.
-        writer: us, and when we began.
+        writer: us.
 
     Raises:
+        FencedError: a later process has the position.
         AwayError: it has moved to a third id meanwhile: look again.
         KafkaError: it could not be written.
     """
     topic = settings.progress_topic
     is_transactional = settings.mode == TRANSACTIONS
+    # Opening would end its transaction.
+    _require_earlier(settings, other.transactional_id, other.found.position, writer)
     client = Client(settings, access, other.transactional_id if is_transactional else None)
     try:
         # Its last transaction has ended with that.
@@ -209,6 +246,7 @@ def take_over(
                 f"{topic}: what was sent under {other.transactional_id} has just been taken over "
                 f"by a job that sends it under {position.moved}"
             )
+        _require_earlier(settings, other.transactional_id, position, writer)
         chunks = kafka_progress.read_chunks(
             settings, access, other.transactional_id, other.found.partition
         )
@@ -217,13 +255,10 @@ def take_over(
             for chunk in sorted(chunks, key=lambda chunk: chunk.number)
         ]
         records.append((me.transactional_id.encode(), position.pack()))
-        name, began = writer
-        moved = replace(
-            position,
-            writer=name,
-            began=max(began, position.began + 1),
-            moved=me.transactional_id,
-        )
+        # One whose clock is ahead of ours was there first all the same, unless we are late: then a
+        # later process is to see that it is the later one, and takes the position back.
+        began = writer.began if writer.is_late else max(writer.began, position.began + 1)
+        moved = replace(position, writer=writer.name, began=began, moved=me.transactional_id)
         client.begin()
         home = kafka_progress.partition_of(me.transactional_id, partitions)
         kafka_progress.put_records(settings, client, TopicPartition(topic, home), records)
@@ -238,3 +273,21 @@ def take_over(
         client.commit()
     finally:
         client.close()
+
+
+def _require_earlier(
+    settings: KafkaSettings, transactional_id: str, position: Position, writer: Writer
+) -> None:
+    """Require that no process has a position that began after the one that takes it over.
+
+    Raises:
+        FencedError: one has.
+    """
+    is_later = position.began > writer.began and position.writer not in {"", writer.name}
+    if writer.is_late and is_later:
+        raise FencedError(
+            f"Kafka at {settings.bootstrap}: this log is sent under {transactional_id} by another "
+            "process, which has begun later, so this one does not take that over. Only one job may "
+            'send a store: stop one of them, and leave out on_rename = "continue" in the other '
+            "one. If there is only this one, start it again while Kafka answers"
+        )

@@ -343,7 +343,11 @@ class KafkaFeed:
                 extent = self._extent
                 continue
             if tries:
-                LOG.info("%s: Kafka is back after %.1f s", self._name, time.monotonic() - began)
+                LOG.info(
+                    "%s: sending to Kafka goes on after %.1f s",
+                    self._name,
+                    time.monotonic() - began,
+                )
             self._trouble = None
             if self._state.trouble:
                 self._state = replace(self._state, trouble="")

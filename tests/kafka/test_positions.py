@@ -280,6 +280,26 @@ class TestNames:
 
         assert offsets(broker, topic) == sorted(of_log(*logs[:2]) + of_log(*logs[2:]))
 
+    def test_a_name_that_another_output_took_over_may_begin_a_way_of_its_own(
+        self, broker: Broker, tmp_path: Path, two: Any
+    ) -> None:
+        """
+        Its own output remembers that it was sent under that name. The position has moved, and is
+        not lost: nothing has to be restored, and it begins where it is told to.
+        """
+        topic, logs, config = two
+        broker.make_topic(f"{topic}-2")
+        stores.send(stores.config(tmp_path / "a", tmp_path / "out-new", broker,
+                                  name=f"new-{topic}", progress_topic="names-progress",
+                                  on_rename="continue"))  # fmt: skip
+        with pytest.raises(ReputError, match=rf"the one of reput-new-{topic}, written for"):
+            stores.send(config("a"))
+        for settings in ({"on_rename": "begin"}, {}):
+            stores.send(config("a", topic="{topic}-2", **settings))
+
+        assert offsets(broker, topic) == of_log(logs["a"])
+        assert offsets(broker, f"{topic}-2") == of_log(logs["a"])
+
     def test_a_second_way_beside_the_first_is_possible(self, broker: Broker, two: Any) -> None:
         topic, logs, config = two
         stores.send(config("a", id_prefix="second-", on_rename="begin"))

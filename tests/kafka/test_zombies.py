@@ -248,8 +248,8 @@ def test_a_process_that_slept_before_it_connected_does_not_fence_its_heir(
     name = tmp_path.name
     broker.make_topic(name, 3)
     found = list(stores.messages(4000, (name,), random.Random(10)))
-    stores.write(tmp_path / "store", found[:1000])
     count = 1000
+    log = stores.write(tmp_path / "store", found[:count])
     first = start(tmp_path, "out-a", broker, 1 << 40, ("-c", STOPS_AT_ONCE))
     processes = [first]
     try:
@@ -473,6 +473,8 @@ class TestTwoSinks:
         send_all(first, Extent(log.places[200].position, None))
         first.close()
         slow = make(name=f"slow-{tmp_path.name}", on_rename="continue")
+        # However slow the machine is, it has not waited so long that the other one counts as later.
+        slow._began, slow._first_tried = int(time.time() * 1000), time.monotonic() + 600
         fast = make(name=f"fast-{tmp_path.name}", on_rename="continue")
         take_over = kafka_rename.take_over
 
@@ -486,6 +488,51 @@ class TestTwoSinks:
             slow.open(extent)
         send_all(slow, extent)
 
+        assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
+
+    @pytest.mark.parametrize("wakes", ["before its claim", "after it has sent"])
+    def test_an_earlier_one_does_not_take_over_from_a_later_one_of_another_name(
+        self,
+        broker: Broker,
+        tmp_path: Path,
+        opened: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        wakes: str,
+    ) -> None:
+        """
+        on_rename = "continue" is left on in both, and the earlier one of the old name wakes up when
+        the later one has the position, or has it and has not claimed it yet.
+        """
+        log, extent, make = opened
+        monkeypatch.setattr(kafka, "_DOUBT_SECONDS", 0.1)
+        first = make()
+        send_all(first, Extent(log.places[200].position, None))
+        first.close()
+        now = int(time.time() * 1000)
+        earlier = make(on_rename="continue")
+        earlier._began, earlier._first_tried = now + 1000, time.monotonic() - 60
+        later = make(name=f"new-{tmp_path.name}", on_rename="continue")
+        later._began, later._first_tried = now + 60_000, time.monotonic()
+        claim = later._claim
+
+        def claim_late(position: Any) -> None:
+            monkeypatch.setattr(later, "_claim", claim)
+            earlier.open(Extent(log.places[300].position, None))
+            claim(position)
+
+        if wakes == "before its claim":
+            monkeypatch.setattr(later, "_claim", claim_late)
+            with pytest.raises(EndedError):
+                later.open(extent)
+            earlier.close()
+        send_all(later, Extent(log.places[400].position, None))
+        with pytest.raises(FencedError, match="begun later"):
+            earlier.open(extent)
+        while later.send(extent) is not None:
+            pass
+
+        assert later.position is not None
+        assert later.position.end == log.end
         assert stores.by_queue(stores.got(broker, tmp_path.name)) == stores.in_log(log)
 
 

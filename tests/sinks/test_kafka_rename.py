@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from sinks import kafka_rename
 from sinks.kafka_progress import Found, Position
 from sinks.kafka_rename import Me, chosen
 from stores import trail
 from stores.trail import Point
+from streaming.kafka_config import kafka_settings
 from tests.kafka import stores
 from tests.sinks.test_kafka_trail import written
 
@@ -108,6 +111,31 @@ def test_a_log_that_begins_alike_is_not_taken_for_certain(
     assert ids(chosen(elsewhere, ME, copy)) == [("reput-a", False)]
     assert ids(chosen(elsewhere, ME._replace(remembered="reput-a"), copy)) == [("reput-a", True)]
     assert ids(chosen({"reput-a": sent(*first, 100)}, ME, copy)) == [("reput-a", True)]
+
+
+def test_of_a_log_without_its_beginning_and_its_end_the_output_knows_whose_it_was(
+    tmp_path: Path,
+) -> None:
+    """
+    The first record has expired, and it was cut deeper than the position's points: Kafka is held
+    back, and nothing is taken over. Without a memory of it, it is another log.
+    """
+    made, log = log_of(tmp_path / "a", 1, 2000)
+    found = sent(made, log, 2000)
+    kept = tuple(p for p in found.position.points if p.end > made.places[1500].position)
+    ways = {"reput-a": found._replace(position=replace(found.position, points=kept))}
+    _, cut = log_of(tmp_path / "b", 2, 2000, like=1400)
+    min((tmp_path / "b" / "commitlog").iterdir()).unlink()
+    cut.refresh()
+    assert cut.min_offset < made.places[1400].position
+
+    assert chosen(ways, ME, cut) == []
+    others = chosen(ways, ME._replace(remembered="reput-a"), cut)
+    assert ids(others) == [("reput-a", False)]
+    settings = kafka_settings({"bootstrap": "127.0.0.1:1"})
+    said = kafka_rename.alike(settings, "new", others[0])
+    assert "has none of the records any longer that are known of that" in said
+    assert 'on_rename = "begin"' in said
 
 
 def test_what_only_begins_alike_does_not_count_beside_its_own(
