@@ -48,7 +48,7 @@ from sinks.kafka_settings import (
     TRANSACTIONS,
 )
 from sinks.kafka_start import Start, points_before, same_until
-from sinks.kafka_trail import Chunk, Trail, parting, sent_until
+from sinks.kafka_trail import Chunk, Trail, first_digest, parting, sent_until
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import HoleWatch, find_hole
@@ -294,6 +294,7 @@ class KafkaSink:
         self._events, self._losses = [], 0
         if found is None:
             position = self._first_position(extent)
+            self._note_other_cluster(position)
             number = kafka_progress.partition_of(self.transactional_id, partitions)
         else:
             position, number = found
@@ -357,14 +358,22 @@ class KafkaSink:
             # Whatever the store was called then: it is of this output, and nothing was sent since.
             self._decided = known.latest
             return
+        is_mine = known is not None and known.cluster != "" and known.transactional_id == mine
+        if (
+            known is not None
+            and is_mine
+            and known.bootstrap == bootstrap
+            and known.sent is not None
+        ):
+            # It has a position there. If another Kafka answers, that has nothing from there on.
+            self._decided = known.sent
+            return
         end = extent.end
         if end < 0:
             # Past damage: whether dispatch gets past that is not decided here.
             end = find_tail(self.log, skips_corrupt=True, holes=HoleWatch(self.log)).end
         self._decided = Start(mine, end, extent.last_cut, points_before(self.log, end))
-        is_sent = known is not None and known[:2] != ("", "") and known.transactional_id == mine
-        if self._memory is None or (is_sent and known is not None and known.bootstrap == bootstrap):
-            # It has a position there.
+        if self._memory is None:
             return
         memory = (known or Memory("", ""))._replace(latest=self._decided)
         kafka_progress.remember(self._memory, memory)
@@ -385,6 +394,19 @@ class KafkaSink:
         first = (oldest.physical_offset, oldest.hash) if oldest else self._first_record()
         begin = max(end, 0)
         return Position(begin, points, cut=extent.last_cut, first=first, since=begin)
+
+    def _note_other_cluster(self, position: Position) -> None:
+        """Have it said where sending begins in a Kafka that has taken another one's place."""
+        known = kafka_progress.remembered(self._memory) if self._memory is not None else None
+        if known is None or known.cluster in {"", self._cluster}:
+            return
+        if known.transactional_id != self.transactional_id:
+            return
+        self._events.append(
+            f"{self._name}: Kafka at {self._settings.bootstrap} is another cluster than the one "
+            f"that was sent this store up to physical offset {known.end}: sending begins at "
+            f"{position.end} there"
+        )
 
     def _claim(self, position: Position) -> None:
         """Write the position again as ours.
@@ -591,6 +613,7 @@ class KafkaSink:
             known.end,
             known.store_timestamp,
             self._settings.bootstrap,
+            sent=Start(self.transactional_id, known.end, known.cut, known.points),
         )
         kafka_progress.remember(self._memory, memory)
 
@@ -767,18 +790,27 @@ class KafkaSink:
             places.append(found.common.end if found.common is not None else self.log.min_offset)
         if extent.end < known.end and (tail := self._tail_before(known, extent)) is not None:
             places.append(tail)
-        common = min(places, default=known.end)
+        # What has expired cannot be sent again.
+        common = max(min(places, default=known.end), self.log.min_offset)
         followed = replace(known, cut=max(known.cut, extent.last_cut))
         if common >= known.end and known.accepted < 0:
             self.position = followed
             return
         parted = self._parting(extent)
-        if parted is not None and parted.same and parted.end >= known.end:
+        # Left-over bytes may stand after new records that are before all that is known one by one.
+        is_before = parted is not None and any(
+            max(place, self.log.min_offset) < parted.start
+            for number, place in extent.cuts
+            if number > known.cut
+        )
+        is_all = parted is not None and parted.same > 0 and parted.end >= known.end
+        if is_all and not is_before:
             # It was cut and written again with the same records, or another output has told before.
             self.position = replace(followed, accepted=-1)
             return
         # A log is cut in one place: what is the same vouches for what is before it.
         is_exact = parted is not None and (parted.same > 0 or parted.start <= common)
+        is_exact = is_exact and not (is_all and is_before)
         if parted is not None and is_exact:
             common = parted.end
             kept = min(parted.kept, common)
@@ -900,7 +932,9 @@ class KafkaSink:
                 self._settings, self.access, self.transactional_id, partition.partition
             )
             self._sent_before = (sent_key, sent_until([*chunks, *self._trail.held], known.end))
-        sent = self._sent_before[1].after(self.log.min_offset)
+        begin = self.log.min_offset
+        before = self._sent_before[1]
+        sent = before.after(begin, first_digest(self.log) if before.start < begin else None)
         if not len(sent.values):
             return None
         key = (*sent_key, self._limit(extent), sent.start, extent.last_cut)

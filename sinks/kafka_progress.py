@@ -181,6 +181,8 @@ class Memory(NamedTuple):
         store_timestamp: of the last record before it, ms; 0 if not known.
         bootstrap: where that Kafka was; "" if not known.
         latest: where a store with `start` "latest" begins that has nothing in Kafka yet.
+        sent: how far it was sent, with records before that: where such a store begins in another
+            Kafka that answers in this one's place. None if not known.
     """
 
     cluster: str
@@ -189,6 +191,7 @@ class Memory(NamedTuple):
     store_timestamp: int = 0
     bootstrap: str = ""
     latest: Start | None = None
+    sent: Start | None = None
 
 
 def remembered(path: Path) -> Memory | None:
@@ -205,7 +208,7 @@ def remembered(path: Path) -> Memory | None:
     try:
         values = json.loads(raw)
         end, stored = int(values.get("end", -1)), int(values.get("storeTimestamp", 0))
-        latest = values.get("latest")
+        latest, sent = values.get("latest"), values.get("sent")
         return Memory(
             str(values["cluster"]),
             str(values["id"]),
@@ -213,6 +216,7 @@ def remembered(path: Path) -> Memory | None:
             stored,
             str(values.get("bootstrap", "")),
             Start.unpack(latest) if latest is not None else None,
+            Start.unpack(sent) if sent is not None else None,
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise KafkaError(
@@ -238,6 +242,7 @@ def remember(path: Path, memory: Memory) -> None:
         "storeTimestamp": memory.store_timestamp,
         "bootstrap": memory.bootstrap,
         "latest": memory.latest.pack() if memory.latest is not None else None,
+        "sent": memory.sent.pack() if memory.sent is not None else None,
     }
     disk.write_file(temporary, json.dumps(values).encode())
     disk.rename(temporary, path)

@@ -212,14 +212,40 @@ class SentRecords(NamedTuple):
     values: NDArray[np.uint32]
     borders: tuple[tuple[int, int], ...]
 
-    def after(self, begin: int) -> SentRecords:
-        """Return what is left of it where the log begins only at `begin`."""
+    def after(self, begin: int, digest: int | None = None) -> SentRecords:
+        """Return what is left of it where the log begins only at `begin`.
+
+        Args:
+            begin: physical offset.
+            digest: of the log's first record, by which it is found within a chunk; None if that is
+                not known, or is not to be looked for.
+        """
         left = [(at, number) for at, number in self.borders if at >= begin]
+        expired = [number for at, number in self.borders if at < begin]
+        if expired and digest is not None and not (left and left[0][0] == begin):
+            stop = left[0][1] if left else len(self.values)
+            found = np.flatnonzero(self.values[expired[-1] : stop] == digest)
+            if len(found) == 1:
+                left.insert(0, (begin, expired[-1] + int(found[0])))
         if not left:
             return SentRecords(begin, self.values[:0], ())
         start, first = left[0]
         borders = tuple((at, number - first) for at, number in left)
         return SentRecords(start, self.values[first:], borders)
+
+
+def first_digest(log: CommitLog) -> int | None:
+    """Return the digest of a log's first record, None if there is none to read."""
+    reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
+    begin = log.min_offset
+    try:
+        for block in reader.blocks(begin, begin + 1, {}):
+            values = digests_of(block.columns).values
+            return int(values[0]) if len(values) else None
+    except (FormatError, LogChangedError):
+        # Then it is looked for from the next chunk on.
+        return None
+    return None
 
 
 def sent_until(chunks: Iterable[Chunk], end: int) -> SentRecords:
@@ -257,7 +283,8 @@ class Parting(NamedTuple):
         end: physical offset after the last one of them.
         differs: a record stands there that was not sent; else the log only ends there.
         last: a chunk to go on with, of records before that.
-        kept: physical offset after the last record that is the same, without a BLANK after it.
+        kept: physical offset where the last record ends that is the same; `end` may be after a
+            BLANK that follows it.
     """
 
     start: int

@@ -534,6 +534,29 @@ class TestCuts:
         stores.send(self.config(broker, tmp_path, output))
         assert offsets(broker, topic) == of_log(old, new)
 
+    def test_a_cut_of_a_log_whose_beginning_has_expired_is_as_exact(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        All was sent in one piece, and the first file of that has expired: no advice to go on says
+        that it expired before it was sent, and what is the same does not come again.
+        """
+        topic = tmp_path.name
+        broker.make_topic(topic)
+        found = list(stores.messages(1000, (topic,), random.Random(6)))
+        big = [m._replace(body=b"%05d" % number * 600) for number, m in enumerate(found)]
+        old = stores.write(tmp_path / "store", big)
+        stores.send(self.config(broker, tmp_path, "out"))
+        new = [*big[:990], *(m._replace(body=m.body + b"!") for m in big[990:])]
+        log = stores.write(tmp_path / "store", new)
+        min((tmp_path / "store" / "commitlog").iterdir()).unlink()
+
+        with pytest.raises(ReputError, match=f"offsets {log.places[990].position} to {old.end} "):
+            stores.send(self.config(broker, tmp_path, "out"))
+        stores.send(self.config(broker, tmp_path, "out", on_truncation="continue"))
+
+        assert offsets(broker, topic) == of_log(old, log)
+
     def test_records_that_come_back_after_a_cut_are_not_sent_again(
         self, broker: Broker, tmp_path: Path
     ) -> None:

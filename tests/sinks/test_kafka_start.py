@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import random
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from formats.errors import KafkaError
 from sinks import kafka_progress, kafka_rename
-from sinks.kafka import Extent, KafkaSink, Sent
+from sinks.kafka import Extent, KafkaSink, Sent, _Connected
 from sinks.kafka_progress import Found, Memory, Position
 from sinks.kafka_rename import Me, chosen
 from sinks.kafka_start import Start, points_before, same_until
+from sinks.kafka_trail import Chunk, Parting
 from stores import trail
 from streaming.config import store_config
 from streaming.kafka_config import kafka_settings
@@ -234,6 +237,39 @@ class TestMemory:
             assert position.points[-1].end == made.end
             assert len([p for p in position.points if p.end > made.places[110].position]) > 3
 
+    @pytest.mark.parametrize("is_known", [True, False], ids=["", "of an earlier version"])
+    def test_another_kafka_at_the_same_address_lacks_nothing_from_the_outage_on(
+        self, tmp_path: Path, is_known: bool
+    ) -> None:
+        """
+        The store was sent, and its Kafka goes away: neither what is dispatched then nor a start in
+        between moves the place where sending begins in an empty one, and an event says where.
+        """
+        made, log = log_of(tmp_path, count=300)
+        first = sink(tmp_path)
+        first.position = Position(made.end, points_before(log, made.end), since=0)
+        first._cluster, first._remembered = "c", True
+        first.remember()
+        if not is_known:
+            assert first._memory is not None
+            values = json.loads(first._memory.read_text())
+            del values["sent"]
+            first._memory.write_text(json.dumps(values))
+        for count in (300, 400, 500):
+            grown, _ = log_of(tmp_path, count=count)
+            sending = sink(tmp_path, mode="idempotent")
+            extent = Extent(grown.end, None)
+            sending.decide_latest(extent)
+            other: Any = SimpleNamespace(cluster="d", close=lambda **_: None)
+            sending._begin(extent, _Connected(other, None, 8))
+
+            position = sending.position
+            assert position is not None
+            assert position.end == position.since == made.end
+            assert position.points[-1].end == made.end
+            (event,) = sending._events
+            assert f"offset {made.end}: sending begins at {made.end} there" in event
+
 
 def test_a_position_says_since_where_a_store_is_sent() -> None:
     """
@@ -311,8 +347,31 @@ class TestFollowing:
         sending = sink(tmp_path)
         sending._parting = lambda _: None  # type: ignore[method-assign]
 
-        with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is not"):
+        with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
             prepared(sending, position, Extent(old.end, None))
+
+    def test_a_cut_before_all_that_was_sent_is_said_though_the_same_bytes_follow(
+        self, tmp_path: Path
+    ) -> None:
+        """
+        The broker has erased nothing, and its new records are of the old ones' sizes: what was sent
+        still stands after them. A cut after the place where sending began is told by that.
+        """
+        old, log = log_of(tmp_path)
+        since, cut = old.places[500].position, old.places[100].position
+        points = (points_before(log, since)[-1], points_before(log, old.end)[-1])
+        position = Position(old.end, points, since=since)
+        chunk = Chunk(1, since, old.end, np.zeros(0, np.uint32))
+
+        def following(place: int, **settings: Any) -> Position:
+            sending = sink(tmp_path, **settings)
+            sending._parting = lambda _: Parting(since, 500, old.end, False, chunk, old.end)  # type: ignore[method-assign]
+            return prepared(sending, position, Extent(old.end, None, cuts=((1, place),)))[0]
+
+        with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
+            following(cut)
+        assert following(cut, on_truncation="continue").end == cut
+        assert following(old.places[900].position).end == old.end
 
 
 def test_a_renamed_store_is_found_though_nothing_was_sent_yet(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sinks.kafka_blocks import RowReader
-from sinks.kafka_trail import Chunk, Trail, parting, sent_until
+from sinks.kafka_trail import Chunk, Trail, first_digest, parting, sent_until
 from stores.commitlog import CommitLog, commitlog_directories
 from streaming.config import store_config
 from tests.kafka import stores
@@ -121,6 +121,31 @@ def test_what_has_expired_is_left_out(tmp_path: Path, messages: list[Message]) -
     assert sent.start == made.places[1024].position
     assert len(sent.values) == COUNT - 1024
     assert parting(log, sent, made.end, made.end, {}, 1).end == made.end
+
+
+def test_what_has_expired_within_a_chunk_leaves_the_rest_of_it(
+    tmp_path: Path, messages: list[Message]
+) -> None:
+    """
+    As all is in one chunk where few records were sent: the log's first record tells where it goes
+    on. If that is another one now, only the next chunk's border tells.
+    """
+    made, log = written(tmp_path / "store", messages, 1 << 16)
+    sent = sent_until(sent_in(log, [made.end]), made.end)
+    min((tmp_path / "store" / "commitlog").iterdir()).unlink()
+    log.refresh()
+    digest = first_digest(log)
+    assert digest is not None
+    left = [p for p in made.places if p.position >= log.min_offset]
+
+    rest = sent.after(log.min_offset, digest)
+
+    assert rest.start == log.min_offset
+    assert len(rest.values) == len(left)
+    found = parting(log, rest, made.end, made.end, {}, 7)
+    assert (found.same, found.end, found.differs) == (len(left), made.end, False)
+    border = next(at for at, _ in sent.borders if at >= log.min_offset)
+    assert sent.after(log.min_offset, digest ^ 1).start == border
 
 
 def test_a_chunk_that_is_not_one_is_passed_over() -> None:
