@@ -765,6 +765,20 @@ REAL = {
         pause at=marks.set_abort number=1 during=poll seconds=0 { put count=5 seed=226258 kind=shorter; put count=2 seed=729484 kind=mixed }
         put count=2 seed=81922 kind=mixed
     """,
+    "a stream and an output have what stood in a hole, and wait at records that were cut": """
+        settings version=5.3.3
+        start
+        put count=1 seed=257030 kind=same
+        stream
+        pause at=planned number=4 during=open seconds=9 { truncate back=5; put count=7 seed=749553 kind=large; crash; tear back=1 byte=60 rest=zero; start; put count=2 seed=635495 kind=large }
+        put count=2 seed=714976 kind=zero
+        pause at=written number=1 during=poll seconds=0 { truncate back=3 }
+        stop
+        tear back=1 byte=0 rest=zeros
+        start
+        put count=3 seed=815461 kind=same
+        truncate back=2
+    """,
 }
 
 

@@ -898,15 +898,12 @@ class World:
                 r.position for r in stale
             }:
                 return None
-            return [r for r in (*self.truth, *stale) if origin <= r.position < end]
+            with_stale = [r for r in (*self.truth, *stale) if origin <= r.position < end]
+            return self._with_hole(with_stale) or with_stale
         found = [r for r in self.truth if origin <= r.position < end]
-        if self._left_base > self.broker.begin and self.follower is not None:
-            lost = [r for r in self._before_hole if self._hole <= r.position < self._left_base]
-            with_lost = sorted({*found, *lost}, key=lambda r: r.position)
-            if self.follower.dispatcher.progress.messages == len(with_lost):
-                # What it read before the page was lost; the log goes on in a file left behind.
-                self.outcome.events["an output keeps what stood in a hole"] += 1
-                return with_lost
+        with_lost = self._with_hole(found)
+        if with_lost is not None:
+            return with_lost
         missing = [r for r in self.truth if r.position >= max(end, origin)]
         if not missing:
             return found
@@ -920,6 +917,20 @@ class World:
             self.outcome.events["a record that ends with a zero waits while a broker runs"] += 1
             return found
         return found if self._looks_torn() else None
+
+    def _with_hole(self, found: list[Rec]) -> list[Rec] | None:
+        """Return records with what stood in a hole, if an output has as many; else None.
+
+        It had read them before the page was lost; the log goes on in a file left behind.
+        """
+        if self._left_base <= self.broker.begin or self.follower is None:
+            return None
+        lost = [r for r in self._before_hole if self._hole <= r.position < self._left_base]
+        with_lost = sorted({*found, *lost}, key=lambda r: r.position)
+        if self.follower.dispatcher.progress.messages != len(with_lost):
+            return None
+        self.outcome.events["an output keeps what stood in a hole"] += 1
+        return with_lost
 
     def _is_end_before_hole(self, end: int) -> bool:
         """Tell whether an output may still have all that stood there before the page was lost.
@@ -1220,6 +1231,7 @@ class World:
             delivered = [r for r in self.truth if r.position >= self._stream_origin]
             self._delivered += delivered[len(self._delivered) :]
             return
+        extra = [checks.identity(r) for r in self._stale()]
         if self._hole >= 0:
             before = self._before_hole
             past = [checks.identity(r) for r in before if r.position >= self.broker.end]
@@ -1230,12 +1242,11 @@ class World:
             now = {each[0]: each for each in expected}
             kept = [now.get(row[0]) if row in torn else row for row in rows]
             kept = [row for row in kept if row is not None]
-            if kept == expected[: len(kept)]:
+            if kept == (expected + extra)[: len(kept)]:
                 # The log goes on past the hole, in a file that the broker had left behind, or the
                 # hole is in properties, which have no CRC.
                 self.outcome.events["a stream had read what stood in a hole"] += 1
                 return
-        extra = [checks.identity(r) for r in self._stale()]
         if (
             rows[: len(expected)] == expected
             and rows[len(expected) :] == extra[: len(rows) - len(expected)]
