@@ -67,6 +67,10 @@ class Progress:
         lost: physical offsets [start, end) that expired before they were dispatched.
         cuts: each time the log was found cut: a number, and the physical offset that the output
             went back to. Numbers rise, also over outputs: they are a clock's ns where that can be.
+        vouched_from: physical offset from which on the log is known to be the one that was
+            dispatched. What had been dispatched before it had all expired when the log was looked
+            at, so nothing said whether it was cut there. 0 if that never was so, and in a record of
+            an earlier build.
         starts: times that the output was opened since it was begun, and the next two likewise:
             so that counters survive the end of a process.
         recoveries: openings at which something was taken back.
@@ -97,6 +101,7 @@ class Progress:
     passed: tuple[tuple[int, int], ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     cuts: tuple[tuple[int, int], ...] = ()
+    vouched_from: int = 0
     starts: int = 0
     recoveries: int = 0
     truncations: int = 0

@@ -95,8 +95,14 @@ def has_entry(sys_flag: int) -> bool:
 
 def count_entries(sys_flags: NDArray[np.int32]) -> int:
     """Return how many of these records are put into their queue, see `has_entry`."""
+    return int(with_entry(sys_flags).sum())
+
+
+def with_entry(sys_flags: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Tell which of these records are put into their queue, see `has_entry`; shape (n,)."""
     kinds = sys_flags & TRANSACTION_TYPE
-    return int(((kinds == 0) | (kinds == COMMIT)).sum())
+    found: NDArray[np.bool_] = (kinds == 0) | (kinds == COMMIT)
+    return found
 
 
 def tags_code(

@@ -12,6 +12,7 @@ import numpy as np
 from formats import batchconsumequeue, names
 from formats.batchconsumequeue import UNIT, UNIT_SIZE, Unit
 from sinks.unit_queue import UnitQueue, UnitSink
+from sinks.went_back import WentBackError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +29,21 @@ class BatchConsumeQueueSink(UnitSink["_BatchQueue"]):
     def __init__(self, root: Path, staging: Path, file_size: int) -> None:
         """Open no queue yet; see `UnitSink`."""
         super().__init__(root / names.BATCH_CONSUMEQUEUE, staging, file_size, _BatchQueue)
+        # See `Progress.vouched_from`.
+        self.vouched_from = 0
 
     def append(self, name: QueueName, unit: Unit) -> bool:
         """Append a unit; False if its record was there already.
 
         Raises:
             OSError: no space, no permission.
+            WentBackError: as of `ConsumeQueueSink.put_entry`.
         """
-        return self.queue(name).append(unit)
+        queue = self.queue(name)
+        if unit.base_offset < queue.following and queue.last_offset < self.vouched_from:
+            directory = f"{names.BATCH_CONSUMEQUEUE}/{name.topic}/{name.queue_id}"
+            raise WentBackError(directory, unit.base_offset)
+        return queue.append(unit)
 
 
 class _BatchQueue(UnitQueue):
@@ -44,11 +52,16 @@ class _BatchQueue(UnitQueue):
     def __init__(self, files: FileQueue) -> None:
         used = 0
         self.last_offset = _NEVER
+        # The number after the last message's.
+        self.following = 0
         if files.base is not None:
             data = files.last().data
             units = data[: len(data) // UNIT_SIZE * UNIT_SIZE].view(UNIT)
             used = int(np.count_nonzero(units["size"] > 0))
-            self.last_offset = int(units["physical_offset"][used - 1]) if used else _NEVER
+            if used:
+                last = units[used - 1]
+                self.last_offset = int(last["physical_offset"])
+                self.following = int(last["base_offset"]) + int(last["batch_size"])
         super().__init__(files, used * UNIT_SIZE)
 
     def append(self, unit: Unit) -> bool:
@@ -56,6 +69,7 @@ class _BatchQueue(UnitQueue):
             return False
         self.write(unit.pack())
         self.last_offset = unit.physical_offset
+        self.following = unit.base_offset + unit.batch_size
         return True
 
 

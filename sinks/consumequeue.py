@@ -19,6 +19,7 @@ from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT, NEVER, PRE_BLANK, Ent
 from formats.errors import ReputError
 from sinks.file_queue import FileQueue
 from sinks.mapped_file import MappedFile
+from sinks.went_back import WentBackError
 from stores import disk
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class ConsumeQueueSink:
         """
         self.directory = root / names.CONSUMEQUEUE
         self.counts = PutCounts()
+        # See `Progress.vouched_from`.
+        self.vouched_from = 0
         self._staging = staging
         self._file_size = settings.consumequeue_file_size
         self._queues = queues
@@ -179,6 +182,7 @@ class ConsumeQueueSink:
         Raises:
             OSError: no space, no permission.
             ReputError: a queue offset that no queue can have.
+            WentBackError: see `has_gone_back`.
         """
         if not 0 <= queue_offset < _MAX_QUEUE_OFFSET:
             raise ReputError(
@@ -194,6 +198,8 @@ class ConsumeQueueSink:
             self.counts.repeated += 1
             return
         following = int(self._next_entry[number])
+        if self.has_gone_back(number, queue_offset):
+            raise WentBackError(self._path_below_root(number), queue_offset)
         if files.base is None:
             base, in_file = consumequeue.locate(queue_offset, self._file_size)
             files.add(base)
@@ -216,6 +222,23 @@ class ConsumeQueueSink:
         files.last().write(at, entry.pack())
         self._next_entry[number] = following + 1
         self._last_end[number] = end
+
+    def has_gone_back(self, number: int, queue_offset: int) -> bool:
+        """Tell whether a queue's next record shows that its last entries are of a log that was cut.
+
+        A broker skips a record whose number is taken. But where all entries of the queue are of
+        records before `vouched_from`, nothing says that the log that goes on here had them.
+
+        Args:
+            number: the queue's.
+            queue_offset: the record's.
+        """
+        if not self.vouched_from:
+            return False
+        self._grow(number + 1)
+        files = self._open(number)
+        is_taken = files.base is not None and queue_offset < self._next_entry[number]
+        return is_taken and int(self._last_end[number]) <= self.vouched_from
 
     @staticmethod
     def base_of(files: FileQueue) -> int:

@@ -212,16 +212,63 @@ def queues_before(
         before[name] = position
         ext = f"{names.CONSUMEQUEUE_EXT}/{rest}"
         if kind == names.CONSUMEQUEUE and ext in queues:
-            codes = (int(code) for code in files.codes_from(following, stop))
-            address = next((code for code in codes if consumequeue_ext.is_address(code)), None)
-            if address is not None:
-                place = consumequeue_ext.position(address)
-                last = files.code_before(following)
-                if place % settings.ext_file_size == 0 and last is not None:
-                    # The unit did not fit into the file before: its mark there goes with it.
-                    place = _unit_end(root / ext, settings.ext_file_size, last, place)
-                before[ext] = place
+            place = _ext_end(root / ext, settings, files, following, stop)
+            before[ext] = queues[ext] if place is None else place
     return {name: position for name, position in before.items() if position > 0}
+
+
+def queues_up_to(
+    root: Path, settings: BrokerSettings, queues: Mapping[str, int], numbers: Mapping[str, int]
+) -> dict[str, int]:
+    """Return where queues end if some of them have only entries of lower queue offsets.
+
+    Args:
+        root: the output root; its files hold what `queues` says.
+        settings: file sizes.
+        queues: see `Progress.queues`.
+        numbers: by queue, one that ends later: the first queue offset that it does not have.
+    """
+    before = dict(queues)
+    for name, number in numbers.items():
+        if name.startswith(f"{names.BATCH_CONSUMEQUEUE}/"):
+            units = _Units(root / name, settings.batch_file_size, batchconsumequeue.UNIT)
+            before[name] = units.end_before(number, queues[name])
+            continue
+        stop, following = queues[name], number * consumequeue.ENTRY_SIZE
+        files = _Units(root / name, settings.consumequeue_file_size, consumequeue.ENTRY)
+        before[name] = following if files.has_units_before(following) else 0
+        ext = name.replace(names.CONSUMEQUEUE, names.CONSUMEQUEUE_EXT, 1)
+        if ext in queues:
+            place = _ext_end(root / ext, settings, files, following, stop)
+            before[ext] = queues[ext] if place is None else place
+    return {name: position for name, position in before.items() if position > 0}
+
+
+def _ext_end(
+    path: Path, settings: BrokerSettings, files: _Units, following: int, stop: int
+) -> int | None:
+    """Return where an extension ends without the units of entries from byte `following` on.
+
+    Args:
+        path: of the extension.
+        settings: file sizes.
+        files: the consume queue.
+        following: byte of the first entry that goes.
+        stop: byte where the queue ends.
+
+    Returns:
+        None if none of these entries has a unit.
+    """
+    codes = (int(code) for code in files.codes_from(following, stop))
+    address = next((code for code in codes if consumequeue_ext.is_address(code)), None)
+    if address is None:
+        return None
+    place = consumequeue_ext.position(address)
+    last = files.code_before(following)
+    if place % settings.ext_file_size == 0 and last is not None:
+        # The unit did not fit into the file before: its mark there goes with it.
+        return _unit_end(path, settings.ext_file_size, last, place)
+    return place
 
 
 def _unit_end(path: Path, file_size: int, code: int, place: int) -> int:
@@ -275,6 +322,25 @@ class _Units:
             is_fill = self._unit is consumequeue.ENTRY and units[count - 1] == fill
             return (0 if is_fill else at), at
         return 0, self._bases[0] if self._bases else 0
+
+    def has_units_before(self, position: int) -> bool:
+        """Tell whether a unit of a record stands before byte `position`, and not only fill."""
+        if not self._bases or position <= self._bases[0]:
+            return False
+        start = position - self._unit.itemsize
+        last = self._read(start - start % self._file_size, position)[-1]
+        return bool(last != np.frombuffer(PRE_BLANK, consumequeue.ENTRY)[0])
+
+    def end_before(self, queue_offset: int, stop: int) -> int:
+        """Return where the units of a batch queue end that have only lower queue offsets."""
+        for base in self._bases:
+            units = self._read(base, stop)
+            ends = units["base_offset"].astype(np.int64) + units["batch_size"]
+            (others,) = np.nonzero(ends > queue_offset)
+            if len(others):
+                at = base + int(others[0]) * self._unit.itemsize
+                return at if at > self._bases[0] else 0
+        return stop
 
     def codes_from(self, position: int, stop: int) -> Iterator[int]:
         """Yield the tags codes of the units from byte `position` on."""

@@ -94,6 +94,10 @@ class SpecialSink:
         self._unit = None
         return is_put
 
+    def vouch_from(self, position: int) -> None:
+        """Take a physical offset over, see `Progress.vouched_from`."""
+        self._batches.vouched_from = position
+
     def leftovers(self) -> dict[str, int]:
         """Return where an extension ends without the unit of a record that could not be put.
 

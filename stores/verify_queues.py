@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from stores.lost_places import LostPlaces
 
 _FIRST_CAPACITY = 256
+_STALE = (
+    "entries that the log gives are not there: others have their numbers, of records that have "
+    "expired, and nothing says that the log still had these. `reput rebuild --repair` puts them "
+    "right"
+)
 _UNKNOWN = -1
 
 
@@ -269,6 +274,10 @@ class QueueCheck:
             self._pass_lost(number, queue_offset, entry.physical_offset)
         following = int(self._next_entry[number])
         if queue_offset != 0 and queue_offset < following:
+            if number in self._may_be_shifted and self._is_stale(number, queue_offset, entry):
+                path, byte = self._files[number].place(queue_offset * ENTRY_SIZE)
+                self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, _STALE)
+                return
             # The broker asks for the last file before it sees that there is nothing to put.
             if following * ENTRY_SIZE % self._file_size == 0:
                 self._made_ahead.add(number)
@@ -297,6 +306,15 @@ class QueueCheck:
         at = start + (entry - first) * ENTRY_SIZE
         return self._window[at : at + ENTRY_SIZE].tobytes()
 
+    def _is_stale(self, number: int, queue_offset: int, entry: Entry) -> bool:
+        """Tell whether an entry is missing because the output's numbers are of a log that is gone.
+
+        Only of a queue's first records: after one that has an entry others are repeated ones.
+        """
+        if self._last_end[number] != NEVER:
+            return False
+        return self._left_out.are_stale(self._files[number], queue_offset, entry.physical_offset)
+
     def _report_shift(
         self, files: StoredFiles, number: int, queue_offset: int, entry: Entry
     ) -> None:
@@ -309,10 +327,13 @@ class QueueCheck:
         if place is None:
             return
         path, byte = files.place(number * ENTRY_SIZE)
+        lacks = f"the output has nothing of physical offsets {place[0]} to {place[1]}"
+        if place[0] == place[1]:
+            lacks = f"the log may have been cut before physical offset {place[1]}"
         detail = (
             f"entry {number} is of the record at physical offset {position}, which says "
-            f"{queue_offset}: the output has nothing of physical offsets {place[0]} to {place[1]}, "
-            "so later entries of this queue stand too low. `reput rebuild --repair` puts them right"
+            f"{queue_offset}: {lacks}, so later entries of this queue stand too low. "
+            "`reput rebuild --repair` puts them right"
         )
         self._report.add(Kind.SHIFTED, path, byte, detail)
 

@@ -25,6 +25,7 @@ from sinks.consumequeue import ConsumeQueueSink, PutError
 from sinks.index import NO_INDEX, IndexPosition, IndexSink
 from sinks.queues import QueueDirectory
 from sinks.special import SpecialSink
+from sinks.went_back import WentBackError
 from stores import disk, heartbeat, identity, layout, trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import HoleWatch, flaw_after
@@ -283,12 +284,17 @@ class StoreDispatcher:
         output, staging, settings = self.config.output, self._staging, self.config.settings
         self.entries = ConsumeQueueSink(output, staging, settings, self.queues)
         self.special = SpecialSink(output, staging, settings, self.queues, self.entries, self.live)
+        self._tell_vouched()
         self._inserted_before = self._inserted
         self.index = IndexSink(output, staging, settings) if settings.writes_index else None
         if self.index is not None:
             self.index.remember(StoreCheckpoint(*self.progress.checkpoint).index_timestamp)
         self._repeated_before = self.progress.repeated
         self.pipeline.gaps = dict(self.progress.skipped)
+
+    def _tell_vouched(self) -> None:
+        self.entries.vouched_from = self.progress.vouched_from
+        self.special.vouch_from(self.progress.vouched_from)
 
     def _readable_places(self) -> list[str]:
         """Say which of the places that were passed over can be read by now."""
@@ -380,6 +386,10 @@ class StoreDispatcher:
         tries = _TRIES
         while batch.end < end:
             failure = self._write_range(batch, end, observe, is_over)
+            if isinstance(failure, WentBackError):
+                self._take_back(failure, batch.end, end, events)
+                failure = None
+                continue
             if tries and failure is not None and self._has_changed(failure, events):
                 # Once more with what is there now: the rest of it, or another log.
                 tries -= 1
@@ -449,6 +459,7 @@ class StoreDispatcher:
             # Never where Spark's range begins: its checkpoint may have outlived the output.
             self.progress = replace(self.progress, end=self.log.min_offset)
         self._skip_expired(events)
+        self._tell_vouched()
         self.live.forget(self.log.min_offset, self.log.end_of_files)
 
     def _has_changed(self, failure: ReputError, events: list[str]) -> bool:
@@ -550,6 +561,56 @@ class StoreDispatcher:
         self.recovery.truncations += recovery.truncations
         events.extend(recovery.reasons)
 
+    def _take_back(self, met: WentBackError, position: int, end: int, events: list[str]) -> None:
+        """Take stale entries out of the queues whose numbers go back in a range of the log.
+
+        Args:
+            met: the record that shows it, of one queue.
+            position: physical offset where dispatch goes on.
+            end: physical offset to look for other queues up to.
+            events: gets what was done.
+        """
+        numbers = self._gone_back(position, end) | {met.queue: met.queue_offset}
+        recovery = resume.Recovery()
+        self.progress = replace(self.progress, **self._where())
+        self._consistent = False
+        self._flush_files()
+        self._close_sinks()
+        self.progress = resume.take_back(self.config, self.progress, numbers, recovery)
+        self._open_sinks()
+        self._consistent = True
+        self._saved_end = self.progress.end
+        self.recovery.truncations += recovery.truncations
+        events.extend(recovery.reasons)
+
+    def _gone_back(self, position: int, end: int) -> dict[str, int]:
+        """Return the first record's queue offset of each queue that it shows to have gone back.
+
+        Of queues whose records name them: all of them at once, where there may be thousands.
+        """
+        firsts: dict[int, int] = {}
+        blocks = self.pipeline.blocks(position, end)
+        try:
+            for block in blocks:
+                columns, count = block.columns, block.count
+                (rows,) = np.nonzero(consumequeue.with_entry(columns.sys_flag[:count]))
+                queues, at = np.unique(columns.queue[rows], return_index=True)
+                for number, row in zip(queues.tolist(), rows[at].tolist(), strict=True):
+                    stored = int(columns.store_timestamp[row])
+                    if not self.live.is_batch(self.queues.names[number].topic, stored):
+                        firsts.setdefault(number, int(columns.queue_offset[row]))
+        except ReputError:
+            # Who dispatches it says what is wrong there.
+            pass
+        finally:
+            blocks.close()
+        return {
+            f"{names.CONSUMEQUEUE}/{name.topic}/{name.queue_id}": first
+            for number, first in firsts.items()
+            for name in (self.queues.names[number],)
+            if self.entries.has_gone_back(number, first)
+        }
+
     def _settle_files(self) -> None:
         """Take files into the books as certain that nobody touched since they were first read."""
         stamps = {}
@@ -604,10 +665,10 @@ class StoreDispatcher:
         if isinstance(failure, PutError):
             self._cut_leftovers()
             cause = failure.__cause__
-            if isinstance(cause, LogChangedError) or (
+            if isinstance(cause, WentBackError | LogChangedError) or (
                 isinstance(cause, FormatError) and self.log.has(cause.path)
             ):
-                # The record that was parsed is gone.
+                # The record that was parsed is gone, or those before it were of another log.
                 failure = cause
             elif type(cause) is ReputError:
                 # It is the record that is wrong, not a file of the output.
@@ -900,7 +961,8 @@ class StoreDispatcher:
             )
         text = f"{lost} are lost: they expired before they were dispatched"
         events.append(Event(text, GAP))
-        self.progress = replace(self.progress, end=gap[1], lost=(*self.progress.lost, gap))
+        known = replace(self.progress, end=gap[1], lost=(*self.progress.lost, gap))
+        self.progress = resume.with_nothing_vouched(known, self.log)
 
     def _skip_corrupt(self, batch: Batch, failure: ReputError) -> bool:
         """Go on after bytes that are not a record, keeping a copy; False if not asked to."""

@@ -245,6 +245,8 @@ class _Rebuild:
         self.messages = 0
         # Where the output's log was found cut, None if it was not.
         self._cut: int | None = None
+        # See `Progress.vouched_from`.
+        self._vouched_from = 0
         disk.make_directories(copy / progress.STATE_DIRECTORY)
         # Records get the types and filters that the broker had when it dispatched them.
         self.lost_settings = live_settings.copy(config.path, config.output, copy, config.settings)
@@ -315,6 +317,8 @@ class _Rebuild:
             )
         if not seen.is_same and seen.common is None and not seen.is_related:
             raise _other_store(self._config)
+        # Queues of which the log has no record keep their ends.
+        self._vouched_from = resume.with_nothing_vouched(known, log).vouched_from
         if not seen.is_same:
             self._cut = max(seen.common.end, 0) if seen.common is not None else 0
 
@@ -387,6 +391,7 @@ class _Rebuild:
                 "repeated": max(known.repeated, made.repeated) if self.floor else made.repeated,
                 "skipped": (*self._expired_places(known), *made.skipped),
                 "lost": (*known.lost, *made.lost),
+                "vouched_from": max(known.vouched_from, self._vouched_from),
             }
             if not made.logics_timestamp:
                 values |= {

@@ -25,6 +25,7 @@ from stores.queue_entries import first_entry
 from streaming.events import CORRUPT, GAP, RECOVERY, TRUNCATION, Event
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from stores.commitlog import CommitLog
@@ -153,7 +154,18 @@ def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recov
 def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[str]) -> Progress:
     """Return the progress with what is certain now of the log's files; say what is damaged."""
     _say_damage(log, seen, events)
-    return replace(found, files=settled(found.files, seen.certain, log.min_offset))
+    known = replace(found, files=settled(found.files, seen.certain, log.min_offset))
+    return with_nothing_vouched(known, log)
+
+
+def with_nothing_vouched(found: Progress, log: CommitLog) -> Progress:
+    """Return the progress with where the log goes on that all its records have expired from.
+
+    As it is if the log still has any of them, see `Progress.vouched_from`.
+    """
+    if not found.messages or any(file.base >= log.min_offset for file in found.files):
+        return found
+    return replace(found, vouched_from=max(found.end, log.min_offset))
 
 
 def _say_damage(log: CommitLog, seen: Comparison, events: list[str]) -> None:
@@ -253,6 +265,7 @@ def _gone_back(
         skipped=tuple(gap for gap in found.skipped if gap[0] < common.end),
         passed=tuple(place for place in found.passed if place[0] < common.end),
         lost=tuple(gap for gap in found.lost if gap[0] < common.end),
+        vouched_from=min(found.vouched_from, common.end),
     )
 
 
@@ -302,6 +315,45 @@ def _begun_again(
         recovery.reasons.append(Event(text, GAP))
         again = replace(again, lost=(*again.lost, gap))
     return again
+
+
+def take_back(
+    config: StoreConfig, found: Progress, numbers: Mapping[str, int], recovery: Recovery
+) -> Progress:
+    """Take entries of messages that are gone out of queues whose numbers have gone back.
+
+    The record that shows it is the first of its queue in the log, so the queue goes on as in a
+    rebuild. All entries that go are of records that have expired.
+
+    Args:
+        config: the store.
+        found: where the output is; the files hold that, and nobody has them mapped.
+        numbers: by queue: queue offset of the first entry that goes.
+        recovery: gets what was done.
+    """
+    queues = cut.queues_up_to(config.output, config.settings, found.queues, numbers)
+    shorter = replace(
+        found,
+        generation=found.generation + 1,
+        clean=False,
+        truncations=found.truncations + 1,
+        **progress.shortened(found, queues, found.index_name),
+    )
+    name, number = min(numbers.items())
+    recovery.truncations += 1
+    recovery.reasons.append(
+        Event(
+            f"the log was cut and rewritten before physical offset {found.vouched_from}, where all "
+            f"that was dispatched has expired: {len(numbers)} queues go on at lower numbers, and "
+            "their entries of messages that are gone were taken back. The first: "
+            f"{config.output / name}, from queue offset {number} on",
+            TRUNCATION,
+        )
+    )
+    # Recorded first, as in `go_back`.
+    progress.save(config.output, shorter)
+    _restore(config, shorter, recovery)
+    return shorter
 
 
 def _write_checkpoint(config: StoreConfig, found: Progress) -> None:

@@ -114,7 +114,9 @@ class _Verification:
         self.obstacles = passed.Obstacles(self.log, self.live, self.settings)
         # A corrupt place that the output has passed over, as it was told to, is no news.
         self.passed = dict(found.skipped) if found is not None else {}
-        self.left_out = LeftOut((*found.lost, *found.skipped) if found is not None else ())
+        self.left_out = LeftOut()
+        if found is not None:
+            self.left_out = LeftOut(found.skipped, found.lost, found.vouched_from)
         self.readable = Readable(self.log, self.pipeline, self.passed)
         self.ends = find_ends(self.log)
         self.tail = self._after_last(found)
