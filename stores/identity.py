@@ -147,6 +147,8 @@ class FileWalk:
         self._log = log
         self._gaps = known.gaps
         self._passed = known.passed
+        # Where nothing after a place was read, nothing there can tell what has become of it.
+        self._is_last = number == len(known.files) - 1
         # Of places without a record, and of whole records that no queue could take: their hashes
         # are in no sum.
         self._gap_starts = sorted(known.gaps)
@@ -257,13 +259,15 @@ class FileWalk:
 
         It erases nothing, so the records after the place may still stand there. Then its own tell:
         a BLANK before them, a record that reaches over the first of them, or one that
-        makes it a record that was left over. A place that was restored has none of these.
+        makes it a record that was left over. A place that was restored has none of these. Where
+        nothing after the place was read, whatever stands there now has its turn.
         """
         log, position = self._log, self._position
-        if following >= self._file_end or log.damage_at(position) is not None:
+        is_to_end = following >= self._file_end
+        if log.damage_at(position) is not None or (is_to_end and not self._is_last):
             # The next file tells: a cut removes it.
             return False
-        verdict, reached = log.hop(position, following, log.rules)
+        verdict, reached = log.hop(position, min(following, self._file_end), log.rules)
         if verdict == Verdict.ROLL or reached > following:
             return True
         if reached == position:
@@ -271,7 +275,7 @@ class FileWalk:
         is_known = position in self._passed
         if is_known and self._passed[position] == trail.hash_at(log, position):
             return False
-        return holes.is_left_over(log, following, reached)
+        return is_to_end or holes.is_left_over(log, following, reached)
 
     def _meet_end(self) -> None:
         """End where the file has no more records: marks after that have the sum of all."""

@@ -344,8 +344,8 @@ def take_back(
     recovery.reasons.append(
         Event(
             f"the log was cut and rewritten before physical offset {found.vouched_from}, where all "
-            f"that was dispatched has expired: {len(numbers)} queues go on at lower numbers, and "
-            "their entries of messages that are gone were taken back. The first: "
+            f"that was dispatched has expired: entries of messages that are gone were taken "
+            f"back in queues that go on at lower numbers: {len(numbers)}. The first: "
             f"{config.output / name}, from queue offset {number} on",
             TRUNCATION,
         )

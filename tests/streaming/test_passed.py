@@ -321,6 +321,40 @@ class TestCutThere:
         again.close()
         assert again.progress.truncations == 1
 
+    @pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "restored"])
+    @pytest.mark.parametrize("filler", [b"\0", b"\xff"], ids=["zeros", "garbage"])
+    def test_a_place_to_a_files_end_that_nothing_was_read_after(self, stored, filler, is_cut):
+        """
+        A batch has ended in it. The broker cuts there, removes the next file and goes on; or the
+        file comes back: what stands there then has its turn either way.
+        """
+        position = [p.position for p in stored.log.places if p.position < LOG_FILE][-4]
+        first = stored.file(0)
+        first.write_bytes(first.read_bytes()[:position] + filler * (LOG_FILE - position))
+        stored.age()
+        dispatcher = StoreDispatcher(stored.config, skips_corrupt=True)
+        dispatcher.dispatch(position + 10)
+        dispatcher.close()
+        assert dispatcher.progress.skipped == ((position, LOG_FILE),)
+        assert dispatcher.progress.end == LOG_FILE
+
+        if is_cut:
+            kept = [p.message for p in stored.log.places if p.position < position]
+            shutil.rmtree(stored.store)
+            stored.log = Log()
+            for message in kept:
+                stored.log.append(message)
+            fill(stored.log, 9, 40).write(stored.store)
+        else:
+            stored.restore(0)
+        stored.dispatch(skips=True)
+        assert progress.load(stored.config.output).truncations == 1
+        assert progress.load(stored.config.output).skipped == ()
+        stored.check()
+        assert stored.lacks == []
+        stored.dispatch(skips=True)
+        assert progress.load(stored.config.output).truncations == 1
+
     def test_a_hole_that_is_restored_takes_nothing_back(self, holed):
         """
         The records after it stand where they did: it can be read now, and that is said.
