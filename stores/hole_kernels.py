@@ -77,3 +77,40 @@ def last_of_queue(
         at += size
         position += size
     return position, found, number
+
+
+@kernel
+def first_stored_since(
+    data: Bytes,
+    at: int,
+    limit: int,
+    position: int,
+    file_end: int,
+    rules: int,
+    since: int,
+) -> tuple[int, int]:
+    """Go from record to record, and find the first one that was stored at a time or later.
+
+    Args:
+        data: see `frames.check`, so the next five.
+        at: index of a record.
+        limit: index after the readable bytes.
+        position: physical offset of `data[at]`.
+        file_end: physical offset of the file's end.
+        rules: see `frames.check`.
+        since: store timestamp, ms.
+
+    Returns:
+        The physical offset that was reached, and that of the record, -1 for none.
+    """
+    while position < file_end:
+        verdict, size, timestamp_at, _, _, _, _, _ = check(
+            data, at, limit, position, file_end, rules
+        )
+        if verdict != _RECORD:
+            break
+        if load_i64(data, timestamp_at) >= since:
+            return position, position
+        at += size
+        position += size
+    return position, -1

@@ -5,7 +5,8 @@ records go on after such a place, and only a look at all that follows tells. Wha
 off by its recovery looks nearly the same: it erases nothing, and its next records go over what was
 there. A run of records that were left over in that way is known by its first one: that one is older
 than the log's last record, or its predecessor began before the log's end, or its queue offset is no
-higher than that of a record of its queue before it in the same file.
+higher than that of a record of its queue before it in the same file. If it is older, and the run
+goes on with newer ones whose numbers go back, these are of another log and judged by themselves.
 
 Certain: the records are whole, and name this very place. Suspected: that they belong to the log,
 for a broker that has just recovered has cut at the same place, and writes over them with its next
@@ -50,6 +51,8 @@ _SMALLEST_PIECE = 64 << 10
 _LARGEST_PIECE = 4 << 20
 # An end that stays for this long is looked at; a log that grows moves on before.
 _REST_SECONDS = 2.0
+# Records that tell whether a run goes on with another log's: of as many queues at most.
+_JUDGED = 32
 # Looks at a place that fills up while it is looked at.
 _TRIES = 8
 REMEDY = (
@@ -249,6 +252,21 @@ def newer_within(log: CommitLog, position: int, stop: int) -> int | None:
     return _following_in(log, log.base_of(position), position, stop)
 
 
+def after_left_over(log: CommitLog, position: int, first: int) -> int:
+    """Return where the log's own records go on after a place that may hold another log's.
+
+    Args:
+        log: the files.
+        position: physical offset where the records before the place end.
+        first: physical offset in the same file: of the first whole record after it.
+
+    Returns:
+        `first`, but where it begins a run that was left over and goes on with newer records.
+    """
+    newer = _other_log_in(log, first, newest_before(log, position))
+    return first if newer is None else newer
+
+
 def is_left_over(log: CommitLog, position: int, end: int) -> bool:
     """Tell whether a whole record stands at a physical offset that was cut off before it.
 
@@ -289,9 +307,57 @@ def _following_in(log: CommitLog, base: int, end: int, stop: int) -> int | None:
             newest = newest_before(log, end)
         if not _is_left_over(log, seeming, end, newest):
             return seeming
-        # What follows it without a break is left over too.
+        # What follows it without a break is left over too, unless it is of another log: a page that
+        # was lost can hold older records that line up with what was written after it.
+        newer = _other_log_in(log, seeming, newest)
+        if newer is not None and newer < stop and not _is_left_over(log, newer, end, newest):
+            return newer
         position = _chain_end(log, seeming)
     return None
+
+
+def _other_log_in(log: CommitLog, position: int, newest: int) -> int | None:
+    """Return where a run of records goes on with those of another log, after ones that are older.
+
+    A clock that went back makes the later records of a run that was left over newer, too. So their
+    time is not enough: one of them has a number that its queue has in the run before them.
+
+    Args:
+        log: the files.
+        position: physical offset of the first of the records that follow one another in its file.
+        newest: store timestamp of the last record before the place where the log ends, ms.
+    """
+    file_end = log.base_of(position) + log.file_size
+    before, start, step = position, position, _LARGEST_PIECE
+    while start < file_end:
+        data = log.read(start, min(step, file_end - start))
+        limit = len(data) - PAD
+        reached, found = hole_kernels.first_stored_since(
+            data, PAD, limit, start, file_end, log.rules, newest
+        )
+        if found > position and _is_of_another(log, before, int(found)):
+            return int(found)
+        if found >= 0:
+            return None
+        if reached == start:
+            if step >= log.settings.max_record_size or limit - PAD < step:
+                break
+            step = log.settings.max_record_size
+            continue
+        before, start = start, int(reached)
+    return None
+
+
+def _is_of_another(log: CommitLog, start: int, position: int) -> bool:
+    """Tell whether one of the first records at `position` has a number of one in between."""
+    for _ in range(_JUDGED):
+        if not _is_record(log, position):
+            return False
+        head = _head_at(log, position)
+        if has_number(head.sys_flag) and _earlier_record(log, start, position, head) is not None:
+            return True
+        position += head.size
+    return False
 
 
 def _next_seeming(log: CommitLog, position: int, stop: int) -> int | None:
@@ -355,6 +421,49 @@ def _is_left_over(log: CommitLog, position: int, end: int, newest: int) -> bool:
         end: physical offset where the records before end.
         newest: store timestamp of the last one of these, ms.
     """
+    head = _head_at(log, position)
+    if head.store_timestamp < newest:
+        return True
+    if is_cut_through(log, end, position):
+        return True
+    if log.left_overs.is_known(log, position, end):
+        return True
+    start = start_of_last(log, end)
+    if not has_number(head.sys_flag) or start is None:
+        return False
+    earlier = _earlier_record(log, start, end, head)
+    if earlier is None:
+        return False
+    log.left_overs.remember(log, position, earlier)
+    return True
+
+
+class _Head(NamedTuple):
+    """What tells records of one log from those of another.
+
+    Attributes:
+        size: bytes of the record.
+        store_timestamp: ms.
+        sys_flag: see `formats.commitlog`.
+        topic: as it stands in records.
+        queue_id: the queue's id.
+        queue_offset: the record's number in its queue.
+    """
+
+    size: int
+    store_timestamp: int
+    sys_flag: int
+    topic: Bytes
+    queue_id: int
+    queue_offset: int
+
+
+def _head_at(log: CommitLog, position: int) -> _Head:
+    """Return it of a whole record at a physical offset.
+
+    Raises:
+        LogChangedError: it was written over meanwhile.
+    """
     size = int.from_bytes(log.bytes_at(position, 4))
     data = log.read(position, size)
     file_end = log.base_of(position) + log.file_size
@@ -362,41 +471,28 @@ def _is_left_over(log: CommitLog, position: int, end: int, newest: int) -> bool:
     verdict, _, timestamp_at, _, _, topic_at, topic_length, _ = parts
     if verdict != Verdict.RECORD:
         raise LogChangedError(f"physical offset {position}: {Verdict(verdict).explanation} now")
-    if _whole(data, timestamp_at, 8) < newest:
-        return True
-    if is_cut_through(log, end, position):
-        return True
-    if log.left_overs.is_known(log, position, end):
-        return True
-    start = start_of_last(log, end)
-    if not has_number(_whole(data, PAD + SYS_FLAG_AT, 4)) or start is None:
-        return False
-    topic = data[topic_at : topic_at + topic_length].copy()
-    queue_id = _whole(data, PAD + QUEUE_ID_AT, 4)
-    number = _whole(data, PAD + QUEUE_OFFSET_AT, 8)
-    earlier = _earlier_record(log, start, end, topic, queue_id, number)
-    if earlier is None:
-        return False
-    log.left_overs.remember(log, position, earlier)
-    return True
+    return _Head(
+        size,
+        _whole(data, timestamp_at, 8),
+        _whole(data, PAD + SYS_FLAG_AT, 4),
+        data[topic_at : topic_at + topic_length].copy(),
+        _whole(data, PAD + QUEUE_ID_AT, 4),
+        _whole(data, PAD + QUEUE_OFFSET_AT, 8),
+    )
 
 
 def _whole(data: Bytes, at: int, size: int) -> int:
     return int.from_bytes(data[at : at + size].tobytes(), "big", signed=True)
 
 
-def _earlier_record(
-    log: CommitLog, start: int, end: int, topic: Bytes, queue_id: int, queue_offset: int
-) -> int | None:
+def _earlier_record(log: CommitLog, start: int, end: int, head: _Head) -> int | None:
     """Return the last record of a queue in [`start`, `end`), see `left_over.earlier_record`.
 
     Args:
         log: the files.
         start: physical offset of a record.
         end: physical offset in the same file, or its end.
-        topic: as it stands in records.
-        queue_id: the queue's id.
-        queue_offset: the number.
+        head: of the record with the number.
 
     Returns:
         Its physical offset; None if there is none, or it has a lower queue offset.
@@ -408,7 +504,7 @@ def _earlier_record(
         data = log.read(start, min(step, file_end - start))
         limit = len(data) - PAD
         reached, found, its_number = hole_kernels.last_of_queue(
-            data, PAD, limit, start, file_end, log.rules, end, topic, queue_id
+            data, PAD, limit, start, file_end, log.rules, end, head.topic, head.queue_id
         )
         if found >= 0:
             last, number = int(found), int(its_number)
@@ -418,7 +514,7 @@ def _earlier_record(
             step = log.settings.max_record_size
             continue
         start = int(reached)
-    return last if number >= queue_offset else None
+    return last if number >= head.queue_offset else None
 
 
 def _has_no_time(log: CommitLog, position: int) -> bool:

@@ -19,7 +19,14 @@ import numpy as np
 from formats.commitlog import BLANK_SIZE, MIN_SIZE, Verdict
 from formats.errors import FormatError, UnreadableError
 from stores.commitlog import PAD, LogChangedError
-from stores.holes import REMEDY, HoleWatch, damage_error, find_hole, newer_within
+from stores.holes import (
+    REMEDY,
+    HoleWatch,
+    after_left_over,
+    damage_error,
+    find_hole,
+    newer_within,
+)
 from stores.lazy import lazy_module
 from stores.trail import Fingerprint, fingerprint, is_there
 
@@ -166,7 +173,8 @@ def next_record(log: CommitLog, position: int) -> int:
 
     Right after it if it says where it ends and a record stands there. Else at the first record
     that another one, or the end of the file's records, follows: a single one may have been forged
-    by a message's sender. If there is none, at the next file.
+    by a message's sender. If there is none, at the next file. Records of a log that was cut, which
+    a page may hold that was lost, are passed over where that is certain.
     """
     base = log.base_of(position)
     file_end = base + log.file_size
@@ -193,7 +201,7 @@ def next_record(log: CommitLog, position: int) -> int:
             start += max(limit - PAD - MIN_SIZE, 1)
             continue
         if _is_followed(log, start + at - PAD):
-            return start + at - PAD
+            return after_left_over(log, position, start + at - PAD)
         start += at - PAD + 1
     return file_end
 

@@ -286,6 +286,44 @@ class TestLeftOver:
 
         assert find_hole(log, end) is None
 
+    def test_a_hole_that_older_records_fill_up_to_newer_ones(self, tmp_path):
+        """
+        A page was never written back, and holds what a cut had left there: records of the same
+        sizes, which end where newer ones go on. The numbers tell that these are of another log.
+        """
+        old = [message(10 + n // 2, n % 2, store_timestamp=STORED + n) for n in range(40)]
+        numbers = {0: 15, 1: 15}
+        new = []
+        for n in range(25):
+            queue_id = n // 5 % 2
+            new.append(message(numbers[queue_id], queue_id, store_timestamp=STORED + 99 + n))
+            numbers[queue_id] += 1
+        log, end = self.cut(tmp_path, old, 10, new)
+        size = end // 35
+        start, stop = 25 * size, 28 * size
+        before = Log(LARGE)
+        for each in old:
+            before.append(each)
+        path = log.file_of(start)[0]
+        raw = bytearray(path.read_bytes())
+        raw[start:stop] = bytes(30) + before.data[start + 30 : stop]
+        # Nothing stands after the newer ones.
+        raw[end:] = bytes(len(raw) - end)
+        path.write_bytes(raw)
+
+        assert find_tail(log).end == start
+        assert find_hole(log, start) == (start, stop)
+        assert flaw_after(log, start) is not None
+        assert find_tail(log, skips_corrupt=True, holes=HoleWatch(log)).end == end
+        assert next_record(log, start) == stop
+
+        # So too once the log has rolled.
+        following = names.offset_file(LARGE)
+        (tmp_path / names.COMMITLOG / following).write_bytes(
+            encode(message(50, store_timestamp=STORED + 200), LARGE).ljust(LARGE, b"\0")
+        )
+        assert next_record(open_log(tmp_path, LARGE), start) == stop
+
     def test_prepared_records_have_no_place_in_a_queue_that_could_be_taken(self, tmp_path):
         raw, start, end = holed(10, bytes(40), 3, sys_flag=PREPARED, queue_offset=0)
         log = open_log(write(tmp_path, raw, LARGE), LARGE)
