@@ -156,9 +156,9 @@ def examine(config: StoreConfig) -> Handover:
     stop = None
     if found.end < result.end:
         stop = obstacle(config, goes_on)
+        reach = f"ends at {found.end}" if found.end >= 0 else "has nothing of the log yet"
         result.problems.append(
-            f"the output ends at {found.end}, the log at {result.end}: a broker may lose what is "
-            "missing; "
+            f"the output {reach}, the log ends at {result.end}: a broker may lose what is missing; "
             + ("run reput rebuild once more" if stop is None else _stopped_at(config, stop))
         )
     if flaw is not None:

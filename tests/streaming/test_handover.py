@@ -47,7 +47,18 @@ def test_one_that_ends_before_the_log_is_not(made):
     dispatch(config, log.places[-1].position)
     (problem,) = examine(config).problems
 
-    assert f"ends at {log.places[-1].position}, the log at {log.end}" in problem
+    assert f"ends at {log.places[-1].position}, the log ends at {log.end}" in problem
+
+
+def test_one_with_nothing_in_it_is_not(made):
+    """
+    It ends nowhere, and not at a negative offset.
+    """
+    log, config = made
+    StoreDispatcher(config).close()
+    (problem,) = examine(config).problems
+
+    assert f"has nothing of the log yet, the log ends at {log.end}" in problem
 
 
 def test_one_whose_writer_was_killed_is_not(made):
