@@ -114,10 +114,12 @@ class _Command:
     """What is known of the command by now.
 
     Attributes:
+        has_begun: it takes signals itself, or has.
         answers: its answer is being printed.
         leaves_at_once: threads are still busy with what nobody waits for.
     """
 
+    has_begun = False
     answers = False
     leaves_at_once = False
 
@@ -160,7 +162,9 @@ def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
     _ends_by_signal_now()
     name = signal.Signals(number).name
     code = interrupted_code()
-    if code == OK:
+    if command() == _RUN and not _COMMAND.has_begun:
+        _tell_unbegun(name)
+    elif code == OK:
         # What was shown so far was wanted.
         with contextlib.suppress(OutputError, RuntimeError, ValueError):
             sys.stdout.flush()
@@ -168,6 +172,19 @@ def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
         tell_interrupted(name)
     # No thread and no child of ours has anything to say after this.
     os._exit(code)
+
+
+def _tell_unbegun(name: str) -> None:
+    """Say that a job was ended while its program was loaded; with --json what it did: nothing."""
+    if "--json" in sys.argv:
+        import json  # noqa: PLC0415 - slow to import
+
+        # docs/json/run.json; which stores it was to have is not read yet.
+        seconds = dict.fromkeys(("seconds", "busy_seconds", "dispatch_seconds"), 0.0)
+        counts = dict.fromkeys(("messages", "bytes", "messages_per_second", "files"), 0)
+        values = {**counts, **seconds, "complete": True, "queues_complete": True, "stores": []}
+        _write(1, json.dumps(values))
+    _write(2, f"reput: {name}: ended before it began")
 
 
 def tell_interrupted(name: str) -> None:
@@ -239,6 +256,7 @@ class Ending:
         An error has its own exit code, and a signal that comes while it is told changes nothing.
         """
         take = self._take
+        _COMMAND.has_begun = True
         with _handling(take):
             try:
                 yield

@@ -614,6 +614,30 @@ def test_a_signal_before_options_are_read_ends_as_later_ones_do(monkeypatch, wor
     assert interrupted_code() == code
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_job_that_is_ended_while_it_is_loaded_says_so(options):
+    """
+    With --json it prints its one document, of nothing done.
+    """
+    program = (
+        "import os, signal, sys, time\n"
+        "sys.argv[0] = 'reput'\n"
+        "from streaming import endings\n"
+        "endings.begin()\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(60)\n"
+    )
+    done = ran(program, "run", *options)
+    schema = json.loads((ROOT / "docs" / "json" / "run.json").read_text())
+
+    assert (done.returncode, done.stderr) == (0, "reput: SIGTERM: ended before it began\n")
+    assert bool(done.stdout) == bool(options)
+    if options:
+        document = json.loads(done.stdout)
+        assert set(schema["required"]) == set(document)
+        assert not any(v for k, v in document.items() if "complete" not in k)
+
+
 def test_secrets_stay_out_of_the_details(monkeypatch, tmp_path):
     """
     The command line is written down, except for what looks like a secret.
