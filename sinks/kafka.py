@@ -1,9 +1,9 @@
-"""Sends a store's messages to Kafka, a transaction at a time, each with the position behind it.
+"""Sends a store's messages to Kafka, a transaction at a time, each with the position after it.
 
 `KafkaSink.send` reads like what it does: read a range of the log from the last committed position
 on → choose and encode messages → hand batches to the client → add the position → look whether the
 log is still the one that dispatch went over → commit. Whatever goes wrong before the commit leaves
-nothing behind that readers would see; the next attempt reads the same range again. Whether a commit
+nothing that readers would see; the next attempt reads the same range again. Whether a commit
 that was not answered has happened is what the opening of the next client finds out.
 
 Knows one store and no thread; `streaming.kafka_feed` calls it beside dispatch.
@@ -111,7 +111,6 @@ class Sent:
         dead_letters: messages and notices that went to the dead-letter topic instead.
         bytes: of records.
         seconds: from its beginning to the end of its commit.
-        commit_seconds: of that, from the last batch on.
         store_timestamp: of the last record, ms; 0 for none.
         events: what an operator should know of.
     """
@@ -123,7 +122,6 @@ class Sent:
     dead_letters: int = 0
     bytes: int = 0
     seconds: float = 0.0
-    commit_seconds: float = 0.0
     store_timestamp: int = 0
     events: list[str] = field(default_factory=list)
 
@@ -445,13 +443,14 @@ class KafkaSink:
     def _look_for_heir(self) -> None:
         """Look whether a later process has gone on since this one began.
 
-        Kafka lets in the one that has connected last, and that is not the one that has begun last
-        where one slept, or waited for Kafka. So each claims the position with when it has begun;
-        one that finds an earlier one's claim connects again, one that finds a later one's ends.
+        Kafka lets in the process that connects last. Where one slept, or waited for Kafka, that is
+        not the process that began last. So each process writes into the position when it began. A
+        process that finds an earlier time there connects again; one that finds a later time ends.
 
-        The position that stands there at the first look is the predecessor's, whatever its clock
-        says, unless it moves on. If it is an heir's that has nothing to send just now, that one
-        takes the position back as soon as it has: our claim keeps the earlier time.
+        At the first look the position counts as the predecessor's, whatever its clock says, unless
+        it moves on. It may be a later process's that has nothing to send just now. Then we go on,
+        and our claim keeps our own, earlier time: when the later process has a message to send, it
+        finds that time, and takes the position back.
 
         Raises:
             FencedError: one has; opening would end its transaction.
@@ -698,9 +697,9 @@ class KafkaSink:
             of it, or dispatch has not seen the new one yet.
 
         Raises:
-            KafkaError: it is not sent; `close`, and `open` again to go on.
-            FormatError: the log has something in the range that is no record.
-            KafkaError: records expired before they were sent; the log has been cut.
+            KafkaError: it is not sent, or records expired before they were, or the log has been
+                cut; `close`, and `open` again to go on.
+            FormatError: the log has something in the range that is not a record.
         """
         try:
             return self._send(extent)
@@ -773,9 +772,12 @@ class KafkaSink:
         return False
 
     def _follow_log(self, extent: Extent, sent: Sent) -> None:
-        """Compare the log with what was sent of it, and take in the cuts that dispatch found.
+        """Go back to where the log parts from what was sent of it, if it does.
 
-        Points alone do not tell: where less was written than was cut, they are still there.
+        Three things tell of a cut: a point of the position that is no longer in the log, a cut that
+        dispatch has found, and a log that ends before the position. Points alone are not enough:
+        where fewer bytes were written than were cut, they still stand there. The digests then tell
+        the record from which on the log is another one.
 
         Raises:
             KafkaError: it has been cut, and the operator wants to know.
@@ -1002,7 +1004,6 @@ class KafkaSink:
                 raise
             client.abort()
             return False
-        commit_began = time.monotonic()
         chunks = self._trail.chunks(sent.start, sent.end)
         position = self._following(sent, trail.fingerprint(self.log, *place) if place[1] else None)
         is_idle = not (sent.messages or sent.notices or sent.dead_letters or self._events)
@@ -1029,7 +1030,6 @@ class KafkaSink:
             # Before anything else is sent: from now on a position that is gone is a loss.
             self._remembered = True
             self.remember()
-        sent.commit_seconds = time.monotonic() - commit_began
         return True
 
     def _is_settled(self, extent: Extent) -> bool:

@@ -38,7 +38,7 @@ class RowBlock(NamedTuple):
     Attributes:
         data: the bytes that the columns have slices of.
         columns: of the rows.
-        reached: physical offset behind the last one, or behind a BLANK there.
+        reached: physical offset after the last one, or after a BLANK there.
     """
 
     data: Bytes

@@ -302,8 +302,8 @@ def read(
 ) -> Found | None:
     """Return a store's last committed position, None if it has none.
 
-    To be called behind the opening of the producer: then no transaction of this store is open any
-    more. Those of other stores may be; what is behind them is waited for.
+    To be called after the opening of the producer: then no transaction of this store is open. Those
+    of other stores may be; this waits for what is after them.
 
     The topic may have had fewer partitions when the position was written, so all are looked at
     where it is not in the one that it would be in now. One that has moved is there for good: an id
@@ -353,7 +353,7 @@ def read_if_there(
 ) -> Found | None:
     """Return what `read` does, without a producer and without waiting for open transactions.
 
-    What is behind one is not seen. None also where there is no such topic.
+    What is after one is not seen. None also where there is no such topic.
 
     Args:
         settings: the operator's.

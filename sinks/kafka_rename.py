@@ -81,7 +81,7 @@ def find(
     Args:
         settings: the operator's.
         access: kafka-python's settings of security.
-        me: who asks.
+        me: the store.
         partitions: how many the progress topic has.
         log: the store's, as it is now.
 
@@ -96,7 +96,7 @@ def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other
 
     Args:
         positions: by id.
-        me: who asks.
+        me: the store.
         log: the store's, as it is now.
     """
     others = []

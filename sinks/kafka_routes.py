@@ -115,7 +115,7 @@ def _replaced(match: re.Match[str]) -> str:
 
 
 class Routes:
-    """The table of one store; made anew with each producer, which knows the partitions."""
+    """The table of one store; made again with each producer, which knows the partitions."""
 
     def __init__(
         self, settings: KafkaSettings, store: str, partitions: Callable[[str], int]
@@ -142,7 +142,7 @@ class Routes:
         self.pieces = self._laid_pieces()
 
     def forget(self) -> None:
-        """Ask for all partitions anew: a topic may be there now, or not any more."""
+        """Ask for all partitions again: a topic may be there now, or gone."""
         self._table = RouteTable()
         self._topics = {}
         self.targets = []

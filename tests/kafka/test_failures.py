@@ -537,6 +537,27 @@ class TestAccess:
 
         assert stores.by_queue(stores.got(guarded, topic)) == stores.in_log(log)
 
+    def test_a_rename_needs_the_former_transactional_id_once_more(
+        self, guarded: Broker, tmp_path: Path
+    ) -> None:
+        """
+        Where that was given up with the name, the rename waits; once it is allowed, it goes over.
+        """
+        topic, new = "renamed", "renamed-since"
+        guarded.make_topic(topic)
+        write = [("TOPIC", topic, each) for each in ("DESCRIBE", "WRITE")]
+        self.allow(guarded, *self.positions(new), *write)
+        log = stores.write(tmp_path / "store", stores.messages(100, (topic,), random.Random(1)))
+        stores.send(stores.config(tmp_path / "store", tmp_path / "out", guarded, name=topic))
+        made = self.config(guarded, tmp_path, new, on_rename="continue")
+
+        with pytest.raises(ReputError, match="TransactionalIdAuthorizationFailed"):
+            stores.send(made)
+        self.allow(guarded, *self.positions(topic))
+        stores.send(made)
+
+        assert stores.by_queue(stores.got(guarded, topic)) == stores.in_log(log)
+
     def test_a_wrong_password_is_said_and_not_shown(
         self, guarded: Broker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
