@@ -295,6 +295,9 @@ class StoreOffsets:
         except FormatError:
             # Who reads the batch will say it, and where.
             return min(max(cut, first + 1), end)
+        if reached <= start and self._skips_corrupt:
+            # A hole, or what stands after a BLANK: an empty batch would be planned for ever.
+            reached = next_record(log, first)
         self._records.append(reached)
         return min(reached, end)
 

@@ -214,6 +214,37 @@ class TestHole:
 
         assert stream.delivered == [p.position for p in broker.log.places if p.position != start]
 
+    @pytest.mark.parametrize("limit", ["maxBytesPerTrigger", "maxBytesPerStore"])
+    @pytest.mark.parametrize("cap", ["100", "1000", "3000"])
+    def test_a_limit_in_bytes_leads_past_it(self, made, limit, cap):
+        """
+        A batch that ends at the hole is followed by one that goes on after it.
+        """
+        broker, _ = made()
+        start, _ = put_with_hole(broker)
+        stream = Stream(broker.store, onCorrupt="skip", **{limit: cap})
+        stream.run()
+
+        assert stream.delivered == [p.position for p in broker.log.places if p.position != start]
+        assert stream.offset[broker.store.name]["offset"] == broker.log.end
+
+    def test_a_limit_in_bytes_leads_out_of_what_stands_after_a_blank(self, made):
+        """
+        The log was cut at the hole a moment ago, and the batch before went up to its old end.
+        """
+        broker, _ = made()
+        start, _ = put_with_hole(broker)
+        stream = Stream(broker.store, onCorrupt="skip")
+        offsets = StoreOffsets(stream.parsed.stores[0], skips_corrupt=True)
+        before = offsets.end()
+        go_on_at_hole(broker, start, (2500, 50), now=9000)
+        end = offsets.end()
+        place = broker.log.places[-2].position
+        assert start < before < place < end
+
+        assert offsets.after_bytes(before, 100, end) == place
+        assert offsets.after_bytes(place, 100, end) == broker.log.places[-1].position
+
 
 class TestExpiring:
     """Files that a broker removes up to a stream's offset, and beyond, are no cut."""
