@@ -58,6 +58,8 @@ _DIGITS = 10
 _DIGITS_AT = len(PROPERTY_CRC_PREFIX)
 
 NO_POSITION = -1
+# More than any store timestamp, ms.
+WENT_BACK = (1 << 63) - 1
 
 
 @kernel
@@ -202,7 +204,8 @@ def hop_to_time(
     rules: int,
     stop: int,
     timestamp: int,
-) -> tuple[int, int]:
+    newest: int,
+) -> tuple[int, int, int]:
     """Go from record to record until one has a store timestamp; else as `hop`.
 
     Args:
@@ -214,21 +217,25 @@ def hop_to_time(
         rules: see `check`; 0 checks lengths and offsets only.
         stop: physical offset.
         timestamp: ms.
+        newest: store timestamp of the record before, ms; or `WENT_BACK`.
 
     Returns:
-        The verdict of what stands at the end, and its physical offset.
+        The verdict of what stands at the end, its physical offset, and the store timestamp of the
+        record that was met last: `WENT_BACK` if it, or one before, was older than the one before.
     """
     while position < stop:
         verdict, size, timestamp_at, _, _, _, _, _ = check(
             data, at, limit, position, file_end, rules
         )
         if verdict != _RECORD:
-            return verdict, position
-        if load_i64(data, timestamp_at) == timestamp:
-            return _RECORD, position
+            return verdict, position, newest
+        stored = load_i64(data, timestamp_at)
+        newest = stored if stored >= newest else WENT_BACK
+        if stored == timestamp:
+            return _RECORD, position, newest
         at += size
         position += size
-    return _RECORD, position
+    return _RECORD, position, newest
 
 
 @kernel

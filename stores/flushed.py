@@ -2,14 +2,24 @@
 
 The checkpoint has no offset but the store timestamp of a flushed record, the last one that the
 flush was sure of. Others of the same millisecond may not be on disk, so only what is before counts.
+
+After a cut of the log the checkpoint may name a record that is gone. It may even seem to be there:
+a cut erases nothing, and old records may line up with new ones. So the time that stands there
+
+* does not count if it was read before a look at which the log was still the same;
+* counts if it was written after the look that found the cut;
+* may be of before or after the cut in between. Then it counts if no store time goes back from the
+  last record in common to the record that it names: what was cut off is older than what a broker
+  has written over it, unless its clock went back with the cut.
+
 Source: RocketMQ `FlushRealTimeService`, `MappedFileQueue#flush`; docs/formats/checkpoint.md.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from formats import frames, names
+from formats import names, storecheckpoint
 from formats.commitlog import (
     ACCEPT_V2,
     BLANK_SIZE,
@@ -26,16 +36,21 @@ from formats.commitlog import (
 from formats.memory import load_i32, load_i64
 from stores.commitlog import PAD
 from stores.head_cursor import HeadCursor
+from stores.holes import find_hole
 from stores.identity import Known
+from stores.lazy import lazy_module
 from stores.log_files import LogChangedError
-from stores.since_cut import last_flush
-from stores.tail import next_record
+from stores.tail import active_file, next_record
 from stores.vouch import Vouch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from formats import frames
     from stores.commitlog import CommitLog
+else:
+    # It brings the compiler, which is not needed while nothing is looked for.
+    frames = lazy_module("formats.frames")
 
 _STEP = 4 << 20
 # Files that a cut may go back into, and places that are kept in them.
@@ -43,14 +58,39 @@ _FILES = 3
 _POINTS = 96
 
 
+class FlushSign(NamedTuple):
+    """What a broker has noted of its flushes: another one tells that more may be flushed.
+
+    Attributes:
+        timestamp: see `last_flush`, ms.
+        is_open: the store is in use, or was not closed in order.
+    """
+
+    timestamp: int
+    is_open: bool
+
+
+def last_flush(store: Path) -> int:
+    """Return the store timestamp that a broker's checkpoint names as flushed, 0 for none, ms."""
+    try:
+        data = (store / names.CHECKPOINT).read_bytes()
+        return storecheckpoint.unpack(data).physic_timestamp
+    except (FileNotFoundError, ValueError):
+        # A broker that has just started has flushed nothing.
+        return 0
+
+
 class FlushedEnd:
     """Where the flushed part of one store's log ends, followed from look to look.
 
     A broker's clock may go back, so neither an order of store times is taken for granted nor that a
     later record has a later one: flushed is what stands before the first record of exactly the time
-    that the checkpoint names. To find it the first look reads the log from where the reader begins.
-    Where the log is cut below that place, what is left of the flushed part counts, and nothing more
-    until the broker flushes again.
+    that the checkpoint names, if that counts, see above. To find it the first look reads the log
+    from where the reader begins. Where the log is cut below that place, what is left of the flushed
+    part counts.
+
+    Attributes:
+        is_found: at the last look; there is nothing more to find until the broker flushes again.
     """
 
     def __init__(self, store: Path) -> None:
@@ -64,12 +104,37 @@ class FlushedEnd:
         # The time that was looked for last, and up to where it was not found.
         self._wanted = 0
         self._searched = -1
+        # The newest store time from the last record in common on; `WENT_BACK` if one went back.
+        self._newest = 0
         # Where the flushed part has ended so far, with what tells that the log is the same.
         self._known = Known((), (), -1, {})
         self._cursor: HeadCursor | None = None
         self._vouch: Vouch | None = None
-        # The time of a flush after which the log was cut: its record may be gone.
+        # The time that stood there before the last look at which the log was the same.
+        self._settled: int | None = None
+        # A time of before a cut; and one of before or after it: it stood there when that was seen.
         self._void: int | None = None
+        self._doubted: int | None = None
+        # Nothing more is found before the broker flushes again.
+        self.is_found = False
+
+    @property
+    def sign(self) -> FlushSign:
+        """Return what the broker has noted by now."""
+        return FlushSign(last_flush(self._store), (self._store / names.ABORT).exists())
+
+    def still(self, log: CommitLog, end: int) -> int:
+        """Return how much of a plan is flushed for certain by what is known, `end` at most.
+
+        Args:
+            log: the store's.
+            end: physical offset up to which the plan goes, which may be older than a cut.
+        """
+        sign = self.sign
+        if not sign.is_open:
+            return end
+        self._follow(log, sign.timestamp)
+        return min(self._flushed, end)
 
     def before(self, log: CommitLog, end: int, floor: int | None = None) -> int:
         """Return how far the log up to `end` is flushed for certain.
@@ -81,45 +146,69 @@ class FlushedEnd:
             end: physical offset after a whole record.
             floor: where the reader begins; what is before does not matter.
         """
-        if not (self._store / names.ABORT).exists():
+        sign = self.sign
+        if not sign.is_open:
             return end
-        timestamp = last_flush(self._store)
+        timestamp = sign.timestamp
         begin = max(floor or 0, log.min_offset)
-        if self._flushed >= 0:
-            self._follow(log)
+        if begin > end:
+            begin = log.min_offset
+        self._follow(log, timestamp)
         if self._flushed > end:
             # The log was cut, and nobody knows how far.
-            self._go_back(log.first_record(begin if begin <= end else 0))
-        if timestamp == self._void:
+            self.go_back(log.first_record(begin))
+        self.is_found = timestamp == self._void
+        if self.is_found:
             return min(self._flushed, end)
-        self._void = None
+        if timestamp != self._doubted:
+            # The broker has written it since the cut was seen.
+            self._void = self._doubted = None
         if self._flushed < log.min_offset:
             # The first look; or what was found has expired.
-            self._flushed = self._searched = log.first_record(begin if begin <= end else 0)
+            self._flushed = self._searched = log.first_record(begin)
         if timestamp != self._wanted:
             self._wanted, self._searched = timestamp, self._flushed
-        found, reached = _search(log, self._searched, end, timestamp)
-        self._searched = reached
-        if found:
-            self._flushed = reached
+        self.is_found, self._searched, self._newest = _search(
+            log, self._searched, end, timestamp, self._newest
+        )
+        if self.is_found and (self._doubted is None or self._newest <= timestamp):
+            self._flushed = self._searched
             self._remember(log)
         return min(self._flushed, end)
 
-    def _follow(self, log: CommitLog) -> None:
-        """Go back where the flushed part of the log is no longer the same."""
+    def go_back(self, position: int, newest: int = 0) -> None:
+        """Go on at a place before a cut that was found, or that may have been made.
+
+        Args:
+            position: physical offset up to which the log is the same; -1 for its beginning.
+            newest: store timestamp of the record before it, ms.
+        """
+        self._flushed = self._searched = position
+        self._newest = newest
+        self._void = self._settled
+        # Read once the cut was found: any later one was written after it.
+        self._doubted = self._wanted = last_flush(self._store)
+        self.is_found = False
+        self._forget()
+
+    def _follow(self, log: CommitLog, timestamp: int) -> None:
+        """Go back where the flushed part of the log is no longer the same.
+
+        Args:
+            log: the store's.
+            timestamp: `last_flush` a moment ago, ms.
+        """
         if self._vouch is None or not self._known.files:
             return
         log.refresh()
         seen = self._vouch.look(self._known, is_at_rest=True)
-        if seen is None or seen.is_same:
+        if seen is None:
             return
-        self._go_back(seen.common.end if seen.common is not None else log.min_offset)
-
-    def _go_back(self, position: int) -> None:
-        """Go on at a place before a cut; the flush that was looked for last does not count."""
-        self._flushed = self._searched = position
-        self._void = self._wanted
-        self._forget()
+        if not seen.is_same:
+            self.go_back(seen.common.end if seen.common is not None else log.min_offset)
+        elif self._known.files[-1].base in seen.certain:
+            # A cut changes the last file, or takes it away.
+            self._settled = timestamp
 
     def _forget(self) -> None:
         self._known = Known((), (), -1, {})
@@ -157,7 +246,9 @@ def _with(known: Known, more: Known) -> Known:
     )
 
 
-def _search(log: CommitLog, start: int, end: int, timestamp: int) -> tuple[bool, int]:
+def _search(
+    log: CommitLog, start: int, end: int, timestamp: int, newest: int
+) -> tuple[bool, int, int]:
     """Go from record to record to the first one of a store time, ms.
 
     Args:
@@ -165,29 +256,57 @@ def _search(log: CommitLog, start: int, end: int, timestamp: int) -> tuple[bool,
         start: physical offset of a record, or of something to be passed over.
         end: physical offset.
         timestamp: ms.
+        newest: of the records before, see `frames.hop_to_time`.
 
     Returns:
-        Whether there is one before `end`; where it begins, or where to go on next time.
+        Whether there is one before `end`; where it begins, or where to go on next time; and the
+        newest store timestamp up to there, `frames.WENT_BACK` if one went back.
     """
     position, step = start, _STEP
     while position < end:
+        if position >= log.end_of_files:
+            # It was cut a moment ago.
+            return False, position, newest
         file_end = log.base_of(position) + log.file_size
         data = log.read(position, min(step, file_end - position))
-        code, reached = frames.hop_to_time(
-            data, PAD, len(data) - PAD, position, file_end, log.rules & ACCEPT_V2, end, timestamp
+        code, reached, newest = frames.hop_to_time(
+            data,
+            PAD,
+            len(data) - PAD,
+            position,
+            file_end,
+            log.rules & ACCEPT_V2,
+            end,
+            timestamp,
+            int(newest),
         )
-        verdict, reached = Verdict(code), int(reached)
+        verdict, reached, newest = Verdict(code), int(reached), int(newest)
         if verdict == Verdict.RECORD:
-            return reached < end, reached
+            return reached < end, reached, newest
         if verdict == Verdict.ROLL:
             position = file_end
         elif verdict == Verdict.SHORT and len(data) - 2 * PAD == step:
             step = step if reached > position else step * 4
             position = reached
         else:
-            # The log goes on after it, or `end` would not be there.
-            position = next_record(log, reached)
-    return False, position
+            following = _after_hole(log, reached)
+            if following is None:
+                return False, reached, newest
+            position = following
+    return False, position, newest
+
+
+def _after_hole(log: CommitLog, position: int) -> int | None:
+    """Return where the log goes on after what is no record; None if it was cut there."""
+    if log.damage_at(position) is not None or log.base_of(position) < active_file(log):
+        return next_record(log, position)
+    try:
+        hole = find_hole(log, position)
+    except LogChangedError:
+        # The next look is at what is there then.
+        return None
+    # Not `next_record`: after a cut that leads to records that are no longer the log's.
+    return hole.end if hole is not None else None
 
 
 def first_since(log: CommitLog, timestamp: int, end: int) -> int:

@@ -28,8 +28,8 @@ from sinks.special import SpecialSink
 from sinks.went_back import WentBackError
 from stores import disk, heartbeat, identity, layout, trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
+from stores.flushed import FlushedEnd, FlushSign
 from stores.holes import HoleWatch, flaw_after
-from stores.since_cut import FlushedSinceCut, last_flush
 from stores.tail import active_file, chain_end, find_tail, next_record, unfit
 from stores.trail import Fingerprint, Point
 from stores.vouch import Vouch
@@ -165,8 +165,7 @@ class StoreDispatcher:
             fail_on_data_loss: stop where the log's next record has expired; else go on behind.
             skips_corrupt: pass over what is no record, and keep a copy; else stop there.
             removes_expired: remove files of the output whose records have all expired.
-            only_flushed: after a cut of the log dispatch only what the broker has flushed since.
-                Before that `dispatch` gets no other end.
+            only_flushed: dispatch only what the broker has flushed, whatever end `dispatch` gets.
 
         Raises:
             StoreError: what is wrong with the store or the output.
@@ -206,12 +205,11 @@ class StoreDispatcher:
         self.pipeline = Pipeline(self.log, self.queues, settings, threads)
         self.recovery = resume.Recovery()
         self.progress = resume.resume(config, self.log, self.recovery)
-        # What is on disk since the log was cut, if only that counts.
-        self._flushed: FlushedSinceCut | None = None
-        if self._only_flushed:
-            seen = StoreCheckpoint(*self.progress.checkpoint).physic_timestamp
-            self._flushed = FlushedSinceCut(config.path, seen)
-            self._flushed.note(seen, is_cut=self.recovery.truncations > 0)
+        # What is on disk of the log, if only that counts; and what the broker had noted when less
+        # was on disk than there was to dispatch.
+        self._flushed = FlushedEnd(config.path) if self._only_flushed else None
+        self._short: FlushSign | None = None
+        self._doubt_flush(is_cut=self.recovery.truncations > 0)
         # Passed over though nobody asks for it: an output that is repaired lacks them already.
         self._known_places: tuple[tuple[int, int], ...] = ()
         self.live.begin(self.progress.store_timestamp if self.progress.messages else None)
@@ -369,8 +367,7 @@ class StoreDispatcher:
         if self.recovery.truncations != before[0]:
             # What was planned may lie past the end that the log has now.
             end = min(end, self._reach())
-        elif self._flushed is not None and self._flushed.waits:
-            end = min(end, self.progress.end)
+        end = self._flushed_of(end)
         self._is_live = self._is_held()
         if not self._is_live:
             self._held = None
@@ -491,6 +488,47 @@ class StoreDispatcher:
             return end
         return self._flushed.before(self.log, end, max(self.progress.end, self.log.min_offset))
 
+    def _flushed_of(self, end: int) -> int:
+        """Return how much of a plan is flushed: it may be older than the last cut of the log.
+
+        Where that is not all of it the rest is dispatched once it is, see `waits`.
+        """
+        if self._flushed is None:
+            return end
+        sign = self._flushed.sign
+        if self._flushed.still(self.log, end) >= end:
+            return end
+        try:
+            reach = max(self._reach(), self.progress.end)
+        except LogChangedError:
+            # The next look is at what is there then.
+            reach = self.progress.end
+        if reach < end:
+            self._short = sign
+        return min(reach, end)
+
+    def _is_more_flushed(self) -> bool:
+        """Tell whether what the broker has noted counts by now though it is still the same."""
+        if self._flushed is None or self._short is None or self._flushed.is_found:
+            return False
+        try:
+            return self._reach() > self.progress.end
+        except LogChangedError:
+            return False
+
+    def _doubt_flush(self, *, is_cut: bool) -> None:
+        """Have what the broker has noted count only if the records tell that it is of after a cut.
+
+        Args:
+            is_cut: the log was cut, and what was planned before may not be planned again; else
+                nobody has looked at it for a while.
+        """
+        if self._flushed is None:
+            return
+        self._flushed.go_back(self.progress.end, self.progress.store_timestamp)
+        if is_cut:
+            self._short = self._flushed.sign
+
     def follow(self) -> Batch | None:
         """Look whether the log was cut though nothing new is at its end, and follow it then.
 
@@ -513,7 +551,7 @@ class StoreDispatcher:
         before, unsaid = self.recovery.truncations, len(self._unsaid)
         self._follow_log(self._unsaid, is_at_rest=True)
         if len(self._unsaid) == unsaid:
-            return None
+            return self.dispatch_waiting() if self._is_more_flushed() else None
         batch = self.dispatch(max(self._reach(), self.progress.end))
         batch.truncations = self.recovery.truncations - before
         return batch
@@ -523,13 +561,10 @@ class StoreDispatcher:
     ) -> None:
         """Go back where the log is not the same any more, and say so."""
         known = resume.known_log(self.progress)
-        flush = last_flush(self.config.path) if self._flushed is not None else 0
         if is_forced:
             seen: identity.Comparison | None = identity.compare(self.log, known)
         else:
             seen = self.vouch.look(known, is_at_rest=is_at_rest)
-        if self._flushed is not None:
-            self._flushed.note(flush, is_cut=seen is not None and not seen.is_same)
         if seen is None:
             return
         if seen.is_same:
@@ -560,6 +595,7 @@ class StoreDispatcher:
         self._flaw = None
         self.recovery.truncations += recovery.truncations
         events.extend(recovery.reasons)
+        self._doubt_flush(is_cut=True)
 
     def _take_back(self, met: WentBackError, position: int, end: int, events: list[str]) -> None:
         """Take stale entries out of the queues whose numbers go back in a range of the log.
@@ -888,8 +924,9 @@ class StoreDispatcher:
             return self.kafka.room(self._wanted_end) > self.progress.end
         if self._noticed:
             return True
-        if self._flushed is not None and self._flushed.is_open:
-            return not self._flushed.waits
+        if self._short is not None and self._flushed is not None:
+            if self._short != self._flushed.sign:
+                return True
         if self._awaited is not None:
             limit = self.live.known_until()
             is_known = limit is None or self._awaited.store_timestamp < limit
@@ -932,9 +969,10 @@ class StoreDispatcher:
 
     def dispatch_waiting(self) -> Batch:
         """Dispatch what was held back, see `waits`."""
-        if self._flushed is not None and self._flushed.is_open:
-            # What was planned before the cut says nothing of what is flushed after it.
-            return self.dispatch(self._reach())
+        if self._short is not None:
+            # What was planned before says nothing of where the log ends now.
+            self._short = None
+            return self.dispatch(self._tail())
         return self.dispatch(self._wanted_end)
 
     def _behind_blank(self, position: int) -> int:

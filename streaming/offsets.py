@@ -183,7 +183,7 @@ class StoreOffsets:
         what is before is read first.
         """
         if self._frozen is not None:
-            return self._frozen
+            return self._frozen_end(self._frozen)
         log = self.log()
         if log is None:
             return NOTHING
@@ -207,6 +207,13 @@ class StoreOffsets:
             end = self._flushed.before(log, end, self._floor)
         self._records.append(end)
         return end
+
+    def _frozen_end(self, frozen: int) -> int:
+        """Return the end that was frozen; less where the log was cut and not flushed since."""
+        log = self.log()
+        if self._flushed is None or log is None or frozen <= log.min_offset:
+            return frozen
+        return min(self._flushed.before(log, max(self._visible, frozen), self._floor), frozen)
 
     def reaches(self, end: int, position: int) -> bool:
         """Tell whether whole records stand from the log's end up to a physical offset.

@@ -22,6 +22,8 @@ from stores.tail import KnownEnd, TailWatch, find_tail, known_end, next_record
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.events import GAP, kind_of_event
+from streaming.offsets import StoreOffsets
+from streaming.options import parse
 from streaming.verify import verify
 from tests.sinks.slow_twins import differences
 from tests.streaming.brokers_for_tests import Broker, queue, write_over
@@ -684,6 +686,138 @@ class TestFlushedAndCut:
         dispatcher.close()
         found, wanted = files_of(config.output), broker.expected(config.settings)
         assert differences(found, wanted) == []
+
+    @pytest.mark.parametrize("is_taken_up", [True, False], ids=["taken up", "planned"])
+    def test_a_plan_of_before_the_cut_is_bound_by_what_is_flushed_after_it(self, cut, is_taken_up):
+        """
+        The broker has flushed a part of what it has written over the cut, and the plan goes on.
+        """
+        broker, config, cut_off = cut
+        dispatcher = StoreDispatcher(config, only_flushed=True)
+        dispatcher.dispatch(broker.log.places[15].position)
+        planned = broker.log.end
+        cut_off(40)
+        dispatcher.dispatch(planned)
+        flush(broker, 9007)
+        if is_taken_up:
+            dispatcher.dispatch_waiting()
+        for end in (planned, broker.log.end):
+            dispatcher.dispatch(end)
+            assert dispatcher.progress.end == broker.log.places[7].position
+        flush(broker, 9015)
+        assert dispatcher.waits
+        dispatcher.dispatch_waiting()
+        assert dispatcher.progress.end == broker.log.places[15].position
+        dispatcher.close()
+
+    @pytest.mark.parametrize("count", [2, 9, 40])
+    def test_a_cut_between_what_is_dispatched_and_the_planned_end(self, cut, count):
+        """
+        What is dispatched is the same, so only what is known of the plan shows the cut.
+        """
+        broker, config, cut_off = cut
+        planned = broker.log.places[15].position
+        dispatcher = StoreDispatcher(config, only_flushed=True)
+        offsets = offsets_of(broker)
+        offsets.freeze()
+        assert offsets.end() == planned
+        dispatcher.dispatch(broker.log.places[2].position)
+        cut_off(count)
+        dispatcher.dispatch(planned)
+        assert dispatcher.progress.end <= broker.log.places[5].position
+        assert offsets.end() <= broker.log.places[5].position
+        flush(broker, 9005 + count - 1)
+        dispatcher.follow()
+        if dispatcher.waits:
+            dispatcher.dispatch_waiting()
+        assert dispatcher.progress.end == broker.log.places[-1].position
+        dispatcher.close()
+
+    @pytest.mark.parametrize("count", [1, 3, 40])
+    @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
+    def test_a_flush_before_the_cut_is_seen_counts(self, cut, count, is_restarted, monkeypatch):
+        """
+        The broker has cut its log, gone on and flushed it between two looks, and writes no more.
+        """
+        broker, config, cut_off = cut
+        dispatcher = StoreDispatcher(config, only_flushed=True)
+        followed = offsets_of(broker)
+        dispatcher.dispatch(followed.end())
+        cut_off(count)
+        flush(broker, 9005 + count - 1)
+        with monkeypatch.context() as unseen:
+            unseen.setattr("stores.vouch.Vouch.look", lambda *_, **__: None)
+            followed.end()
+            dispatcher.follow()
+            dispatcher.flush()
+        if is_restarted:
+            dispatcher.close()
+            dispatcher = StoreDispatcher(config, only_flushed=True)
+        for _ in range(2):
+            dispatcher.follow()
+            dispatcher.dispatch(max(followed.end(), dispatcher.progress.end))
+        assert dispatcher.progress.end == broker.log.places[-1].position
+        assert followed.end() == broker.log.places[-1].position
+        dispatcher.close()
+
+    def test_a_start_over_a_clock_that_went_back_waits_for_the_next_flush(self, cut):
+        """
+        A record that went back may have been left over before the place that was cut.
+        """
+        broker, config, _ = cut
+        for number, at in enumerate((500, 1030, 1031), 20):
+            broker.put(queue(number, store_timestamp=at))
+        flush(broker, 1030)
+        dispatcher = StoreDispatcher(config, only_flushed=True)
+        dispatcher.dispatch(broker.log.places[21].position)
+        assert dispatcher.progress.end == 0
+        flush(broker, 1031)
+        assert dispatcher.waits
+        dispatcher.dispatch_waiting()
+        # It goes on to the record that went back: that is held back while the broker runs.
+        assert dispatcher.progress.end == broker.log.places[20].position
+        assert dispatcher.holds
+        dispatcher.close()
+
+    @pytest.mark.parametrize("count", [2, 9])
+    def test_a_start_takes_no_record_for_flushed_that_is_left_over(self, cut, count):
+        """
+        The log was cut, at a place that was not dispatched yet, while the job was down. What has
+        taken its place leads to the old record that the checkpoint names.
+        """
+        broker, config, cut_off = cut
+        dispatcher = StoreDispatcher(config, only_flushed=True)
+        dispatcher.dispatch(broker.log.places[2].position)
+        dispatcher.close()
+        planned = broker.log.end
+        cut_off(count)
+        dispatcher = StoreDispatcher(config, only_flushed=True)
+        dispatcher.dispatch(planned)
+        assert dispatcher.progress.end <= broker.log.places[5].position
+        dispatcher.close()
+
+    def test_what_stands_after_the_end_is_not_looked_through(self, cut):
+        """
+        The log was cut a moment ago, so its end is not known yet.
+        """
+        broker, config, _ = cut
+        log = CommitLog([broker.store / names.COMMITLOG], config.settings)
+        before = broker.log.end
+        write_over(broker, 5, 3, size=70, now=9000)
+        log.refresh()
+
+        assert FlushedEnd(broker.store).before(log, before) == 0
+
+
+def offsets_of(broker: Broker) -> StoreOffsets:
+    """Return what plans a job with `--tail flushed`."""
+    options = {
+        "path": str(broker.store),
+        "rows": "ranges",
+        "tail": "flushed",
+        "broker.mappedFileSizeCommitLog": str(LOG_FILE),
+    }
+    return StoreOffsets(parse(options).stores[0], only_flushed=True)
 
 
 def flush(broker: Broker, timestamp: int) -> None:
