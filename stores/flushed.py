@@ -1,4 +1,4 @@
-"""How far a broker has flushed its commitlog, by its checkpoint file; and records by time.
+"""How far a broker has flushed its commitlog, by its checkpoint file.
 
 The checkpoint has no offset but the store timestamp of a flushed record, the last one that the
 flush was sure of. Others of the same millisecond may not be on disk, so only what is before counts.
@@ -20,20 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats import names, storecheckpoint
-from formats.commitlog import (
-    ACCEPT_V2,
-    BLANK_SIZE,
-    BORN_HOST,
-    BORN_HOST_V6,
-    HOST_V4,
-    HOST_V6,
-    MAGIC_AT,
-    MAGIC_BLANK,
-    MIN_SIZE,
-    SYS_FLAG_AT,
-    Verdict,
-)
-from formats.memory import load_i32, load_i64
+from formats.commitlog import ACCEPT_V2, Verdict
 from stores.commitlog import PAD
 from stores.head_cursor import HeadCursor
 from stores.holes import find_hole
@@ -307,34 +294,3 @@ def _after_hole(log: CommitLog, position: int) -> int | None:
         return None
     # Not `next_record`: after a cut that leads to records that are no longer the log's.
     return hole.end if hole is not None else None
-
-
-def first_since(log: CommitLog, timestamp: int, end: int) -> int:
-    """Return the first record stored at `timestamp` or later, `end` if there is none.
-
-    Where no clock went back, bisection finds it, as it does in RocketMQ; else it finds one of
-    several places: `stores.first_since` finds the first.
-    """
-    low, high = log.min_offset, end
-    while low < high:
-        middle = (low + high) // 2
-        record = _record_from(log, middle)
-        if record >= end or _stored_at(log, record) >= timestamp:
-            high = middle
-        else:
-            low = record + 1
-    return min(_record_from(log, low), end) if low < end else end
-
-
-def _record_from(log: CommitLog, position: int) -> int:
-    """Return the first record at or after a position, past the end of its file if need be."""
-    record = log.first_record(position)
-    is_blank = load_i32(log.read(record, BLANK_SIZE), PAD + MAGIC_AT) == MAGIC_BLANK
-    return log.base_of(record) + log.file_size if is_blank else record
-
-
-def _stored_at(log: CommitLog, position: int) -> int:
-    """Return the store timestamp of the record at `position`, ms."""
-    data = log.read(position, MIN_SIZE)
-    is_v6 = load_i32(data, PAD + SYS_FLAG_AT) & BORN_HOST_V6
-    return int(load_i64(data, PAD + BORN_HOST + (HOST_V6 if is_v6 else HOST_V4)))

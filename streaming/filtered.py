@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stores.flushed import first_since
+from stores.first_since import first_since_by_bisection
 from streaming.choosing import announce, choose
 from streaming.planning import LogRanges, share_out
 from streaming.pushdown import LONG, Wanted
@@ -88,8 +88,10 @@ class FilteringReader(BatchReader):
     def _in_time(self, log: CommitLog, start: int, end: int) -> tuple[int, int]:
         """Return the part of a log with the times that are wanted, if these only ever rise."""
         times = self._wanted.store_times
-        first = first_since(log, times.low, end) if times.low > 0 else start
-        last = first_since(log, times.high + 1, end) if times.high < _LAST_TIME else end
+        first = first_since_by_bisection(log, times.low, end) if times.low > 0 else start
+        last = (
+            first_since_by_bisection(log, times.high + 1, end) if times.high < _LAST_TIME else end
+        )
         return max(start, first), min(end, last)
 
     def read(

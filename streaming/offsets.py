@@ -17,7 +17,7 @@ from formats import names
 from formats.commitlog import ACCEPT_V2, Verdict
 from formats.errors import FormatError, ReputError, StoreError
 from stores.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
-from stores.first_since import Passed, first_since
+from stores.first_since import Passed, first_since, first_since_by_bisection
 from stores.head_cursor import HeadCursor
 from stores.holes import HoleWatch, flaw_after
 from stores.lazy import lazy_module
@@ -264,7 +264,7 @@ class StoreOffsets:
 
     def _first_since(self, log: CommitLog, timestamp: int, end: int) -> int:
         if self._ascending_time:
-            return flushed.first_since(log, timestamp, end)
+            return first_since_by_bisection(log, timestamp, end)
         found = first_since(
             log, timestamp, end, passed=self._passed, skips_corrupt=self._skips_corrupt
         )
