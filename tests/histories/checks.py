@@ -450,7 +450,8 @@ def answers_differ(
             own = [r for r in now if is_in_queue(r.record, queries.text(words[1]), int(words[2]))]
             theirs = [other, answer]
             if empty:
-                theirs += [{**each, "max": each["max"] - empty} for each in theirs if "max" in each]
+                asked_for = int(words[3])
+                theirs += [_with_fewer(each, empty, asked_for) for each in theirs if "max" in each]
             # Those of the one that starts; where it has dispatched what lacked, the files say so.
             if not any(each in theirs[::2] for each in (ours, again)) and not any(
                 _is_without_pieces(ours, each, own) for each in theirs
@@ -459,6 +460,16 @@ def answers_differ(
                     f"{_shown(words)}: the broker says {answer}, one that starts {other}, we {ours}"
                 )
     return wrong
+
+
+def _with_fewer(answer: dict[str, Any], entries: int, asked_for: int) -> dict[str, Any]:
+    """Return what a broker would have answered if its queue had ended so many entries earlier."""
+    end = answer["max"] - entries
+    found = {**answer, "max": end}
+    if answer["status"].startswith("OFFSET_OVERFLOW"):
+        kind = "ONE" if asked_for == end else "BADLY"
+        found |= {"status": f"OFFSET_OVERFLOW_{kind}", "next": end}
+    return found
 
 
 def _without_empty_file(store: MessageStore, words: list[str]) -> tuple[Any, int]:

@@ -779,6 +779,19 @@ REAL = {
         put count=3 seed=815461 kind=same
         truncate back=2
     """,
+    "a broker that starts counts an empty last file for an entry, past which it is asked": """
+        settings version=4.9.8 log=16384 queue=4 items=40 ext=0 fan=0 batch=0 quiet=1
+        start
+        put count=6 seed=644057 kind=same
+        truncate back=4
+        put count=5 seed=24285 kind=mixed
+        put count=1 seed=632050 kind=same
+        put count=3 seed=415125 kind=mixed
+        crash
+        tear back=2 byte=1 rest=zeros
+        start
+        put count=7 seed=238831 kind=mixed
+    """,
 }
 
 
