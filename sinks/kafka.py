@@ -48,7 +48,7 @@ from sinks.kafka_settings import (
     TRANSACTIONS,
 )
 from sinks.kafka_start import Start, points_before, same_until
-from sinks.kafka_trail import Chunk, Trail, first_digest, parting, sent_until
+from sinks.kafka_trail import Chunk, Trail, first_digest, first_newer, parting, sent_until
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import HoleWatch, find_hole
@@ -799,20 +799,18 @@ class KafkaSink:
             self.position = followed
             return
         parted = self._parting(extent)
-        # Left-over bytes may stand after new records that are before all that is known one by one.
-        is_before = parted is not None and any(
-            max(place, self.log.min_offset) < parted.start
-            for number, place in extent.cuts
-            if number > known.cut
-        )
-        is_all = parted is not None and parted.same > 0 and parted.end >= known.end
-        if is_all and not is_before:
+        newer = None
+        if parted is not None and parted.same and common < parted.start:
+            # Left-over bytes may stand after new records that are before all that is known.
+            newer = first_newer(self.log, common, parted.start, dict(extent.gaps))
+        if parted is not None and parted.same and parted.end >= known.end and newer is None:
             # It was cut and written again with the same records, or another output has told before.
             self.position = replace(followed, accepted=-1)
             return
         # A log is cut in one place: what is the same vouches for what is before it.
         is_exact = parted is not None and (parted.same > 0 or parted.start <= common)
-        is_exact = is_exact and not (is_all and is_before)
+        if newer is not None:
+            is_exact, common = False, newer
         if parted is not None and is_exact:
             common = parted.end
             kept = min(parted.kept, common)

@@ -248,6 +248,42 @@ def first_digest(log: CommitLog) -> int | None:
     return None
 
 
+def first_newer(log: CommitLog, start: int, end: int, gaps: Mapping[int, int]) -> int | None:
+    """Return the first record of a part of the log that was stored after the one that follows it.
+
+    A broker that cuts its log erases nothing. Where its new records are as long as the old ones,
+    records of before the cut follow them, and those are older.
+
+    Args:
+        log: as it is now.
+        start: physical offset of a record, or of a file's beginning.
+        end: physical offset where the part ends, and a record follows.
+        gaps: see `sinks.kafka_blocks.RowReader`.
+
+    Returns:
+        Its physical offset; None if there is none, or something is in the way that is not a record.
+    """
+    reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
+    try:
+        following = next(
+            (
+                int(block.columns.store_timestamp[0])
+                for block in reader.blocks(end, end + 1, gaps)
+                if len(block.columns.size)
+            ),
+            None,
+        )
+        if following is None:
+            return None
+        for block in reader.blocks(start, end, gaps):
+            newer = np.flatnonzero(block.columns.store_timestamp > following)
+            if len(newer):
+                return int(block.columns.physical_offset[newer[0]])
+    except (FormatError, LogChangedError):
+        return None
+    return None
+
+
 def sent_until(chunks: Iterable[Chunk], end: int) -> SentRecords:
     """Return the records that were sent without a gap up to `end`.
 

@@ -350,28 +350,40 @@ class TestFollowing:
         with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
             prepared(sending, position, Extent(old.end, None))
 
+    @pytest.mark.parametrize("new", [range(100, 120), range(0)], ids=["new records", "none"])
+    @pytest.mark.parametrize("same", [500, 300], ids=["all the same", "to a shorter end"])
     def test_a_cut_before_all_that_was_sent_is_said_though_the_same_bytes_follow(
-        self, tmp_path: Path
+        self, tmp_path: Path, new: range, same: int
     ) -> None:
         """
         The broker has erased nothing, and its new records are of the old ones' sizes: what was sent
-        still stands after them. A cut after the place where sending began is told by that.
+        still stands after them. They are newer. Where there are none, dispatch only had to go back
+        to where it had last looked: nothing is sent again.
         """
         old, log = log_of(tmp_path)
-        since, cut = old.places[500].position, old.places[100].position
+        since, place = old.places[500].position, old.places[40].position
         points = (points_before(log, since)[-1], points_before(log, old.end)[-1])
         position = Position(old.end, points, since=since)
-        chunk = Chunk(1, since, old.end, np.zeros(0, np.uint32))
+        raw = messages()
+        for number in new:
+            later = raw[number].store_timestamp + 3_600_000
+            raw[number] = raw[number]._replace(body=b"new%06d" % number, store_timestamp=later)
+        written(tmp_path / "store", raw[: 500 + same], FILE_SIZE)
+        end = old.places[499 + same].position + old.places[499 + same].size
+        chunk = Chunk(1, since, end, np.zeros(0, np.uint32))
 
-        def following(place: int, **settings: Any) -> Position:
+        def following(**settings: Any) -> Position:
             sending = sink(tmp_path, **settings)
-            sending._parting = lambda _: Parting(since, 500, old.end, False, chunk, old.end)  # type: ignore[method-assign]
-            return prepared(sending, position, Extent(old.end, None, cuts=((1, place),)))[0]
+            found = Parting(since, same, end, differs=False, last=chunk, kept=end)
+            sending._parting = lambda _: found  # type: ignore[method-assign]
+            return prepared(sending, position, Extent(end, None, cuts=((1, place),)))[0]
 
-        with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
-            following(cut)
-        assert following(cut, on_truncation="continue").end == cut
-        assert following(old.places[900].position).end == old.end
+        if new:
+            with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
+                following()
+            assert following(on_truncation="continue").end == old.places[100].position
+        else:
+            assert following(on_truncation="continue").end == old.end
 
 
 def test_a_renamed_store_is_found_though_nothing_was_sent_yet(tmp_path: Path) -> None:
