@@ -300,14 +300,19 @@ class _Queues:
         known = self._found.queues
         for kind in self._kinds:
             for topic in _directories(f"{self._root}/{kind}"):
-                for queue in _directories(topic.path):
+                # Another output's own directory first: it says most.
+                queues = sorted(_directories(topic.path), key=lambda each: each.name != names.STATE)
+                for queue in queues:
                     name = f"{kind}/{topic.name}/{queue.name}"
                     if name not in known:
                         self._check_other(name)
 
     def _check_other(self, name: str) -> None:
         known = self._found.queues
-        for directory, _, files in os.walk(f"{self._root}/{name}"):
+        for directory, there, files in os.walk(f"{self._root}/{name}"):
+            if names.STATE in {*there, directory.rpartition("/")[2]}:
+                found = "another output of reput is inside this one"
+                raise StoreError(directory, found, "Move it away")
             if files and directory[len(self._root) + 1 :] not in known:
                 found = "a queue that is not in the progress record"
                 raise StoreError(f"{directory}/{min(files)}", found, REMEDY)

@@ -29,6 +29,7 @@ from stores.tail import find_tail
 from streaming import live_settings, resume
 from streaming.dispatcher import StoreDispatcher
 from streaming.one_disk import refuse_two_disks
+from streaming.separate import refuse_outputs_inside
 from streaming.verdict import Verdict, verdict_of
 from streaming.verify import verify
 
@@ -112,6 +113,7 @@ def repair(
     _check_places(config.output)
     _refuse_brokers(config)
     refuse_two_disks(config.output)
+    refuse_outputs_inside(config.output)
     with contextlib.ExitStack() as opened:
         if config.in_place:
             opened.enter_context(locks.lock_store(config.path))

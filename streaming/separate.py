@@ -8,6 +8,7 @@ directories by device and inode: a bind mount is another path to the same one.
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ _STORE_MARKS = (names.LOCK, names.CONFIG, names.CHECKPOINT, names.CONSUMEQUEUE)
 def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
     """Refuse outputs that are inside or above a store, a commitlog or another output.
 
+    Outputs of other jobs count too, where their `.reput` is above this output or right below it.
+
     Args:
         configs: of one job; an output in place may be its own store and nothing else.
 
@@ -56,9 +59,25 @@ def refuse_overlaps(configs: Sequence[StoreConfig]) -> None:
                 said = f"the output {one.output}"
                 _require_apart(said, one.output, what, two.output, _OWN_DIRECTORY)
     for config in configs:
+        _refuse_nested(config.output)
         if not config.in_place:
             _refuse_foreign_store(config.output)
-            _refuse_foreign_output(config.output)
+
+
+def refuse_outputs_inside(output: Path) -> None:
+    """Refuse an output that has another one anywhere in it: a repair would take that apart.
+
+    Raises:
+        UsageError: names both.
+    """
+    root = output.resolve()
+    for directory, names_there, _ in os.walk(root):
+        place = Path(directory)
+        if place == root:
+            # What is in there is this output's own.
+            names_there[:] = [name for name in names_there if name != names.STATE]
+        elif names.STATE in names_there:
+            raise UsageError(_inside_it(output, place))
 
 
 def refuse_files(output: Path) -> None:
@@ -197,6 +216,43 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
 
 
+def _refuse_nested(output: Path) -> None:
+    """Refuse an output inside another one of whatever job, and one that has another one in it.
+
+    To the outer one, the inner one's files are queues that nobody knows: its repair removes them.
+    How deep another one may be below is for `refuse_outputs_inside`, which reads all directories.
+
+    Raises:
+        UsageError: names both.
+    """
+    root = output.resolve()
+    for path in (output, *(output / name for name in names.DISPATCHED)):
+        for place in path.resolve().parents:
+            if place != root and (place / names.STATE).is_dir():
+                by = "" if path == output else f" by {path}, which leads to {path.resolve()}"
+                raise UsageError(
+                    f"the output {output} is inside {place}{by}, which is another output of reput, "
+                    f"for {names.STATE} is there; {_OWN_DIRECTORY}"
+                )
+    if not root.is_dir():
+        return
+    for below in sorted(root.iterdir()):
+        if below.name != names.STATE and not below.is_symlink() and _is_output(below):
+            raise UsageError(_inside_it(output, below))
+
+
+def _inside_it(output: Path, other: Path) -> str:
+    return (
+        f"the output {output} has {other} inside it, which is another output of reput, for "
+        f"{names.STATE} is there; {_OWN_DIRECTORY}, or move that one away"
+    )
+
+
+def _is_output(directory: Path) -> bool:
+    # Nothing of ours is where we may not look.
+    return os.access(directory, os.X_OK) and (directory / names.STATE).is_dir()
+
+
 def _refuse_foreign_store(output: Path) -> None:
     """Refuse an output that is inside a broker's store which the command does not name.
 
@@ -213,20 +269,4 @@ def _refuse_foreign_store(output: Path) -> None:
             raise UsageError(
                 f"the output {output} is inside {place}, which is a broker's store: it holds "
                 f"{names.COMMITLOG}/ and {marks[0]}; {_OWN_DIRECTORY}"
-            )
-
-
-def _refuse_foreign_output(output: Path) -> None:
-    """Refuse an output that is inside another one, of whatever command.
-
-    A start of the other one takes the queues in it for its own, and a repair removes them.
-
-    Raises:
-        UsageError: names the other one.
-    """
-    for place in output.resolve().parents:
-        if (place / names.STATE / names.PROGRESS).exists():
-            raise UsageError(
-                f"the output {output} is inside {place}, which is an output of reput: it holds "
-                f"{names.STATE}/{names.PROGRESS}; {_OWN_DIRECTORY}"
             )

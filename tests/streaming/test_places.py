@@ -284,6 +284,65 @@ class TestOutputs:
         assert store_config(tmp_path / "store", tmp_path / "out").output == tmp_path / "out"
         assert store_config(other, None, in_place=True).output == other
 
+    @pytest.mark.parametrize("place", ["x", "consumequeue/x", "x/y/z", ".reput/x"])
+    def test_none_is_in_another_one_of_whatever_job(self, tmp_path, place):
+        """
+        A repair of the outer one would take the inner one's files for queues that nobody knows.
+        """
+        (tmp_path / "store").mkdir()
+        (tmp_path / "outer" / ".reput").mkdir(parents=True)
+        (tmp_path / "link").symlink_to(tmp_path / "outer")
+
+        for root in ("outer", "link"):
+            said = self.refused(tmp_path / "store", tmp_path / root / place)
+            assert f"the output {tmp_path / root / place} is inside " in said
+            assert f"{tmp_path / 'outer'}" in said
+            assert "another output of reput" in said
+        assert store_config(tmp_path / "store", tmp_path / "outer").output == tmp_path / "outer"
+
+    def test_none_leads_into_another_one_by_a_link(self, tmp_path):
+        for name in ("store", "out", "outer/.reput", "outer/x"):
+            (tmp_path / name).mkdir(parents=True)
+        (tmp_path / "out" / "consumequeue").symlink_to(tmp_path / "outer" / "x")
+
+        said = self.refused(tmp_path / "store", tmp_path / "out")
+        assert f"is inside {tmp_path / 'outer'} by {tmp_path / 'out' / 'consumequeue'}" in said
+
+    def test_none_has_another_one_in_it(self, tmp_path):
+        for name in ("store", "outs/a/.reput"):
+            (tmp_path / name).mkdir(parents=True)
+
+        said = self.refused(tmp_path / "store", tmp_path / "outs")
+        assert f"the output {tmp_path / 'outs'} has {tmp_path / 'outs' / 'a'} inside it" in said
+        assert store_config(tmp_path / "store", tmp_path / "outs" / "b").output.name == "b"
+
+    @pytest.mark.parametrize("inner", ["consumequeue/x", "consumequeue/t/0/x", "a/b/c"])
+    def test_what_is_deep_in_one_is_neither_extended_over_nor_repaired_away(
+        self, copied, tmp_path, monkeypatch, capsys, inner
+    ):
+        """
+        An output that was moved into another one stays as it is, and both are named.
+        """
+        _, live, _, conf = copied
+        for name in ("outer", "other"):
+            rebuild(live, tmp_path / name, broker_version="5.5", broker_conf=read_broker_conf(conf))
+        place = tmp_path / "outer" / inner
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "other").rename(place)
+        before = files_of(tmp_path / "outer")
+        words = ["--store", live, "--output", tmp_path / "outer", "--broker-conf", conf]
+
+        code, _, error = run(monkeypatch, capsys, "rebuild", "--repair", *words)
+
+        assert code == 2
+        assert f"the output {tmp_path / 'outer'} has {place} inside it" in error
+        if inner.startswith("consumequeue"):
+            config = store_config(live, tmp_path / "outer", broker_conf=conf)
+            with pytest.raises(StoreError, match="another output of reput is inside") as raised:
+                StoreDispatcher(config)
+            assert str(place) in str(raised.value)
+        assert files_of(tmp_path / "outer") == before
+
     @pytest.mark.parametrize(
         ("mounted", "output"),
         [
