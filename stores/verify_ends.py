@@ -232,8 +232,9 @@ class RestCheck:
         return lost, last_end
 
     def _check_runs(self, path: Path, start: int, last_end: int, is_whole: str) -> None:
-        is_left_over = False
+        is_left_over, is_empty = False, True
         for byte, raw in surplus_runs(path, start, self._unit.itemsize):
+            is_empty = False
             units = np.frombuffer(raw, self._unit)
             if self._are_leftovers(units, last_end):
                 detail = f"{len(units)} entries after the last, left by a crash"
@@ -242,7 +243,11 @@ class RestCheck:
             elif not is_whole:
                 detail = f"{len(units)} entries after the last one that the log gives"
                 self._report.add(Kind.SURPLUS, path, byte, detail)
-        if is_whole and not is_left_over:
+        if is_whole and is_empty and self._scope.is_ours and self._scope.tolerates_leftovers:
+            # A writer makes a file before it has an entry for it: the disk may be full then.
+            detail = "an empty file after the queue's last one, left by a crash"
+            self._report.note(Kind.SURPLUS, path, 0, detail)
+        elif is_whole and not is_left_over:
             self._report.add(Kind.SURPLUS, path, 0, is_whole)
 
     def _are_leftovers(self, units: NDArray[np.void], last_end: int) -> bool:

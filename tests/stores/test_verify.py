@@ -639,6 +639,48 @@ class TestProgress:
         assert report.findings == []
         assert {note.kind for note in report.notes} == {Kind.SURPLUS, Kind.PROGRESS}
 
+    @pytest.mark.parametrize(
+        ("kind", "size"),
+        [
+            ("consumequeue", "consumequeue_file_size"),
+            ("consumequeue_ext", "ext_file_size"),
+            ("batchconsumequeue", "batch_file_size"),
+        ],
+    )
+    @pytest.mark.parametrize("is_clean", [False, True])
+    def test_a_file_that_a_full_disk_left_empty_is_a_note(self, output_of, kind, size, is_clean):
+        """
+        The next start takes it back. Where the writer has closed in order, nothing of ours left it.
+        """
+        config = output_of("extonly" if kind == "consumequeue_ext" else "basic")
+        shutil.rmtree(config.output)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(find_tail(dispatcher.log).end // 2)
+        if not is_clean:
+            dispatcher._consistent = False
+        dispatcher.close()
+        queue = config.output / kind / "a-new-topic" / "0"
+        queue.mkdir(parents=True)
+        with (queue / f"{0:020}").open("wb") as file:
+            file.truncate(getattr(config.settings, size))
+
+        report = verify(config)
+
+        verdict = Verdict.DAMAGED if is_clean else Verdict.INCOMPLETE
+        assert verdict_of(report) == verdict
+        found = report.findings if is_clean else report.notes
+        assert [each.path for each in found if "a-new-topic" in each.path] == [
+            f"{queue / f'{0:020}'}"
+        ]
+        if not is_clean:
+            rebuild(
+                config.path,
+                config.output,
+                broker_version=VERSION,
+                broker_conf=config.properties,
+            )
+            assert verdict_of(verify(config)) == Verdict.SOUND
+
     def test_a_store_that_its_broker_went_on_with_is_verified_as_its_own(self, golden, tmp_path):
         store = golden(VERSION, "basic")
         path = store.copy_input(tmp_path / "store")

@@ -20,6 +20,7 @@ from formats.errors import FormatError, ReputError, StoreError
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher, rebuild
 from streaming.pipeline import Pipeline
+from streaming.verdict import Verdict, verdict_of
 from streaming.verify import verify
 from tests.sinks.slow_twins import SlowStore, differences
 from tests.streaming.stores_for_tests import (
@@ -669,7 +670,9 @@ class TestDisk:
         (disk / "fill").write_bytes(bytes(stat.f_bavail * stat.f_bsize - free))
         return log, config, dispatcher
 
-    @pytest.mark.parametrize("free", [0, 20 << 10, 100 << 10, 200 << 10])
+    @pytest.mark.parametrize(
+        "free", [0, 20 << 10, 30 << 10, 40 << 10, 60 << 10, 100 << 10, 200 << 10]
+    )
     def test_when_it_is_full_the_file_is_named_and_after_freeing_it_goes_on(
         self, tmp_path, disk, free
     ):
@@ -679,6 +682,9 @@ class TestDisk:
         assert str(config.output) in str(raised.value)
         dispatcher.close()
         assert marks.has_abort(config.output)
+        # The next start takes all of it back, so nothing is damaged.
+        report = verify(config)
+        assert (report.findings, verdict_of(report)) == ([], Verdict.INCOMPLETE)
         (disk / "fill").unlink()
 
         found = dispatch(config, log.end)

@@ -483,24 +483,6 @@ def test_no_export_goes_into_a_store_or_an_output_of_whatever_command(tmp_path, 
     export_target.check(tmp_path / "beside", overwrite=True)
 
 
-@pytest.mark.parametrize("below", ["out/x", "out/consumequeue/x", "link/x"])
-def test_no_output_goes_into_another_one_of_whatever_command(tmp_path, below):
-    """
-    The other one's start takes queues in it for its own, and its repair removes them.
-    """
-    store = fill(Log(), 1, 5).write(tmp_path / "store")
-    dispatcher = StoreDispatcher(store_config(store, tmp_path / "out", broker_conf=SMALL))
-    dispatcher.close()
-    (tmp_path / "beside").mkdir()
-    (tmp_path / "out" / "inner").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "out" / "inner")
-
-    with pytest.raises(UsageError, match=r"inside .*out, which is an output of reput"):
-        store_config(store, tmp_path / below, broker_conf=SMALL)
-    store_config(store, tmp_path / "out", broker_conf=SMALL)
-    store_config(store, tmp_path / "out-2", broker_conf=SMALL)
-
-
 @pytest.mark.parametrize("in_place", [False, True], ids=["output", "in-place"])
 def test_a_refused_repair_leaves_nothing_in_a_store(
     copied, tmp_path, monkeypatch, capsys, in_place
