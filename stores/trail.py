@@ -16,7 +16,7 @@ from stores.log_files import LogChangedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stores.commitlog import CommitLog
+    from stores.log_files import LogFiles
 
 # Points that are kept; the newest ones all, older ones the further apart the older they are.
 _POINTS = 96
@@ -81,7 +81,7 @@ class Check(NamedTuple):
     common: Point | None
 
 
-def fingerprint(log: CommitLog, position: int, size: int) -> Fingerprint | None:
+def fingerprint(log: LogFiles, position: int, size: int) -> Fingerprint | None:
     """Return what identifies the record at a physical offset; None if none of that size is there.
 
     Args:
@@ -93,7 +93,7 @@ def fingerprint(log: CommitLog, position: int, size: int) -> Fingerprint | None:
     return None if found is None else Fingerprint(position, size, found)
 
 
-def hash_at(log: CommitLog, position: int) -> int | None:
+def hash_at(log: LogFiles, position: int) -> int | None:
     """Return the hash of the record at a physical offset; None if none is there."""
     try:
         size = int.from_bytes(log.bytes_at(position, _SIZE_BYTES), "big", signed=True)
@@ -102,7 +102,7 @@ def hash_at(log: CommitLog, position: int) -> int | None:
     return _hash_of(log, position, size)
 
 
-def _hash_of(log: CommitLog, position: int, size: int) -> int | None:
+def _hash_of(log: LogFiles, position: int, size: int) -> int | None:
     file_end = log.base_of(position) + log.file_size
     if position < log.min_offset or position + size > min(file_end, log.end_of_files):
         return None
@@ -118,12 +118,12 @@ def _hash_of(log: CommitLog, position: int, size: int) -> int | None:
     return hash_of(raw) if verdict == Verdict.RECORD else None
 
 
-def is_there(log: CommitLog, record: Fingerprint) -> bool:
+def is_there(log: LogFiles, record: Fingerprint) -> bool:
     """Tell whether a record is in the log as it was: head, topic and properties."""
     return fingerprint(log, record.physical_offset, record.size) == record
 
 
-def check(log: CommitLog, trail: Sequence[Point]) -> Check:
+def check(log: LogFiles, trail: Sequence[Point]) -> Check:
     """Look for the points of a trail in the log.
 
     All of them, because where a log is overwritten from its cut on, stale records remain after the

@@ -22,6 +22,7 @@ from streaming.exit_codes import INCOMPLETE, NOTHING, OK
 from streaming.failures import FAILURES
 from streaming.no_such import no_such_topic
 from streaming.option_values import CorruptMode
+from streaming.other_store import refuse_other_store
 from streaming.query_options import (
     Begin,
     Conf,
@@ -215,6 +216,7 @@ def export(
     }
     # What is wrong with the store is said here, and not in Spark's words.
     RocketMQDataSource(options).schema()
+    _refuse_other_store(store, output, broker.settings_of(broker_version, properties, told))
     began = time.monotonic()
     # Sorting by day holds the rows a second time.
     heap = HEAP_A_TASK * (2 if by_day else 1)
@@ -259,6 +261,19 @@ def export(
                 "hold no records and were passed over"
             )
     raise typer.Exit(code)
+
+
+def _refuse_other_store(store: Path, output: Path | None, settings: BrokerSettings) -> None:
+    """Refuse an output of another store; see `streaming.other_store`."""
+    if output is None:
+        return
+    from stores.commitlog import CommitLog, commitlog_directories  # noqa: PLC0415 - brings numpy
+
+    log = CommitLog(commitlog_directories(store, settings), settings, store)
+    try:
+        refuse_other_store(log, store, output)
+    finally:
+        log.close()
 
 
 def _missing(

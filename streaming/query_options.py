@@ -17,6 +17,7 @@ from streaming import query_output as out
 from streaming.config import read_broker_conf
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
 from streaming.failures import FAILURES
+from streaming.other_store import refuse_other_store
 from streaming.query_output import BodyMode
 from streaming.read_settings import refuse_other_sizes
 from streaming.store_choice import of_file, refuse_file, required, tell
@@ -132,7 +133,7 @@ def open_store(
             )
         tell(chosen.name, chosen.path, chosen.output, chosen.settings)
         refuse_other_sizes(chosen.output, chosen.settings)
-        return MessageStore.open(chosen.path, chosen.output, chosen.settings)
+        return _open(chosen.path, chosen.output, chosen.settings)
     store = required(store)
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")
@@ -144,7 +145,18 @@ def open_store(
     )
     tell(store.resolve().name, store, output or store, settings)
     refuse_other_sizes(output or store, settings)
-    return MessageStore.open(store, output, settings)
+    return _open(store, output, settings)
+
+
+def _open(store: Path, output: Path | None, settings: broker.BrokerSettings) -> MessageStore:
+    """Return a reader of a store; an output of another one would answer for that."""
+    asked = MessageStore.open(store, output, settings)
+    try:
+        refuse_other_store(asked.log, store, output)
+    except BaseException:
+        asked.close()
+        raise
+    return asked
 
 
 def require_output(output: Path) -> None:

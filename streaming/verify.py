@@ -37,6 +37,7 @@ from stores.verify_units import BatchCheck, ExtCheck
 from streaming import passed
 from streaming.live_settings import LiveSettings
 from streaming.log_records import LogRecords
+from streaming.other_store import refuse_other_store
 from streaming.pipeline import Pipeline
 from streaming.readable import Readable, find_ends, place_of
 from streaming.version_seen import refuse_other_version
@@ -66,7 +67,8 @@ def verify(config: StoreConfig) -> Report:
 
     Raises:
         UsageError: a broker's own index is one of another version.
-        ReputError: the commitlog cannot be read, or the output was made with other settings.
+        ReputError: the commitlog cannot be read, or the output was made with other settings, or of
+            another log.
         OSError: no permission, the device failed.
     """
     began = time.monotonic()
@@ -74,6 +76,7 @@ def verify(config: StoreConfig) -> Report:
         refuse_other_version(config)
     verification = _Verification(config)
     try:
+        refuse_other_store(verification.log, config.path, config.output)
         verification.run()
     finally:
         verification.close()

@@ -1,0 +1,68 @@
+"""Is an output of the log that it is read with? What has no record in common answers for another.
+
+A job compares all that it has read of a log (`stores.identity`). Here one record says it: the first
+one of a log file is hashed when it is dispatched, and where any such record still stands, or any of
+the points that an output may go back to, the output is of this log, cut or not. Where none can be
+looked at, as all have expired, nothing is said. Imports little: every query begins with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from formats import names
+from formats.errors import StoreError
+from stores import trail
+from stores.trail import Fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from stores.log_files import LogFiles
+
+
+def refuse_other_store(log: LogFiles, store: Path, output: Path | None) -> None:
+    """Refuse an output that has nothing of a log, for certain.
+
+    Args:
+        log: its files.
+        store: the store, for people; its own queues are its broker's, and not looked at.
+        output: what reput has written; None for what is in the store.
+
+    Raises:
+        StoreError: names both.
+    """
+    if output is None or output.resolve() == store.resolve():
+        return
+    # `checkpoints.progress` brings numpy. A damaged record says nothing of any log.
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        known = json.loads((output / names.STATE / names.PROGRESS).read_bytes())
+        if _is_of_other(log, known):
+            raise StoreError(
+                output,
+                f"none of its records is in the commitlog of {store}",
+                "The output belongs to another store, or the log was replaced as a whole; "
+                "give the store and the output that belong together",
+            )
+
+
+def _is_of_other(log: LogFiles, known: Mapping[str, Any]) -> bool:
+    gaps = dict(known["skipped"])
+    has_other = False
+    for base, first, *_ in known["files"]:
+        position = base
+        while position in gaps:
+            position = gaps[position]
+        there = None
+        if base >= log.min_offset and position < base + log.file_size:
+            there = trail.hash_at(log, position)
+        if there == first:
+            return False
+        # One that cannot be read is damaged, or gone: it may have been any.
+        has_other |= there is not None
+    return has_other and not any(
+        trail.is_there(log, Fingerprint(**point["record"])) for point in known["trail"]
+    )
