@@ -23,13 +23,13 @@ from formats.commitlog import (
     Verdict,
 )
 from formats.errors import FormatError
-from formats.memory import load_i32, load_i64
 from stores.commitlog import PAD, LogChangedError
 from stores.lazy import lazy_module
 from stores.tail import corruption, next_record
 
 if TYPE_CHECKING:
     from formats import record_times
+    from formats.memory import Bytes
     from stores.commitlog import CommitLog
 else:
     # It brings the compiler.
@@ -151,12 +151,18 @@ def first_since_by_bisection(log: CommitLog, timestamp: int, end: int) -> int:
 def _record_from(log: CommitLog, position: int) -> int:
     """Return the first record at or after a position, past the end of its file if need be."""
     record = log.first_record(position)
-    is_blank = load_i32(log.read(record, BLANK_SIZE), PAD + MAGIC_AT) == MAGIC_BLANK
+    head = log.read(record, BLANK_SIZE)
+    is_blank = _whole(head, MAGIC_AT, 4) == MAGIC_BLANK
     return log.base_of(record) + log.file_size if is_blank else record
 
 
 def _stored_at(log: CommitLog, position: int) -> int:
     """Return the store timestamp of the record at `position`, ms."""
-    data = log.read(position, MIN_SIZE)
-    is_v6 = load_i32(data, PAD + SYS_FLAG_AT) & BORN_HOST_V6
-    return int(load_i64(data, PAD + BORN_HOST + (HOST_V6 if is_v6 else HOST_V4)))
+    head = log.read(position, MIN_SIZE)
+    is_v6 = _whole(head, SYS_FLAG_AT, 4) & BORN_HOST_V6
+    return _whole(head, BORN_HOST + (HOST_V6 if is_v6 else HOST_V4), 8)
+
+
+def _whole(head: Bytes, at: int, size: int) -> int:
+    # Not by `formats.memory`: that brings the compiler.
+    return int.from_bytes(head[PAD + at : PAD + at + size].tobytes(), "big", signed=True)
