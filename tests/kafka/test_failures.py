@@ -358,7 +358,9 @@ class TestTruncation:
     def test_it_stops_and_says_what_is_in_kafka(self, cut: tuple[Any, Any, Any]) -> None:
         made, old, _ = cut
 
-        with pytest.raises(ReputError, match=f"sent of physical offsets .* to {old.end} is not in"):
+        with pytest.raises(
+            ReputError, match=f"sent of physical offsets .* to {old.end} is no longer in"
+        ):
             stores.send(made)
 
     def test_it_goes_on_with_the_new_records_if_told_to(
@@ -406,7 +408,9 @@ class TestTruncationByLess:
     def test_it_stops_and_says_what_is_in_kafka(self, cut: tuple[Any, Any]) -> None:
         made, old = cut
 
-        with pytest.raises(ReputError, match=f"sent of physical offsets .* to {old.end} is not in"):
+        with pytest.raises(
+            ReputError, match=f"sent of physical offsets .* to {old.end} is no longer in"
+        ):
             stores.send(made)
 
     def test_it_goes_on_with_the_new_records_if_told_to(

@@ -646,7 +646,7 @@ class TestCuts:
         new = stores.write(tmp_path / "store", other)
         file.write_bytes(file.read_bytes()[: new.end] + stale[new.end :])
 
-        said = f"physical offsets {old.places[60].position} to {old.end} is not in the log"
+        said = f"physical offsets {old.places[60].position} to {old.end} is no longer in the log"
         with pytest.raises(ReputError, match=said):
             stores.send(self.config(broker, tmp_path, "new"))
         stores.send(self.config(broker, tmp_path, "new", on_truncation="continue"))
@@ -667,7 +667,7 @@ class TestCuts:
         stores.send(self.config(broker, tmp_path, "out", on_truncation="continue"))
         stores.write(tmp_path / "store", found[:2000])
 
-        cut = f"physical offsets {old.places[2000].position} to {old.end} is not in the log"
+        cut = f"physical offsets {old.places[2000].position} to {old.end} is no longer in the log"
         with pytest.raises(ReputError, match=cut):
             stores.send(self.config(broker, tmp_path, "out"))
         stores.send(self.config(broker, tmp_path, "out", on_truncation="continue"))
