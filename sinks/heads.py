@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from formats.broker import BrokerSettings
+    from formats.commitlog import Record
     from formats.scan import Columns
 
 _PIECE = 1 << 20
@@ -52,10 +53,15 @@ class IndexHead(NamedTuple):
 class _NoLog:
     """A log without records, see `stores.index_parting.Records`."""
 
+    other_tags_before = 0
+
     def columns(self, _start: int, _end: int) -> Generator[tuple[Columns, int]]:
         yield from ()
 
     def keys_at(self, _position: int) -> list[int] | None:
+        return None
+
+    def record_at(self, _position: int) -> Record | None:
         return None
 
 

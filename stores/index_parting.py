@@ -15,6 +15,7 @@ from stores.findings import Kind
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from formats.commitlog import Record
     from formats.scan import Columns
     from stores.findings import Report, Scope
     from stores.index_lost import LostItems
@@ -32,13 +33,23 @@ class Place(NamedTuple):
 
 
 class Records(Protocol):
-    """The log, as far as an index needs it."""
+    """The log, as far as an index needs it.
+
+    Attributes:
+        other_tags_before: records before this physical offset have keys by the other rule for tags
+            than the broker's version has, see `stores.index_tags`.
+    """
+
+    other_tags_before: int
 
     def columns(self, start: int, end: int) -> Generator[tuple[Columns, int]]:
         """Yield the records that start in [`start`, `end`), a block at a time."""
 
     def keys_at(self, position: int) -> list[int] | None:
         """Return the key hashes of the record at a physical offset, None if none is there."""
+
+    def record_at(self, position: int) -> Record | None:
+        """Return the record at a physical offset, None if none is there."""
 
 
 class Parting:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from formats import indexfile
 from formats.indexfile import FIRST_ITEM, ITEM_SIZE
 from formats.indexfile_kernels import State
 from stores.findings import Kind
@@ -16,6 +17,7 @@ from stores.index_kernels import DONE, FULL, PARTED, WINDOW, compare, pass_expir
 from stores.index_lost import LostItems
 from stores.index_parting import Parting, Place
 from stores.index_replay import IndexReplay
+from stores.index_tags import TagSwitch, find_change
 from stores.lost_places import LostPlaces
 
 if TYPE_CHECKING:
@@ -59,12 +61,16 @@ class IndexCheck:
         self._report = report
         self._records = records
         self._parting = Parting(self._replay, scope, report, records, self._lost, end_before)
+        self._switch = TagSwitch(self._replay, records, None)
 
     def run(self) -> list[int]:
         """Compare all files; return the end timestamps of those that are full, oldest first."""
+        if not self._scope.is_ours:
+            self._find_change()
         self._pass_expired()
         place: Place | None = Place(self._scope.floor)
         while place is not None:
+            self._switch.begin_leg()
             place = self._walk(place)
             if self._parting.is_hopeless:
                 path, position = self._replay.here()
@@ -96,6 +102,23 @@ class IndexCheck:
     def oldest_begin(self) -> int:
         """Return the begin timestamp in the oldest file's header, ms; 0 for no file."""
         return self._replay.oldest_begin
+
+    def _find_change(self) -> None:
+        """Look for the place where the broker was upgraded, and say where it is."""
+        replay = self._replay
+        change = find_change(replay.files, replay.settings, self._scope, self._records)
+        self._switch = TagSwitch(replay, self._records, change)
+        if change is None:
+            return
+        begin = f"before item {change.number} of this file, up to physical offset {change.position}"
+        if replay.settings.version.indexes_tags:
+            kind = Kind.MISSING
+            detail = f"{begin}, the index has no items for tags: brokers before 5.4 write none"
+        else:
+            kind = Kind.SURPLUS
+            detail = f"{begin}, the index has items for tags: brokers from 5.4 on write them"
+        byte = indexfile.item_position(change.number, replay.settings.index_slots)
+        self._report.note(kind, replay.files[change.opened - 1], byte, detail)
 
     def _pass_expired(self) -> None:
         """Go past the items of records that the log no longer has."""
@@ -158,6 +181,8 @@ class IndexCheck:
                     if verdict == WINDOW and self._replay.reader is not None:
                         self._replay.reader.load(self._replay.number)
                     elif verdict == FULL:
+                        if self._switch.turns():
+                            return _place_at(columns, row, key)
                         if not self._open_next(columns, row):
                             return None
                     else:
@@ -184,7 +209,7 @@ class IndexCheck:
             reader.window,
             reader.window_first,
             reader.window_end,
-            replay.settings.index_items,
+            self._switch.limit(),
             replay.slots,
             replay.state,
         )
@@ -203,6 +228,7 @@ class IndexCheck:
         """Look at the items after the log's last key; return a place to go on from, if any."""
         replay = self._replay
         while not self._parting.is_hopeless:
+            self._switch.turns()
             if self._lost.follow():
                 replay.open_next()
             if self._lost.passes():
@@ -235,3 +261,9 @@ class IndexCheck:
         else:
             what = "items that the log does not give"
             self._report.add_to_run(Kind.SURPLUS, path, byte, ITEM_SIZE, what)
+
+
+def _place_at(columns: Columns, row: int, key: int) -> Place:
+    """Return the place of a key of a block."""
+    first = int(columns.key_end[row - 1]) if row else 0
+    return Place(int(columns.physical_offset[row]), max(key - first, 0))

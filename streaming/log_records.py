@@ -32,6 +32,7 @@ class LogRecords:
         scope: see there.
         log_blocks: the pipeline's blocks, past what cannot be read.
         lost: what cannot be read.
+        other_tags_before: see `stores.index_parting.Records`.
     """
 
     log: CommitLog
@@ -40,9 +41,11 @@ class LogRecords:
     scope: Scope
     log_blocks: Callable[[int, int], Iterator[Block]]
     lost: LostPlaces
+    other_tags_before: int = 0
 
     def columns(self, start: int, end: int) -> Generator[tuple[Columns, int]]:
         """Yield the records that start in [`start`, `end`), a block at a time."""
+        self.pipeline.other_tags_before = self.other_tags_before
         for block in self.log_blocks(start, end):
             if block.count:
                 yield block.columns, block.count
@@ -66,7 +69,8 @@ class LogRecords:
         record = self.record_at(position)
         if record is None:
             return None
-        keys = indexfile.index_keys(record.topic, record.properties, tag_entries=self.tag_entries)
+        tag_entries = self.tag_entries != (position < self.other_tags_before)
+        keys = indexfile.index_keys(record.topic, record.properties, tag_entries=tag_entries)
         return [indexfile.key_hash(key) for key in keys]
 
     def record_at(self, position: int) -> Record | None:

@@ -97,6 +97,9 @@ class Pipeline:
         self._delays = np.array(settings.delays, np.int64)
         # Where something stands that is no record, and where to go on: decided by the operator.
         self.gaps: dict[int, int] = {}
+        # Records before this physical offset have keys by the other rule for tags than the version
+        # has. Not to be changed while a range is read.
+        self.other_tags_before = 0
 
     def blocks(self, start: int, end: int) -> Generator[Block, None, None]:
         """Yield the records that start in [`start`, `end`) in blocks, in log order.
@@ -270,16 +273,19 @@ class Pipeline:
                 at = self._append_slowly(block, data, at, origin)
                 if at < 0:
                     return
-            else:
+            elif verdict != Verdict.RECORD or block.reached >= block.stop:
                 return
 
     def _scan(self, block: Block, data: Bytes, at: int, origin: int) -> tuple[Verdict, int]:
         table = self._queues.routes.arrays
         settings = self._settings
+        stop = block.stop
+        if origin + at - PAD < self.other_tags_before:
+            stop = min(stop, self.other_tags_before)
         verdict, at, block.count = scan.scan(
             data,
             at,
-            PAD + block.stop - origin,
+            PAD + stop - origin,
             len(data) - PAD,
             origin - PAD,
             self._log.base_of(origin) + self._log.file_size,
@@ -288,11 +294,15 @@ class Pipeline:
             *table,
             self._delays,
             settings.writes_index,
-            settings.version.indexes_tags,
+            self._tag_entries(origin + at - PAD),
             settings.multi_dispatch,
             *cast("tuple[Any, ...]", block.columns),
         )
         return Verdict(verdict), int(at)
+
+    def _tag_entries(self, position: int) -> bool:
+        """Tell whether the tag of the record at a physical offset is a key."""
+        return self._settings.version.indexes_tags != (position < self.other_tags_before)
 
     def _add_queue(self, data: Bytes, at: int, origin: int) -> None:
         parts = frames.check(
@@ -318,7 +328,7 @@ class Pipeline:
             row = scan.describe(
                 record,
                 self._settings.delays,
-                tag_entries=self._settings.version.indexes_tags,
+                tag_entries=self._tag_entries(origin + at - PAD),
                 parses_batches=self._settings.read_rules.parses_batches,
             )
         except ValueError:

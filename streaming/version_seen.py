@@ -1,15 +1,15 @@
 """Which versions a broker's own files look like, by what is only in those of some.
 
 A wrong version makes every item of an index a finding, though nothing is wrong with it. The index
-tells by itself: 5.4 and later have an item for a record's tag too. An upgraded store has both, and
-is left to the comparison.
+tells by itself: 5.4 and later have an item for a record's tag too. An upgraded store has both: what
+was written last counts, and the comparison finds where the change is.
 """
 
 from __future__ import annotations
 
-import itertools
 import struct
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from checkpoints import progress
@@ -18,6 +18,7 @@ from formats.commitlog import Record
 from formats.errors import ReputError, UsageError
 from formats.indexfile import FIRST_ITEM, ITEM_SIZE, ITEM_STRUCT, Header
 from stores.commitlog import CommitLog, commitlog_directories
+from stores.index_tags import tag_votes
 from stores.records import read_at
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 # Items looked at, at either end of an index.
 _LOOKED_AT = 1000
+# Records with a tag that have to say the same to outweigh what older ones say: no damage does.
+_MANY = 10
+# Newest files that are asked: one that was just begun may say nothing.
+_NEWEST = 16
 
 
 def refuse_other_version(config: StoreConfig) -> None:
@@ -37,7 +42,7 @@ def refuse_other_version(config: StoreConfig) -> None:
         UsageError: names the version to give.
     """
     files = _index_files(config, config.output)
-    said = _disagreement(config, files[:1] + files[-1:], config.output, is_whole=True)
+    said = _disagreement(config, files[:1], files[-_NEWEST:], config.output)
     if said is not None:
         raise UsageError(said)
 
@@ -73,7 +78,7 @@ def of_another_version(config: StoreConfig) -> str | None:
     if config.any_version:
         return None
     files = _index_files(config, config.path)
-    said = _disagreement(config, files[-1:], config.path, is_whole=False)
+    said = _disagreement(config, [], files[-1:], config.path)
     if said is None:
         return None
     return (
@@ -90,33 +95,44 @@ def _index_files(config: StoreConfig, root: Path) -> list[Path]:
 
 
 def _disagreement(
-    config: StoreConfig, files: list[Path], root: Path, *, is_whole: bool
+    config: StoreConfig, oldest: list[Path], newest: list[Path], root: Path
 ) -> str | None:
-    """Return that index files are all of another version than the one given, None if not so.
+    """Return that an index is of another version than the one given, None if not so.
 
     Args:
         config: the store.
-        files: of its index.
+        oldest: files of which both ends are looked at.
+        newest: files of which the last one that says anything counts, by what was written last.
+            Outweighs the others if that is much.
         root: what they and their checkpoint are in.
-        is_whole: look at both ends of each; else at what was written last.
     """
-    if not files:
+    if not newest:
         return None
     given = config.settings.version
     # With the newest one's rules all records can be read.
     settings = replace(config.settings, version=broker.VERSIONS[broker.NEWEST])
     log = CommitLog(commitlog_directories(config.path, settings), settings, config.path)
     try:
-        seen = {has for path in files for has in _votes(path, log, is_whole=is_whole)}
+        seen = {has for path in oldest for has in _votes(path, log)}
+        ends = (list(_votes(path, log, is_whole=False)) for path in reversed(newest))
+        last: list[bool] = next((votes for votes in ends if votes), [])
     finally:
         log.close()
+    seen |= set(last)
+    if len(last) >= _MANY:
+        seen = set(last)
     if len(seen) != 1 or given.indexes_tags in seen:
         return None
     [has_tags] = seen
-    likely = " or ".join(_likely(root, has_tags=has_tags))
+    fitting = _fitting(root, has_tags=has_tags)
+    if oldest and not fitting:
+        # A newer version has written the checkpoint, and no item since: the comparison knows that.
+        return None
+    same = [each.family for each in broker.VERSIONS.values() if each.indexes_tags == has_tags]
+    likely = " or ".join(fitting or same)
     what = "items for tags" if has_tags else "items for keys, and none for tags"
     return (
-        f"{files[-1]}: this looks like a store of {likely} ({what}), not of "
+        f"{newest[-1]}: this looks like a store of {likely} ({what}), not of "
         f"{given.family}: give --broker-version {likely}"
     )
 
@@ -137,15 +153,9 @@ def _votes(path: Path, log: CommitLog, *, is_whole: bool = True) -> Iterator[boo
         for first in {FIRST_ITEM, last} if is_whole else {last}:
             file.seek(indexfile.item_position(first, settings.index_slots))
             data = file.read(min(_LOOKED_AT, count - first) * ITEM_SIZE)
-            items = ITEM_STRUCT.iter_unpack(data[: len(data) // ITEM_SIZE * ITEM_SIZE])
-            groups = itertools.groupby(items, key=lambda item: item[1])
-            found = [(position, [item[0] for item in group]) for position, group in groups]
-            # The items of the last record may go on in the next file, those of the first one may
-            # have begun in the one before.
-            for position, hashes in found[1:-1]:
-                record = _record(log, position)
-                if record is not None and record.properties.get("TAGS"):
-                    yield from (has for has in (True, False) if hashes == _hashes(record, tags=has))
+            items = list(ITEM_STRUCT.iter_unpack(data[: len(data) // ITEM_SIZE * ITEM_SIZE]))
+            votes = tag_votes(items, partial(_record, log), is_end=first == last)
+            yield from (vote.has_tag for vote in votes)
 
 
 def _record(log: CommitLog, position: int) -> Record | None:
@@ -158,13 +168,8 @@ def _record(log: CommitLog, position: int) -> Record | None:
     return record if isinstance(record, Record) else None
 
 
-def _hashes(record: Record, *, tags: bool) -> list[int]:
-    keys = indexfile.index_keys(record.topic, record.properties, tag_entries=tags)
-    return [indexfile.key_hash(key) for key in keys]
-
-
-def _likely(root: Path, *, has_tags: bool) -> list[str]:
-    """Return the families that index and checkpoint allow, oldest first."""
+def _fitting(root: Path, *, has_tags: bool) -> list[str]:
+    """Return the families that both index and checkpoint allow, oldest first."""
     try:
         longs = storecheckpoint.unpack((root / names.CHECKPOINT).read_bytes())
     except (OSError, ValueError):
@@ -172,5 +177,4 @@ def _likely(root: Path, *, has_tags: bool) -> list[str]:
     used = max((number for number, long in enumerate(longs, 1) if long), default=0)
     same = [v for v in broker.VERSIONS.values() if v.indexes_tags == has_tags]
     # A version that knows fewer fields leaves the others 0.
-    fitting = [v.family for v in same if v.checkpoint_fields >= used]
-    return fitting or [v.family for v in same]
+    return [v.family for v in same if v.checkpoint_fields >= used]

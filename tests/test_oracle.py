@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from formats import indexfile
 from streaming.config import store_config
 from streaming.dispatcher import rebuild
 from streaming.verify import verify
@@ -86,6 +87,34 @@ def test_a_real_broker_opens_our_output_as_its_own(golden, tmp_path, scenario):
     report = opened(version, tmp_path / "taken", store.conf)
 
     assert report["ok"], report
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
+def test_the_index_of_an_upgraded_broker_is_sound(golden, tmp_path, version):
+    """
+    5.5.0 goes on where an older version wrote no items for tags: each part is right by its rule,
+    and a note says where the older one ends. Damage is found on either side of it.
+    """
+    oracle.build("5.5.0")
+    before = golden(version, "basic")
+    store = before.copy(tmp_path / "store")
+    config = store_config(store, None, broker_version="5.5", broker_conf=before.conf, in_place=True)
+    conf = properties(before.conf)
+    oracle.run("5.5.0", "Live", store, "--rate=300", "--seconds=2", *conf)
+
+    report = verify(config)
+
+    assert report.findings == []
+    [note] = [note for note in report.notes if "no items for tags" in note.detail]
+    files = sorted((store / "index").iterdir())
+    assert [str(path) for path in files].index(note.path) > 3
+    assert str(files[-1]) > note.path
+    for path in (files[0], files[-1]):
+        data = path.read_bytes()
+        at = indexfile.item_position(1, int(before.conf["maxHashSlotNum"]))
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        assert verify(config).found, path
+        path.write_bytes(data)
 
 
 def test_a_log_of_26_files_is_rebuilt_whole(tmp_path):

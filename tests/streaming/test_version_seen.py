@@ -76,9 +76,9 @@ def test_the_checkpoint_says_more(golden):
         refuse_other_version(own(golden, "4.9.8", "basic", "5.5"))
 
 
-def test_an_index_of_both_is_compared(golden, tmp_path):
+def test_an_index_of_both_is_compared_by_the_rules_of_the_newer_one(golden, tmp_path):
     """
-    A broker that was upgraded: neither version is wrong, and its findings are to be seen.
+    A broker that was upgraded: what was written last says of which version it is.
     """
     newer, older = golden("5.5.0", "basic"), golden("5.3.3", "basic")
     store = newer.copy(tmp_path / "store")
@@ -92,6 +92,9 @@ def test_an_index_of_both_is_compared(golden, tmp_path):
     log.close()
 
     assert votes == [{False}, {True}]
+    with pytest.raises(UsageError, match=r"give --broker-version 5\.5$"):
+        refuse_other_version(config)
+    config = store_config(store, None, broker_version="5.5", broker_conf=newer.conf, in_place=True)
     refuse_other_version(config)
 
 
