@@ -211,9 +211,13 @@ def inspect_checkpoint(path: Path) -> Inspection:
     """Return the longs of a checkpoint file.
 
     Raises:
-        FormatError: it is too short.
+        FormatError: it is too short, or too long for one.
         OSError: it cannot be read.
     """
+    size = path.stat().st_size
+    if size > storecheckpoint.FILE_SIZE:
+        most = storecheckpoint.FILE_SIZE
+        raise FormatError(path, most, f"the file has {size} bytes, a checkpoint has {most}")
     data = path.read_bytes()
     try:
         values = storecheckpoint.unpack(data)

@@ -228,3 +228,10 @@ class TestCheckpoint:
 
         with pytest.raises(FormatError, match="40 bytes"):
             inspect_checkpoint(path)
+
+    def test_a_longer_file_is_no_checkpoint(self, basic):
+        """
+        A commitlog file has longs where a checkpoint would have them.
+        """
+        with pytest.raises(FormatError, match="has 131072 bytes, a checkpoint has 4096"):
+            inspect_checkpoint(file_of(basic, "commitlog"))
