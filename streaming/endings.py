@@ -7,6 +7,7 @@ ends the process as signals do. The module is imported before all others, and so
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
@@ -81,6 +82,15 @@ def begin() -> None:
         before.detach()
     for number in SIGNALS:
         signal.signal(number, _end_at_once)
+    _COMMAND.is_process = True
+    # The first to be registered is the last to be called.
+    atexit.register(_ignore_signals)
+
+
+def _ignore_signals() -> None:
+    """Keep the exit code while Python takes itself apart, which sets handlers to the default."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _open_missing_streams() -> None:
@@ -114,11 +124,15 @@ class _Command:
     """What is known of the command by now.
 
     Attributes:
+        is_process: signals are ours, for the process is.
+        early: name of a signal that came before something took it, "" for none.
         has_begun: it takes signals itself, or has.
         answers: its answer is being printed.
         leaves_at_once: threads are still busy with what nobody waits for.
     """
 
+    is_process = False
+    early = ""
     has_begun = False
     answers = False
     leaves_at_once = False
@@ -138,9 +152,11 @@ def leave_at_once() -> None:
 
 
 def exit_with(code: int) -> NoReturn:
-    """End the process, at once if that was asked for."""
+    """End the process, at once if that was asked for; a signal no longer changes the code."""
     if _COMMAND.leaves_at_once:
         os._exit(code)
+    for number in SIGNALS if _COMMAND.is_process else ():
+        signal.signal(number, lambda *_: os._exit(code))
     sys.exit(code)
 
 
@@ -158,10 +174,14 @@ def _is_endless() -> bool:
     return is_tail or command() == _RUN
 
 
-def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
+def _end_at_once(number: int, _frame: FrameType | None) -> None:
     _ends_by_signal_now()
     name = signal.Signals(number).name
     code = interrupted_code()
+    if command() == _RUN and _COMMAND.has_begun and not _COMMAND.answers:
+        # Between two that take signals: the next one ends in order, with its document.
+        _COMMAND.early = name
+        return
     if command() == _RUN and not _COMMAND.has_begun:
         _tell_unbegun(name)
     elif code == OK:
@@ -251,13 +271,17 @@ class Ending:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Take signals; the second one ends the process.
+        """Take signals, also one that came early; the second one ends the process.
 
         An error has its own exit code, and a signal that comes while it is told changes nothing.
         """
         take = self._take
         _COMMAND.has_begun = True
         with _handling(take):
+            early, _COMMAND.early = _COMMAND.early, ""
+            if early:
+                _ends_by_signal_now()
+                self._end(early)
             try:
                 yield
             except Exception:
@@ -268,7 +292,10 @@ class Ending:
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         _ends_by_signal_now()
-        self.name = signal.Signals(number).name
+        self._end(signal.Signals(number).name)
+
+    def _end(self, name: str) -> None:
+        self.name = name
         # Stop first, then say so: a log line can block until its reader takes it.
         if self._stop is not None:
             self._stop()

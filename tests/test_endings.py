@@ -184,6 +184,23 @@ class TestBeforeItBegins:
         assert job.ended() == 4
         assert json.loads(job.printed)["exit_code"] == 4
 
+    @pytest.mark.parametrize("number", SIGNALS)
+    def test_run_while_it_imports_spark(self, log, tmp_path, number):
+        """
+        However early it is, a job without an end of its own ends with its document.
+        """
+        job = Command(
+            tmp_path, "run", *options(log, tmp_path / "out"), "--json", python=("-X", "importtime")
+        )
+        job.until_said(" pyspark.sql")
+        job.signal(number, group=True)
+
+        assert job.ended() == 0
+        assert "Traceback" not in job.said
+        document = json.loads(job.printed)
+        assert (document["messages"], document["complete"]) == (0, True)
+        assert f"{number.name}: ending in order" in job.said
+
     def test_a_store_without_a_message(self, tmp_path):
         """
         A job that waits for the first message is a job that runs: it ends in order.
@@ -534,6 +551,60 @@ def test_a_failure_stays_one_when_a_signal_follows(number):
     done = ran(program)
 
     assert (done.returncode, done.stdout) == (3, "full\n")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("moment", ["thread", "module"])
+def test_what_is_done_keeps_its_code(number, moment):
+    """
+    A signal while Python waits for threads, or takes its modules apart: the answer is out already.
+    """
+    program = (
+        "import os, sys, threading, time\n"
+        "from streaming import endings\n"
+        "class Late:\n"
+        "    def __init__(self):\n"
+        "        self.kill, self.itself = os.kill, os.getpid()\n"
+        "    def __del__(self):\n"
+        f"        self.kill(self.itself, {int(number)})\n"
+        "def late():\n"
+        "    threading.main_thread().join()\n"
+        "    Late()\n"
+        "    time.sleep(60)\n"
+        "sys.argv = ['reput', 'verify', '--json']\n"
+        "endings.begin()\n"
+        "print('{}', flush=True)\n"
+        f"if {moment == 'thread'}:\n"
+        "    threading.Thread(target=late).start()\n"
+        "else:\n"
+        "    endings.late = Late()\n"
+        "endings.exit_with(1)\n"
+    )
+    done = ran(program)
+
+    assert (done.returncode, done.stdout, done.stderr) == (1, "{}\n", "")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_between_two_that_take_signals_is_taken_by_the_next(number):
+    """
+    A job has waited for its first message, and still imports Spark: it ends in order all the same.
+    """
+    program = (
+        "import signal, sys\n"
+        "from streaming import endings\n"
+        "endings.begin()\n"
+        "sys.argv = ['reput', 'run', '--json']\n"
+        "with endings.Ending(print).watching():\n"
+        "    pass\n"
+        f"signal.raise_signal({int(number)})\n"
+        "ending = endings.Ending(print)\n"
+        "with ending.watching():\n"
+        "    ending.passes_to(lambda: print('stop'))\n"
+    )
+    done = ran(program)
+
+    assert (done.returncode, done.stdout) == (0, f"{number.name}\nstop\n"), done.stderr
 
 
 def test_half_an_answer_is_followed_by_no_second_document():
