@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -129,7 +130,7 @@ def refuse_empty(words: Sequence[str]) -> None:
     Raises:
         UsageError: names the option.
     """
-    for word, following in zip(words, (*words[1:], None), strict=True):
+    for word, following in itertools.zip_longest(words, words[1:]):
         name, is_joined, value = word.partition("=")
         if name in PATHS and "" in ((value,) if is_joined else (following,)):
             raise UsageError(f"{name} is empty: is a variable not set? Say `.` for this directory")
