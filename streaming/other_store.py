@@ -41,12 +41,18 @@ def refuse_other_store(log: LogFiles, store: Path, output: Path | None) -> None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         known = json.loads((output / names.STATE / names.PROGRESS).read_bytes())
         if _is_of_other(log, known):
-            raise StoreError(
-                output,
-                f"none of its records is in the commitlog of {store}",
-                "The output belongs to another store, or the log was replaced as a whole; "
-                "give the store and the output that belong together",
-            )
+            raise nothing_in_common(output, store)
+
+
+def nothing_in_common(output: Path, store: Path) -> StoreError:
+    """Return the error of an output that no record of a store's log is of."""
+    return StoreError(
+        output,
+        f"none of its records is in the commitlog of {store}",
+        "The output belongs to another store, or all that it has of this log was cut or has "
+        "expired: give the store and the output that belong together, or remove this one and "
+        "rebuild it",
+    )
 
 
 def _is_of_other(log: LogFiles, known: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from stores import disk
 from stores.identity import Comparison, Known, compare, gone_back, settled
 from stores.queue_entries import first_entry
 from streaming.events import CORRUPT, GAP, RECOVERY, TRUNCATION, Event
+from streaming.other_store import nothing_in_common
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -227,12 +228,7 @@ def _gone_back(
     generation, common = found.generation + 1, seen.common
     if common is None:
         if not seen.is_related:
-            raise StoreError(
-                config.output,
-                f"none of its records is in the commitlog of {config.path}",
-                "The output belongs to another store, or the log was replaced as a whole; "
-                "give another output, or remove this one and rebuild it",
-            )
+            raise nothing_in_common(config.output, config.path)
         return _begun_again(config, log, found, recovery)
     if found.repeated and config.settings.writes_ext:
         # A repeated record has a unit and no entry: nothing says which units are its own.
