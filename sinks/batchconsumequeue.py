@@ -39,11 +39,19 @@ class BatchConsumeQueueSink(UnitSink["_BatchQueue"]):
             OSError: no space, no permission.
             WentBackError: as of `ConsumeQueueSink.put_entry`.
         """
+        if self.has_gone_back(name, unit.base_offset):
+            raise WentBackError(self.directory_of(name), unit.base_offset)
+        return self.queue(name).append(unit)
+
+    def has_gone_back(self, name: QueueName, base_offset: int) -> bool:
+        """Tell of a unit's first number what `ConsumeQueueSink.has_gone_back` tells."""
         queue = self.queue(name)
-        if unit.base_offset < queue.following and queue.last_offset < self.vouched_from:
-            directory = f"{names.BATCH_CONSUMEQUEUE}/{name.topic}/{name.queue_id}"
-            raise WentBackError(directory, unit.base_offset)
-        return queue.append(unit)
+        return base_offset < queue.following and queue.last_offset < self.vouched_from
+
+    @staticmethod
+    def directory_of(name: QueueName) -> str:
+        """Return a queue's directory below the output root."""
+        return f"{names.BATCH_CONSUMEQUEUE}/{name.topic}/{name.queue_id}"
 
 
 class _BatchQueue(UnitQueue):

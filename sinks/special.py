@@ -18,9 +18,10 @@ from sinks.consumequeue_ext import ExtSink
 from sinks.queues import QueueName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from formats.batchconsumequeue import Unit
     from formats.broker import BrokerSettings
     from formats.commitlog import Record
     from sinks.consumequeue import ConsumeQueueSink
@@ -98,6 +99,23 @@ class SpecialSink:
         """Take a physical offset over, see `Progress.vouched_from`."""
         self._batches.vouched_from = position
 
+    def numbers(self, record: Record) -> Iterator[tuple[str, int, bool]]:
+        """Yield the queues that only a record itself names, and nothing is put.
+
+        Yields:
+            The queue, as in `Progress.queues`, the record's number in it, and whether the queue
+            goes back with it, see `ConsumeQueueSink.has_gone_back`.
+        """
+        if self._topics.is_batch(record.topic, record.store_timestamp):
+            name = QueueName(record.topic, record.queue_id)
+            base = self._unit_of(record, 0).base_offset
+            yield self._batches.directory_of(name), base, self._batches.has_gone_back(name, base)
+        elif self._settings.multi_dispatch:
+            for name, queue_offset in self._further(record):
+                number = self._number(name)
+                is_back = self._entries.has_gone_back(number, queue_offset)
+                yield f"{names.CONSUMEQUEUE}/{name.topic}/{name.queue_id}", queue_offset, is_back
+
     def leftovers(self) -> dict[str, int]:
         """Return where an extension ends without the unit of a record that could not be put.
 
@@ -123,7 +141,15 @@ class SpecialSink:
         return True
 
     def _put_batch(self, name: QueueName, record: Record, code: int) -> bool:
-        unit = unit_of(
+        unit = self._unit_of(record, code)
+        is_valid = unit.base_offset >= 0 and unit.batch_size >= 0
+        if is_valid:
+            self._batches.append(name, unit)
+        return is_valid
+
+    @staticmethod
+    def _unit_of(record: Record, code: int) -> Unit:
+        return unit_of(
             record.physical_offset,
             record.size,
             code,
@@ -131,10 +157,6 @@ class SpecialSink:
             record.queue_offset,
             inner_batch(record.properties),
         )
-        is_valid = unit.base_offset >= 0 and unit.batch_size >= 0
-        if is_valid:
-            self._batches.append(name, unit)
-        return is_valid
 
     def _put_ext(self, name: QueueName, record: Record, code: int) -> int:
         bitmap = self._topics.bitmap_for(record.topic, record.properties, record.store_timestamp)
@@ -146,11 +168,16 @@ class SpecialSink:
         return address
 
     def _put_multi(self, record: Record, entry: Entry) -> None:
+        for name, queue_offset in self._further(record):
+            self._entries.put_entry(self._number(name), queue_offset, entry)
+
+    def _further(self, record: Record) -> list[tuple[QueueName, int]]:
         settings = self._settings
         every = settings.version.multi_dispatches_all
-        for name, queue_offset in multi_queues(record, lmq=settings.lmq, every=every):
-            number = self._queues.number(*name, nested=every)
-            self._entries.put_entry(number, queue_offset, entry)
+        return multi_queues(record, lmq=settings.lmq, every=every)
+
+    def _number(self, name: QueueName) -> int:
+        return self._queues.number(*name, nested=self._settings.version.multi_dispatches_all)
 
     def positions(self) -> dict[str, int]:
         """Return where the queues end that were written to, see `Progress.queues`."""

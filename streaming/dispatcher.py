@@ -622,9 +622,10 @@ class StoreDispatcher:
     def _gone_back(self, position: int, end: int) -> dict[str, int]:
         """Return the first record's queue offset of each queue that it shows to have gone back.
 
-        Of queues whose records name them: all of them at once, where there may be thousands.
+        All of them at once, where there may be thousands.
         """
         firsts: dict[int, int] = {}
+        special: dict[str, int | None] = {}
         blocks = self.pipeline.blocks(position, end)
         try:
             for block in blocks:
@@ -635,17 +636,24 @@ class StoreDispatcher:
                     stored = int(columns.store_timestamp[row])
                     if not self.live.is_batch(self.queues.names[number].topic, stored):
                         firsts.setdefault(number, int(columns.queue_offset[row]))
-        except ReputError:
+                for row in rows[columns.special[rows] != 0].tolist():
+                    place = int(columns.physical_offset[row]), int(columns.size[row])
+                    for queue, first, is_back in self.special.numbers(
+                        self.pipeline.record_at(*place)
+                    ):
+                        special.setdefault(queue, first if is_back else None)
+        except (ReputError, ValueError):
             # Who dispatches it says what is wrong there.
             pass
         finally:
             blocks.close()
-        return {
+        plain = {
             f"{names.CONSUMEQUEUE}/{name.topic}/{name.queue_id}": first
             for number, first in firsts.items()
             for name in (self.queues.names[number],)
             if self.entries.has_gone_back(number, first)
         }
+        return plain | {queue: first for queue, first in special.items() if first is not None}
 
     def _settle_files(self) -> None:
         """Take files into the books as certain that nobody touched since they were first read."""
