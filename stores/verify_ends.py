@@ -210,6 +210,27 @@ class RestCheck:
             elif base + files.file_size > position:
                 self._check_runs(path, position - base, last_end, "")
 
+    def pass_expired(self) -> int:
+        """Return the byte after a queue's units of expired records, and the fill before them.
+
+        Of a queue that the log has no record of.
+        """
+        itemsize = self._unit.itemsize
+        position = min(self._files.bases, default=0)
+        while True:
+            raw = self._files.read(position, _HEAD_PIECE * itemsize)
+            units = np.frombuffer(raw[: len(raw) // itemsize * itemsize], self._unit)
+            offset = units["physical_offset"].astype(np.int64)
+            size = units["size"].astype(np.int64)
+            good = (offset >= 0) & (size > 0) & (offset + size <= self._scope.floor)
+            if self._unit is ENTRY:
+                good |= (units == np.frombuffer(PRE_BLANK, ENTRY)[0]) & (self._scope.floor > 0)
+            count = len(units) if good.all() else int(np.argmin(good))
+            self._report.unverifiable += count
+            position += count * itemsize
+            if count < len(units) or not len(units):
+                return position
+
     def count_lost(self, position: int, last_end: int) -> tuple[int, int]:
         """Return how many units from a byte on are of lost records, and where the last one ends."""
         itemsize = self._unit.itemsize

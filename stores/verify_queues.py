@@ -390,6 +390,6 @@ class QueueCheck:
         if end is not None:
             rest.check(end, 0)
         elif self._scope.is_ours and self._scope.tolerates_leftovers:
-            rest.check(0, 0)
+            rest.check(rest.pass_expired(), 0)
         else:
             head.check_all()

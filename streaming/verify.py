@@ -7,9 +7,10 @@ the index. A broker's own store can be verified as well: its output is the store
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkpoints import locks, marks, progress, tails
+from checkpoints import locks, marks, progress, tails, untouched
 from checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from formats import consumequeue, names
 from formats.batchconsumequeue import inner_batch
@@ -43,8 +44,6 @@ from streaming.readable import Readable, find_ends, place_of
 from streaming.version_seen import refuse_other_version
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from checkpoints.progress import Progress
     from formats.scan import Columns
     from streaming.config import StoreConfig
@@ -344,6 +343,7 @@ class _Verification:
             path = output / progress.STATE_DIRECTORY / progress.FILE_NAME
             verify_progress(path, self.progress, self.facts, report)
             self._check_expired_queues(self.progress)
+            self._check_untouched(self.progress)
         fields = self.settings.version.checkpoint_fields
         CheckpointCheck(output, fields, scope, report).check(self.facts, self.progress)
         self._check_next_record()
@@ -390,6 +390,21 @@ class _Verification:
                 self.report.add(
                     Kind.WRONG_BYTES, path, max(end - base - tails.TAIL_SIZE, 0), detail
                 )
+
+    def _check_untouched(self, found: Progress) -> None:
+        """Report what the next start refuses, where nothing else is wrong.
+
+        It knows the ends of files of which the log says nothing, as all their records have expired.
+        """
+        if not self.report.ok:
+            return
+        output = self.config.output
+        try:
+            untouched.check(output, found, self.settings, self.log.min_offset)
+        except StoreError as error:
+            # A job that runs may have gone on, or back, since the record was read.
+            if progress.load(output) == found:
+                self.report.add(Kind.PROGRESS, Path(error.path), 0, error.problem)
 
     def _check_next_record(self) -> None:
         """Report a record that stopped the output and that its broker cannot read either."""

@@ -390,3 +390,37 @@ class TestIndex:
         assert progress.load(made.output) == before
         assert repair(made.config).ok
         assert made.entries() == made.wanted()
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
+@pytest.mark.parametrize(
+    "directory", [names.CONSUMEQUEUE, names.CONSUMEQUEUE_EXT, names.BATCH_CONSUMEQUEUE]
+)
+def test_what_a_start_refuses_is_not_sound(tmp_path, directory, is_clean):
+    """
+    The only file of a queue is zeros. All its records have expired, so the log says nothing of it.
+    As long as the file is right, it is not left over, also of a writer that was killed, or runs.
+    """
+    is_ext = directory == names.CONSUMEQUEUE_EXT
+    made = Made(tmp_path, **({"enableConsumeQueueExt": "true"} if is_ext else {}))
+    if directory == names.BATCH_CONSUMEQUEUE:
+        name_batch_topics(made.store, "gone")
+    made.put("gone", 3)
+    made.fill_files("t", 1)
+    made.log.write(made.store)
+    dispatcher = StoreDispatcher(made.config)
+    dispatcher.dispatch(find_tail(dispatcher.log).end)
+    dispatcher.flush()
+    dispatcher._consistent = is_clean
+    dispatcher.close()
+    made.expire(1)
+    assert verify(made.config).ok
+
+    (path,) = (made.output / directory / "gone" / "0").iterdir()
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(StoreError):
+        StoreDispatcher(made.config)
+    report = verify(made.config)
+    assert not report.ok
+    assert {found.path for found in report.findings} == {str(path)}
+    assert not examine(made.config).is_safe
