@@ -58,8 +58,13 @@ def main(config: Path) -> None:
                 batches = [dispatcher.dispatch(watch.look().end), dispatcher.follow()]
                 dispatcher.flush_if_due()
                 for batch in batches:
-                    for event in batch.events if batch is not None else ():
-                        _tell_event(dispatcher.config.name, event)
+                    if batch is None:
+                        continue
+                    name = dispatcher.config.name
+                    for event in batch.events:
+                        _tell_event(name, event)
+                    if batch.messages:
+                        _tell(message="dispatched", batch=0, store=name, end=batch.end)
 
 
 if __name__ == "__main__":

@@ -144,6 +144,7 @@ class Job:
                 said = json.loads(line) if line.startswith("{") else {}
                 if "batch" in said:
                     since = min(since, _time(said))
+                if "end" in said:
                     found.append(Told(said["store"], _time(said), since, said["end"]))
                 if said.get("event") == TRUNCATION:
                     found.append(Told(said["store"], _time(said), since, None))
