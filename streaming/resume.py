@@ -339,9 +339,10 @@ def take_back(
     recovery.truncations += 1
     recovery.reasons.append(
         Event(
-            f"the log was cut and rewritten before physical offset {found.vouched_from}, where all "
-            f"that was dispatched has expired: entries of messages that are gone were taken "
-            f"back in queues that go on at lower numbers: {len(numbers)}. The first: "
+            f"queue offsets go back after physical offset {found.vouched_from}, before which all "
+            "that was dispatched has expired: the log was cut there, or topics were made again. "
+            f"Entries of messages that are gone were taken back, in queues: {len(numbers)}. The "
+            "first: "
             f"{config.output / name}, from queue offset {number} on",
             TRUNCATION,
         )
