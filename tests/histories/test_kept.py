@@ -550,6 +550,15 @@ KEPT = {
         put count=1 seed=900016 kind=zero
         pause at=disk.populate number=1 during=open seconds=0 { expire count=1 }
     """,
+    "records that were cut stand where a page was lost before": """
+        start
+        put count=3 seed=322578 kind=same
+        pause at=parsed number=1 during=poll seconds=9 { stop; tear back=1 byte=0 rest=zeros }
+        tear back=1 byte=0 rest=zero
+        start
+        put count=1 seed=181691 kind=same
+        truncate back=1
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """

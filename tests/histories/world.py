@@ -886,7 +886,8 @@ class World:
         origin = self.origin or 0
         stale = self._stale()
         if end > self.broker.end:
-            if self._hole >= 0 and self._is_end_before_hole(end):
+            is_stale = any(r.end == end for r in stale)
+            if self._hole >= 0 and self._is_end_before_hole(end) and not is_stale:
                 # What it read before the page was lost stays, until a broker cuts the log there.
                 self.outcome.events["an output keeps what stood past a hole"] += 1
                 # What was put since, after a cut before the hole, is the log's as anywhere.
