@@ -46,7 +46,7 @@ class BatchConsumeQueueSink(UnitSink["_BatchQueue"]):
     def has_gone_back(self, name: QueueName, base_offset: int) -> bool:
         """Tell of a unit's first number what `ConsumeQueueSink.has_gone_back` tells."""
         queue = self.queue(name)
-        return base_offset < queue.following and queue.last_offset < self.vouched_from
+        return 0 <= base_offset < queue.following and queue.last_offset < self.vouched_from
 
     @staticmethod
     def directory_of(name: QueueName) -> str:

@@ -199,7 +199,7 @@ class ConsumeQueueSink:
             return
         following = int(self._next_entry[number])
         if self.has_gone_back(number, queue_offset):
-            raise WentBackError(self._path_below_root(number), queue_offset)
+            raise WentBackError(self.directory_of(number), queue_offset)
         if files.base is None:
             base, in_file = consumequeue.locate(queue_offset, self._file_size)
             files.add(base)
@@ -237,7 +237,8 @@ class ConsumeQueueSink:
             return False
         self._grow(number + 1)
         files = self._open(number)
-        is_taken = files.base is not None and queue_offset < self._next_entry[number]
+        # A number below 0 is one that no queue takes.
+        is_taken = files.base is not None and 0 <= queue_offset < self._next_entry[number]
         return is_taken and int(self._last_end[number]) <= self.vouched_from
 
     @staticmethod
@@ -282,7 +283,7 @@ class ConsumeQueueSink:
     def positions(self) -> dict[str, int]:
         """Return where the queues end that were written to, see `Progress.queues`."""
         return {
-            self._path_below_root(number): int(self._next_entry[number]) * ENTRY_SIZE
+            self.directory_of(number): int(self._next_entry[number]) * ENTRY_SIZE
             for number, files in self._files.items()
             if files.bases
         }
@@ -290,7 +291,7 @@ class ConsumeQueueSink:
     def firsts(self) -> dict[str, int]:
         """Return where the oldest files of queues begin, see `Progress.firsts`."""
         return {
-            self._path_below_root(number): files.bases[0]
+            self.directory_of(number): files.bases[0]
             for number, files in self._files.items()
             if files.bases and files.bases[0]
         }
@@ -298,19 +299,20 @@ class ConsumeQueueSink:
     def lasts(self) -> dict[str, int]:
         """Return where the records of the queues' last entries end, see `Progress.lasts`."""
         return {
-            self._path_below_root(number): int(self._last_end[number])
+            self.directory_of(number): int(self._last_end[number])
             for number in self._files
             if self._last_end[number] > 0
         }
 
-    def _path_below_root(self, number: int) -> str:
+    def directory_of(self, number: int) -> str:
+        """Return a queue's directory below the output root, as in `Progress.queues`."""
         topic, queue_id = self._queues.names[number]
         return f"{names.CONSUMEQUEUE}/{topic}/{queue_id}"
 
     def ahead(self) -> set[str]:
         """Return the queues whose last file has nothing in it yet, see `Progress.ahead`."""
         return {
-            self._path_below_root(number)
+            self.directory_of(number)
             for number, files in self._files.items()
             if files.bases and files.bases[-1] == int(self._next_entry[number]) * ENTRY_SIZE
         }

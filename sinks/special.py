@@ -114,7 +114,7 @@ class SpecialSink:
             for name, queue_offset in self._further(record):
                 number = self._number(name)
                 is_back = self._entries.has_gone_back(number, queue_offset)
-                yield f"{names.CONSUMEQUEUE}/{name.topic}/{name.queue_id}", queue_offset, is_back
+                yield self._entries.directory_of(number), queue_offset, is_back
 
     def leftovers(self) -> dict[str, int]:
         """Return where an extension ends without the unit of a record that could not be put.

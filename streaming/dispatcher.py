@@ -643,14 +643,13 @@ class StoreDispatcher:
                     ):
                         special.setdefault(queue, first if is_back else None)
         except (ReputError, ValueError):
-            # Who dispatches it says what is wrong there.
+            # To dispatch that record fails as well, and says why. What was found before it counts.
             pass
         finally:
             blocks.close()
         plain = {
-            f"{names.CONSUMEQUEUE}/{name.topic}/{name.queue_id}": first
+            self.entries.directory_of(number): first
             for number, first in firsts.items()
-            for name in (self.queues.names[number],)
             if self.entries.has_gone_back(number, first)
         }
         return plain | {queue: first for queue, first in special.items() if first is not None}

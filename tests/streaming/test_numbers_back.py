@@ -207,6 +207,33 @@ class TestGoesBack:
         assert units["physical_offset"].tolist()[-len(live) :] == live
         assert verify(made.config).ok
 
+    def test_a_queue_that_goes_on_keeps_its_units(self, tmp_path, is_border):
+        """
+        Its next record says a number below 0, which no queue takes, and shows nothing.
+        """
+        made = Made(tmp_path)
+        name_batch_topics(made.store, "b")
+        made.before(is_border=is_border, topics=("t", "b"))
+        (path,) = (made.output / names.BATCH_CONSUMEQUEUE / "b" / "0").glob("*0")
+        before, count = path.read_bytes(), made.following["b"]
+        made.cut(2)
+        made.log.append(
+            Message(
+                "b",
+                properties={"INNER_NUM": "1", "INNER_BASE": "-1"},
+                queue_offset=count,
+                store_timestamp=STORED_AT + 1000 * len(made.log.places),
+            )
+        )
+        made.following["b"] = count
+        made.put("b", 2)
+        made.put("t")
+        events = made.dispatch(first=1, fail_on_data_loss=is_border)
+
+        assert any("queue offsets go back" in event for event in events)
+        assert any(before)
+        assert path.read_bytes() == before
+
     def test_one_that_is_cut_off_goes_on(self, tmp_path, is_border, monkeypatch):
         """
         The progress record goes first, so the next start takes back what was left.
