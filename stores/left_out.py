@@ -42,7 +42,7 @@ class LeftOut:
 
         Args:
             passed: physical offsets [start, end) that were passed over.
-            lost: such that expired before they were dispatched.
+            lost: places that expired before they were dispatched, likewise.
             vouched_from: see `checkpoints.progress.Progress`: one more, of which nothing more is
                 known than where it ends; 0 for none.
         """

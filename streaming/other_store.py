@@ -1,4 +1,4 @@
-"""Is an output of the log that it is read with? What has no record in common answers for another.
+"""Whether an output belongs to the log that it is read with, or has no record in common with it.
 
 A job compares all that it has read of a log (`stores.identity`). Here one record says it: the first
 one of a log file is hashed when it is dispatched, and where any such record still stands, or any of

@@ -160,9 +160,9 @@ def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[s
 
 
 def with_nothing_vouched(found: Progress, log: CommitLog) -> Progress:
-    """Return the progress with where the log goes on that all its records have expired from.
+    """Return the progress; once all that it knows has expired, with where the log goes on.
 
-    As it is if the log still has any of them, see `Progress.vouched_from`.
+    See `Progress.vouched_from`.
     """
     if not found.messages or any(file.base >= log.min_offset for file in found.files):
         return found

@@ -137,7 +137,7 @@ _START, _UP = f"{s.START}{{{_OURS}}}", f"{s.TARGET}{{{_OURS}}}"
 _PRESENT = f"(count({_START}) or vector(0))"
 _CONTAINER = 'namespace=~"${namespace}",container="reput"'
 _RETAINED = f"({offset('log_end')} - {offset('log_begin')})"
-# Of a new output there is no record at first.
+# A new output has no record at first.
 _UNRECORDED = f"({offset('dispatched')} - ({offset('recorded')} or {offset('log_begin')}))"
 _FREE_SHARE = (
     f"last_over_time({s.FREE}{_DISPATCHER}[10m]) / last_over_time({s.SIZE}{_DISPATCHER}[10m])"

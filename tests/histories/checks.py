@@ -463,7 +463,7 @@ def answers_differ(
 
 
 def _with_fewer(answer: dict[str, Any], entries: int, asked_for: int) -> dict[str, Any]:
-    """Return what a broker would have answered if its queue had ended so many entries earlier."""
+    """Return what a broker would have answered if its queue had ended this many entries earlier."""
     end = answer["max"] - entries
     found = {**answer, "max": end}
     if answer["status"].startswith("OFFSET_OVERFLOW"):
