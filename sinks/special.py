@@ -100,7 +100,7 @@ class SpecialSink:
         self._batches.vouched_from = position
 
     def numbers(self, record: Record) -> Iterator[tuple[str, int, bool]]:
-        """Yield the queues that a record names in its properties, or its topic's type; puts nothing.
+        """Yield the queues that a record names in properties, or by its type; puts nothing.
 
         Yields:
             The queue, as in `Progress.queues`, the record's number in it, and whether the queue
