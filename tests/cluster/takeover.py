@@ -30,7 +30,9 @@ _QUIET = {
 }
 _LINE = re.compile(r"\S+ \S+ (INFO|WARN|ERROR) +(.*)")
 # What 5.5.0 logs when it loads a clean store of its own, serves it and stops: the zeros behind the
-# log's end, "truncate" where queues and log end at the same byte, and what it does without.
+# log's end, "truncate" where queues and log end at the same byte, and what it does without. The last
+# two are of clients that leave while a pull of theirs is still being answered: their group is gone,
+# or their connection.
 _USUAL = re.compile(
     r"found a illegal magic code 0x0$"
     r"|maxPhyOffsetOfConsumeQueue\((\d+)\) >= processOffset\(\1\), truncate dirty logic files"
@@ -38,6 +40,8 @@ _USUAL = re.compile(
     r"|RocketmqTransaction \S+ - (No new message|The miss op offset=.* is NO_NEW_MSG)"
     r"|shutdown\.?$"
     r"|/abort delete OK"
+    r"|PullMessageThread_\d+ - the consumer's group info not exist, group:"
+    r"|rejectedExecution PullMessageThread_\d+ - Failed to submit a listener notification task\."
 )
 _CUT = re.compile(r"(?i)truncat|destroy|delet|redo|rebuild")
 _LOADED_SECONDS = 120.0

@@ -96,7 +96,7 @@ class TestDown:
             dispatcher = StoreDispatcher(made)
             try:
                 stores.go_on(dispatcher, log.places[1000].position)
-                broker.kill()
+                broker.kill_at_rest("back", "reput-progress")
                 dispatcher.dispatch(log.end)
                 assert dispatcher.kafka is not None
                 assert dispatcher.kafka.state.lag > 0

@@ -554,7 +554,7 @@ def test_a_predecessor_whose_clock_was_ahead_is_no_heir(
         with monkeypatch.context() as patch:
             patch.setattr(time, "time", lambda: now() + 600)
             stores.send(made)
-        broker.kill()
+        broker.kill_at_rest("ahead", "reput-progress")
         log = stores.write(tmp_path / "store", found)
         dispatcher = StoreDispatcher(made)
         try:

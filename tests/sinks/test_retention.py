@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from checkpoints import progress
 from formats import names
 from formats.encode import Message
-from sinks.retention import expired_files
+from sinks.retention import expired_files, firsts_without
 from stores import disk
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
@@ -31,8 +32,11 @@ EXT = {"enableConsumeQueueExt": "true"}
 
 
 def remove_expired(config, begin: int) -> list[Path]:
-    """Remove what has expired in an output; return it."""
+    """Remove what has expired in an output, and record that first as a job does; return it."""
     found = expired_files(config.output, config.settings, begin)
+    firsts = firsts_without(config.output, config.settings, found)
+    record = progress.load(config.output)
+    progress.save(config.output, replace(record, firsts=record.firsts | firsts))
     for path in found:
         path.unlink()
     return found
