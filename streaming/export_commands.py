@@ -15,7 +15,7 @@ import typer
 from formats import broker
 from formats.errors import UsageError
 from stores.message_store import MessageStore
-from streaming import completions, export_target, help_pages, option_values
+from streaming import completions, export_target, help_pages, option_values, output_record
 from streaming.config import read_broker_conf
 from streaming.endings import elsewhere
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
@@ -271,7 +271,7 @@ def _refuse_other_store(store: Path, output: Path | None, settings: BrokerSettin
 
     log = CommitLog(commitlog_directories(store, settings), settings, store)
     try:
-        refuse_other_store(log, store, output)
+        refuse_other_store(log, store, output, output_record.read(output))
     finally:
         log.close()
 

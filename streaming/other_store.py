@@ -3,16 +3,14 @@
 A job compares all that it has read of a log (`stores.identity`). Here one record says it: the first
 one of a log file is hashed when it is dispatched, and where any such record still stands, or any of
 the points that an output may go back to, the output is of this log, cut or not. Where none can be
-looked at, as all have expired, nothing is said. Imports little: every query begins with it.
+looked at, as all have expired, nothing is said. Imports little, as `output_record`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any
 
-from formats import names
 from formats.errors import StoreError
 from stores import trail
 from stores.trail import Fingerprint
@@ -24,23 +22,25 @@ if TYPE_CHECKING:
     from stores.log_files import LogFiles
 
 
-def refuse_other_store(log: LogFiles, store: Path, output: Path | None) -> None:
+def refuse_other_store(
+    log: LogFiles, store: Path, output: Path | None, record: Mapping[str, Any]
+) -> None:
     """Refuse an output that has nothing of a log, for certain.
 
     Args:
         log: its files.
         store: the store, for people; its own queues are its broker's, and not looked at.
         output: what reput has written; None for what is in the store.
+        record: the output's, see `output_record.read`.
 
     Raises:
         StoreError: names both.
     """
     if output is None or output.resolve() == store.resolve():
         return
-    # `checkpoints.progress` brings numpy. A damaged record says nothing of any log.
+    # A damaged record says nothing of any log.
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        known = json.loads((output / names.STATE / names.PROGRESS).read_bytes())
-        if _is_of_other(log, known):
+        if _is_of_other(log, record):
             raise nothing_in_common(output, store)
 
 

@@ -12,7 +12,7 @@ import typer
 from formats import broker
 from formats.errors import StoreError, UsageError
 from stores.message_store import MessageStore
-from streaming import completions, help_pages
+from streaming import completions, help_pages, output_record
 from streaming import query_output as out
 from streaming.config import read_broker_conf
 from streaming.exit_codes import INCOMPLETE, NOTHING, OK
@@ -132,7 +132,6 @@ def open_store(
                 f"{config}, store {chosen.name}: output {chosen.output}: no such directory"
             )
         tell(chosen.name, chosen.path, chosen.output, chosen.settings)
-        refuse_other_sizes(chosen.output, chosen.settings)
         return _open(chosen.path, chosen.output, chosen.settings)
     store = required(store)
     if "\0" in f"{store}{output or ''}":
@@ -144,15 +143,16 @@ def open_store(
         version or broker.NEWEST, properties, [str(each) for each in commitlog or ()]
     )
     tell(store.resolve().name, store, output or store, settings)
-    refuse_other_sizes(output or store, settings)
     return _open(store, output, settings)
 
 
 def _open(store: Path, output: Path | None, settings: broker.BrokerSettings) -> MessageStore:
     """Return a reader of a store; an output of another one would answer for that."""
+    record = output_record.read(output or store)
+    refuse_other_sizes(output or store, settings, record)
     asked = MessageStore.open(store, output, settings)
     try:
-        refuse_other_store(asked.log, store, output)
+        refuse_other_store(asked.log, store, output, record)
     except BaseException:
         asked.close()
         raise

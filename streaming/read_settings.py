@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from formats import names
 from formats.errors import StoreError
 from stores.layout import file_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from formats.broker import BrokerSettings
@@ -35,20 +34,20 @@ _SETTINGS = {
 }
 
 
-def refuse_other_sizes(root: Path, settings: BrokerSettings) -> None:
+def refuse_other_sizes(root: Path, settings: BrokerSettings, record: Mapping[str, Any]) -> None:
     """Refuse settings with other sizes than those that queues and index were written with.
 
     Args:
         root: where they are: an output, or the store itself.
         settings: what they would be read with.
+        record: what is on record there, see `output_record.read`.
 
     Raises:
         StoreError: names the setting and both sizes.
     """
-    # `checkpoints.progress` brings numpy. A damaged record says nothing of sizes; the files do.
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        text = (root / names.STATE / names.PROGRESS).read_bytes()
-        written = dict(json.loads(text)["settings"])
+    # A damaged record says nothing of sizes; the files do.
+    written = record.get("settings")
+    if isinstance(written, dict):
         _compare(root, written, settings)
         return
     for kind, size, setting in file_sizes(settings):
@@ -56,7 +55,7 @@ def refuse_other_sizes(root: Path, settings: BrokerSettings) -> None:
             _refuse_lengths(root / kind, size, setting)
 
 
-def _compare(root: Path, written: dict[str, object], settings: BrokerSettings) -> None:
+def _compare(root: Path, written: Mapping[str, object], settings: BrokerSettings) -> None:
     for key, setting in _SETTINGS.items():
         there, given = written.get(key), getattr(settings, key)
         if there is not None and there != given:

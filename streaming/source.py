@@ -79,6 +79,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from formats.errors import ReputError, UsageError
+from streaming import output_record
 from streaming.marks import Mark, marks_of
 from streaming.options import RANGES, SourceOptions, parse
 from streaming.planning import (
@@ -147,7 +148,8 @@ class RocketMQDataSource(DataSource):
             open_stores(self.parsed)
             for store in self.parsed.stores:
                 if self.parsed.pushes_down and store.output is not None:
-                    refuse_other_sizes(store.output, store.settings)
+                    record = output_record.read(store.output)
+                    refuse_other_sizes(store.output, store.settings, record)
         return self._columns
 
     @property

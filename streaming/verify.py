@@ -35,7 +35,7 @@ from stores.tail import active_file, next_record
 from stores.verify_index import IndexCheck
 from stores.verify_queues import QueueCheck
 from stores.verify_units import BatchCheck, ExtCheck
-from streaming import passed
+from streaming import output_record, passed
 from streaming.live_settings import LiveSettings
 from streaming.log_records import LogRecords
 from streaming.other_store import refuse_other_store
@@ -75,7 +75,8 @@ def verify(config: StoreConfig) -> Report:
         refuse_other_version(config)
     verification = _Verification(config)
     try:
-        refuse_other_store(verification.log, config.path, config.output)
+        record = output_record.read(config.output)
+        refuse_other_store(verification.log, config.path, config.output, record)
         verification.run()
     finally:
         verification.close()

@@ -12,6 +12,7 @@ from formats import names
 from formats.errors import StoreError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.identity import compare
+from streaming import output_record
 from streaming.dispatcher import StoreDispatcher
 from streaming.other_store import refuse_other_store
 from streaming.resume import known_log
@@ -34,7 +35,7 @@ def is_refused(config) -> bool:
         seen = compare(log, known_log(progress.load(config.output)), is_thorough=True)
         is_unrelated = not seen.is_same and seen.common is None and not seen.is_related
         try:
-            refuse_other_store(log, config.path, config.output)
+            refuse_other_store(log, config.path, config.output, output_record.read(config.output))
         except StoreError:
             assert is_unrelated
             return True
@@ -154,6 +155,8 @@ def test_queues_of_the_store_itself_are_its_brokers(tmp_path):
     fill(Log(), 2, 60).write(config.path)
     files = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
 
-    refuse_other_store(files, config.path, None)
-    refuse_other_store(files, config.path, config.path)
+    record = output_record.read(config.path)
+    assert record
+    refuse_other_store(files, config.path, None, record)
+    refuse_other_store(files, config.path, config.path, record)
     files.close()

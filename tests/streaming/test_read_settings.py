@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from formats.errors import StoreError
+from streaming import output_record
 from streaming.config import store_config
 from streaming.dispatcher import rebuild
 from streaming.read_settings import refuse_other_sizes
@@ -91,10 +92,10 @@ def test_right_sizes_and_single_files_that_are_damaged_are_read(made):
     """
     store, output, own = made
     settings = store_config(store, output, broker_conf=SMALL).settings
-    refuse_other_sizes(output, settings)
-    refuse_other_sizes(own, settings)
+    refuse_other_sizes(output, settings, output_record.read(output))
+    refuse_other_sizes(own, settings, output_record.read(own))
     first, *_ = sorted((own / "consumequeue").rglob("0" * 20))
     with first.open("r+b") as file:
         file.truncate(20)
-    refuse_other_sizes(own, settings)
-    refuse_other_sizes(store, settings)
+    refuse_other_sizes(own, settings, output_record.read(own))
+    refuse_other_sizes(store, settings, output_record.read(store))
