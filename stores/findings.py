@@ -34,6 +34,7 @@ class Kind(StrEnum):
     UNREADABLE = "unreadable record"
     INCOMPLETE = "incomplete"
     SKIPPED = "skipped"
+    REPEATED = "repeated queue offsets"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class Report:
         skipped: of these, places that were passed over as asked, and still hold no records.
         writer: the process that writes to the output at the moment, "" for none. What it has not
             dispatched yet is not lacking.
-        notes: well-known artefacts of a broker's crashes, which are no faults; bounded too.
+        repeated: messages without an entry, for their queue had one at their queue offset already.
+        notes: well-known artefacts of what a broker went through, which are no faults; bounded too.
         noted: all of those.
         messages: records of the log.
         entries: consume queue entries, and units of batch queues.
@@ -123,6 +125,7 @@ class Report:
     lacking: int = 0
     skipped: int = 0
     writer: str = ""
+    repeated: int = 0
     notes: list[Finding] = field(default_factory=list)
     noted: int = 0
     messages: int = 0

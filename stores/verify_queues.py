@@ -87,6 +87,8 @@ class QueueCheck:
         self._gone: set[int] = set()
         # Queues whose first entry may stand too low, after others that cannot be verified.
         self._may_be_shifted: set[int] = set()
+        # By queue: records that were repeated, and the first one's queue and physical offset.
+        self._repeated: dict[int, tuple[int, int, int]] = {}
         # Queues with an empty file behind a full one, if their next entry would begin it.
         self._made_ahead: set[int] = set()
 
@@ -281,6 +283,8 @@ class QueueCheck:
             # The broker asks for the last file before it sees that there is nothing to put.
             if following * ENTRY_SIZE % self._file_size == 0:
                 self._made_ahead.add(number)
+            count, *first = self._repeated.get(number, (0, queue_offset, entry.physical_offset))
+            self._repeated[number] = (count + 1, first[0], first[1])
             return
         raw = self._raw(number, following)
         if raw != entry.pack():
@@ -377,10 +381,25 @@ class QueueCheck:
             rest = RestCheck(files, ENTRY, self._scope, self._report, self._lost)
             ahead = 1 if number in self._made_ahead else 0
             rest.check(following * ENTRY_SIZE, max(last_end, 0), ahead)
+            self._note_repeated(number, files)
         for path in queue_directories(self.directory, self._report):
             if path not in known:
                 self._check_unknown(StoredFiles(path, self._file_size, self._report))
         self._report.end_runs()
+
+    def _note_repeated(self, number: int, files: StoredFiles) -> None:
+        """Note a queue's records that have no entry, as in a broker's own rebuild."""
+        if number not in self._repeated:
+            return
+        count, queue_offset, position = self._repeated[number]
+        self._report.repeated += count
+        path, byte = files.place(queue_offset * ENTRY_SIZE)
+        detail = (
+            f"{count} messages of the log have no entry: their queue offsets had been given "
+            f"before, the first {queue_offset}, at physical offset {position}. A broker's own "
+            "rebuild leaves them out too"
+        )
+        self._report.note(Kind.REPEATED, path, byte, detail)
 
     def _check_unknown(self, files: StoredFiles) -> None:
         """Check a queue that no record in the scope belongs to."""

@@ -93,6 +93,18 @@ def _passed_over(place: tuple[int, int], *, is_readable: bool) -> str:
     )
 
 
+def _without_entry(report: Report) -> str:
+    """Return what a broker that gets the output cannot hand out, though its log has it."""
+    kept = (each for each in report.notes if each.kind == Kind.REPEATED)
+    first = next((f" The first queue: {each.path}: {each.detail}." for each in kept), "")
+    return (
+        f"{report.repeated} messages of the log have no entry, for their queue offsets had been "
+        f"given before: a topic was deleted and made again, or a broker gave numbers twice.{first} "
+        "The broker that wrote them may have them in its own queues: keep those, or read the "
+        "messages with spark.read first. Once they have expired this no longer counts"
+    )
+
+
 def _left_open(output: Path) -> str:
     """Return why an output was not closed, and what to do."""
     writer = locks.holder_of(output / progress.STATE_DIRECTORY)
@@ -196,6 +208,8 @@ def examine(config: StoreConfig) -> Handover:
             "queues whose entries stand before the places that their records name: "
             f"{shifted}{first}"
         )
+    if result.report.repeated:
+        result.problems.append(_without_entry(result.report))
     others = result.report.found - shifted
     if others:
         result.problems.append(f"reput verify has {others} findings; look at them, then rebuild")

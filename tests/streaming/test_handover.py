@@ -11,11 +11,14 @@ import sys
 import pytest
 
 from formats import names
+from formats.encode import Message
 from formats.errors import ReputError, StoreError
 from streaming.config import FlushPolicy
 from streaming.console import print_handover
 from streaming.dispatcher import StoreDispatcher
 from streaming.handover import examine
+from streaming.verdict import Verdict
+from streaming.verify import verify
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
 
 
@@ -48,6 +51,43 @@ def test_one_that_ends_before_the_log_is_not(made):
     (problem,) = examine(config).problems
 
     assert f"ends at {log.places[-1].position}, the log ends at {log.end}" in problem
+
+
+@pytest.mark.parametrize("again", [0, 5], ids=["from 0", "from within"])
+def test_one_without_entries_of_live_messages_is_not(tmp_path, again):
+    """
+    A topic was deleted and made again, or numbers were given twice: the broker had entries of its
+    own, which its rebuild of the log does not give, nor does ours. `verify` tells of it and is
+    sound. Once these messages have expired nothing is left to tell.
+    """
+    log = Log()
+    for number in (*range(10), *range(again, again + 8)):
+        log.append(Message("t", body=bytes(300), queue_offset=number))
+    last = log.append(Message("t", body=bytes(300), queue_offset=11 if again == 0 else 13))
+    for number in range(30):
+        log.append(Message("u", body=bytes(300), queue_offset=number))
+    config = config_of(log.write(tmp_path / "store"), tmp_path / "out")
+    dispatch(config, log.end)
+    # A record that says 0 is put wherever the queue ends, as a broker puts it.
+    left_out = 7 if again == 0 else 5
+    report = verify(config)
+    (note,) = report.notes
+    result = examine(config)
+    (problem,) = result.problems
+
+    assert report.ok
+    assert report.repeated == left_out
+    first = log.places[11 if again == 0 else 10].position
+    assert f"{left_out} messages" in note.detail
+    assert f"the first {again or 1}, at physical offset {first}." in note.detail
+    assert f"{left_out} messages of the log have no entry" in problem
+    assert note.detail in problem
+    assert result.verdict == Verdict.INCOMPLETE
+
+    for base in range(0, last.position + 1, LOG_FILE):
+        (config.path / names.COMMITLOG / names.offset_file(base)).unlink()
+    assert verify(config).notes == []
+    assert examine(config).is_safe
 
 
 def test_one_with_nothing_in_it_is_not(made):
