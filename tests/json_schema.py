@@ -20,7 +20,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-_SAYS_NOTHING = {"$schema", "title", "description", "$defs"}
+_SAYS_NOTHING = {"$schema", "$comment", "title", "description", "$defs"}
+# What a `$comment` begins with where a schema leaves something open on purpose; the reason follows.
+_OPEN = "open: "
 
 
 def load(name: str) -> dict[str, Any]:
@@ -43,6 +45,58 @@ def problems(value: Any, schema: dict[str, Any], at: str = "$") -> list[str]:
         if check is None:
             raise ValueError(f"{at}: keyword {keyword!r} is not known")
         found += check(value, wanted, schema, at)
+    return found
+
+
+def fits(document: Any, name: str) -> bool:
+    """Return True for a document that is as the schema of a name says.
+
+    Raises:
+        AssertionError: it is not; says where.
+    """
+    found = problems(document, load(name))
+    assert not found, found
+    return True
+
+
+def gaps(schema: Any, at: str = "$") -> list[str]:
+    """Return where a schema takes whatever comes, or does not say what it means; empty if nowhere.
+
+    Each object is closed, or says of what kind all of its values are. Each value has a type, and
+    each number a description, which names its unit; that of a field that is not required says when
+    it is absent. A `$comment` gives the reason for all else.
+    """
+    if not isinstance(schema, dict) or schema.get("$comment", "").startswith(_OPEN):
+        return []
+    found = []
+    kinds = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", [])
+    if not schema.keys() & {"$ref", "type", "enum", "anyOf", "$defs"}:
+        found.append(f"{at}: no type")
+    if "object" in kinds or "properties" in schema:
+        others = schema.get("additionalProperties")
+        if others is not False and not isinstance(others, dict):
+            found.append(f"{at}: open")
+        if "properties" in schema and "required" not in schema:
+            found.append(f"{at}: nothing is required")
+        unknown = set(schema.get("required", ())) - schema.get("properties", {}).keys()
+        found += [f"{at}: {name} is required and not there" for name in sorted(unknown)]
+        found += [
+            f"{at}: nothing says when {name} is there"
+            for name, each in schema.get("properties", {}).items()
+            if name not in schema.get("required", ())
+            and not re.search("absent|only with", each.get("description", ""))
+        ]
+    if "array" in kinds and "items" not in schema:
+        found.append(f"{at}: items of any kind")
+    if {"integer", "number"} & set(kinds) and not schema.get("description"):
+        found.append(f"{at}: a number of what")
+    for part in ("properties", "$defs"):
+        for name, each in schema.get(part, {}).items():
+            found += gaps(each, f"{at}.{name}")
+    for number, each in enumerate(schema.get("anyOf", ())):
+        found += gaps(each, f"{at}|{number}")
+    for part in ("items", "additionalProperties"):
+        found += gaps(schema.get(part), f"{at}[]")
     return found
 
 

@@ -18,6 +18,7 @@ import pytest
 from streaming.demo_writer import Writer
 from streaming.dispatcher import rebuild
 from tests.golden_stores import GOLDENS, VERSIONS
+from tests.json_schema import fits
 from tests.test_goldens import FROM_NOTHING, files_below
 
 HOLD_THE_LOCK = """
@@ -73,6 +74,7 @@ def test_one_job_rebuilds_all_scenarios_of_a_version(golden, tmp_path, version):
 
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
+    assert fits(summary, "run")
     assert [s["name"] for s in summary["stores"]] == scenarios
     assert summary["messages"] == sum(s["messages"] for s in summary["stores"]) > 0
     assert {"messages", "bytes", "seconds", "messages_per_second", "files"} <= set(summary)
@@ -102,6 +104,7 @@ def test_a_second_rebuild_goes_on_and_changes_nothing(store, tmp_path):
     again = reput(*arguments, "--json")
 
     assert again.returncode == 0, again.stderr
+    assert fits(json.loads(again.stdout), "run")
     assert json.loads(again.stdout)["messages"] == 0
     assert files_below(tmp_path / "out", "index") == before
     assert files_below(source.path, "index") == before
@@ -145,6 +148,7 @@ def test_sigterm_ends_a_live_job_in_order(tmp_path):
         writer.wait()
 
     assert job.returncode == 0, errors
+    assert fits(json.loads(printed), "run")
     assert json.loads(printed)["messages"] > 1000
     assert not (output / "abort").exists()
     assert json.loads(progress.read_text())["clean"] is True
@@ -152,6 +156,7 @@ def test_sigterm_ends_a_live_job_in_order(tmp_path):
     checked = reput("verify", *arguments, "--broker-conf", tmp_path / "broker.conf", "--json")
     # The demonstration's writer wrote on while the job ended.
     assert checked.returncode in {0, 4}, checked.stdout
+    assert fits(json.loads(checked.stdout), "verify")
     assert json.loads(checked.stdout)["ok"]
 
 
@@ -228,6 +233,7 @@ def test_the_demonstration_proves_itself():
 
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
+    assert fits(shown, "demo")
     assert shown["written"] == shown["dispatched"] > 1000
     assert shown["verify"]["found"] == 0
     assert shown["found"]
@@ -510,6 +516,7 @@ class TestRepair:
         said = json.loads(done.stdout)
 
         assert done.returncode == 0
+        assert fits(said, "repair")
         assert said["ok"]
         [store] = said["stores"]
         assert [(c["what"], c["file"]) for c in store["changes"]] == [("made", str(gone))]

@@ -21,6 +21,7 @@ from checkpoints import progress
 from formats.errors import ReputError
 from streaming.demo_writer import Writer
 from streaming.endings import Ending, beside, elsewhere, interrupted_code
+from tests.json_schema import fits
 
 ROOT = Path(__file__).parent.parent
 FILE_SIZE = 4 << 20
@@ -198,6 +199,7 @@ class TestBeforeItBegins:
         assert job.ended() == 0
         assert "Traceback" not in job.said
         document = json.loads(job.printed)
+        assert fits(document, "run")
         assert (document["messages"], document["complete"]) == (0, True)
         assert f"{number.name}: ending in order" in job.said
 
@@ -215,6 +217,7 @@ class TestBeforeItBegins:
         assert "Traceback" not in job.said
         assert "SIGTERM: ending in order" in job.said
         document = json.loads(job.printed)
+        assert fits(document, "run")
         assert (document["messages"], document["complete"]) == (0, True)
         assert [store["name"] for store in document["stores"]] == ["store"]
 
@@ -277,6 +280,7 @@ class TestJobs:
         assert job.ended() == 4
         assert "Traceback" not in job.said
         said = json.loads(job.printed)
+        assert fits(said, "run")
         reached = said["stores"][0]["end"]
         assert not said["complete"]
         assert f"dispatched up to physical offset {reached} of " in job.said
@@ -412,7 +416,9 @@ class TestUnexpected:
         )
 
         assert done.returncode == 3
-        assert json.loads(done.stdout)["error"].startswith("unexpected KeyError: 'x'; details")
+        said = json.loads(done.stdout)
+        assert fits(said, "error")
+        assert said["error"].startswith("unexpected KeyError: 'x'; details")
 
     def test_without_a_place_for_it(self):
         """
@@ -699,13 +705,12 @@ def test_a_job_that_is_ended_while_it_is_loaded_says_so(options):
         "time.sleep(60)\n"
     )
     done = ran(program, "run", *options)
-    schema = json.loads((ROOT / "docs" / "json" / "run.json").read_text())
 
     assert (done.returncode, done.stderr) == (0, "reput: SIGTERM: ended before it began\n")
     assert bool(done.stdout) == bool(options)
     if options:
         document = json.loads(done.stdout)
-        assert set(schema["required"]) == set(document)
+        assert fits(document, "run")
         assert not any(v for k, v in document.items() if "complete" not in k)
 
 

@@ -14,7 +14,7 @@ from formats.batchconsumequeue import Unit
 from streaming import query_commands
 from streaming.__main__ import app, main
 from tests import json_schema
-from tests.json_schema import SCHEMAS, load, problems
+from tests.json_schema import SCHEMAS, fits, gaps, load, problems
 
 NAMES = sorted(path.stem for path in SCHEMAS.glob("*.json"))
 
@@ -42,12 +42,10 @@ def asked(golden, tmp_path, monkeypatch, capsys):
     return ask
 
 
-def fits(documents, name):
+def all_fit(documents, name):
     """Tell whether there are documents, and each fits a schema; says what does not."""
     assert documents
-    for document in documents:
-        assert problems(document, load(name)) == []
-    return True
+    return all(fits(document, name) for document in documents)
 
 
 @pytest.mark.parametrize("command", ["query", "root"])
@@ -89,6 +87,53 @@ def test_schemas_are_whole(name):
     assert name == "common" or f"]({name}.json)" in (SCHEMAS / "README.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_schemas_are_closed(name):
+    """
+    None takes a field that it does not name, unless it gives the reason; a number has its unit.
+    """
+    assert gaps(load(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "object", "properties": {}, "required": []}, "$: open"),
+        ({"type": ["object", "null"], "additionalProperties": True}, "$: open"),
+        ({"type": "object", "additionalProperties": {}}, "$[]: no type"),
+        (
+            {"type": "object", "properties": {}, "additionalProperties": False},
+            "$: nothing is required",
+        ),
+        (
+            {"type": "object", "required": ["a"], "additionalProperties": False},
+            "$: a is required and not there",
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}},
+                "required": [],
+                "additionalProperties": False,
+            },
+            "$: nothing says when a is there",
+        ),
+        ({"type": "array"}, "$: items of any kind"),
+        ({"type": "array", "items": {"type": "integer"}}, "$[]: a number of what"),
+        ({"anyOf": [{"type": "null"}, {"description": "d"}]}, "$|1: no type"),
+        ({"$defs": {"a": {"type": "object"}}}, "$.a: open"),
+        ({"type": "object", "additionalProperties": {"type": "object"}}, "$[]: open"),
+        ({"type": "object", "$comment": "for now"}, "$: open"),
+    ],
+)
+def test_a_schema_that_is_open_is_found(schema, said):
+    """
+    Wherever it is in it, and unless there is a reason.
+    """
+    assert gaps(schema) == [said]
+    assert gaps({**schema, "$comment": "open: its sender chooses"}) == []
+
+
 @pytest.mark.parametrize(
     ("scenario", "command", "name", "code"),
     [
@@ -128,7 +173,7 @@ def test_a_document_fits_its_schema(asked, scenario, command, name, code):
     found, documents = asked(scenario, command)
 
     assert code is None or found == code
-    assert fits(documents, name)
+    assert all_fit(documents, name)
 
 
 def test_timers_and_consumers(asked, golden, tmp_path):
@@ -150,9 +195,9 @@ def test_timers_and_consumers(asked, golden, tmp_path):
     ):
         found, documents = asked("trans", command, store=tmp_path / "store")
         assert found == code
-        assert fits(documents, "query-consumers")
+        assert all_fit(documents, "query-consumers")
     assert documents[0]["missing"] == "no such group 'biling'; there are billing"
-    assert fits(asked("trans", "query timer")[1], "query-timer")
+    assert all_fit(asked("trans", "query timer")[1], "query-timer")
 
 
 def test_a_list_that_is_not_whole_says_so_and_can_be_had_whole(asked):
@@ -201,7 +246,7 @@ def test_inspect(golden, tmp_path, monkeypatch, capsys, scenario, what, more):
         main()
     document = json.loads(capsys.readouterr().out)
 
-    assert fits([document], "inspect")
+    assert fits(document, "inspect")
     assert document["truncated"] == (more is not None)
     assert more is None or len(document["rows"]) == int(more[1])
     if what == "commitlog":
@@ -300,4 +345,4 @@ def test_what_writes(golden, tmp_path):
             words, capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent
         )
         assert done.returncode in {0, 1}, done.stderr
-        assert fits([json.loads(done.stdout)], name)
+        assert fits(json.loads(done.stdout), name)

@@ -19,7 +19,7 @@ from formats.encode import Message
 from formats.errors import ReputError
 from sinks.kafka_client import Client
 from streaming.dispatcher import StoreDispatcher
-from tests.json_schema import load, problems
+from tests.json_schema import fits
 from tests.kafka import stores
 from tests.kafka.broker import Broker, free_port
 from tests.streaming.stores_for_tests import Log
@@ -686,7 +686,8 @@ class TestRebuild:
 
         assert done.returncode == 3
         said = json.loads(done.stdout)
-        assert not problems(said, load("run"))
+        assert fits(said, "run")
+        assert ("kafka" in said["stores"][0]) == (placement == "driver")
         assert "nothing is lost, the next start goes on at" in said["error"]
         assert (said["complete"], said["queues_complete"], said["exit_code"]) == (False, True, 3)
         assert (said["messages"], said["files"] > 0) == (50, True)
@@ -702,6 +703,7 @@ class TestRebuild:
 
         assert done.returncode == 3
         said = json.loads(done.stdout)
+        assert fits(said, "run")
         assert (said["complete"], said["queues_complete"]) == (False, False)
         assert 0 < said["messages"] < 50
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.json_schema import fits
 from tests.kafka import stores
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def test_rebuild_ends_when_kafka_has_everything(
     for topic, log in logs.items():
         assert stores.by_queue(stores.got(broker, topic)) == stores.in_log(log)
     summary = json.loads(done.stdout)
+    assert fits(summary, "run")
     if placement == "driver":
         assert [store["kafka"]["messages"] for store in summary["stores"]] == [3000, 3000]
         assert all(store["kafka"]["lag_bytes"] == 0 for store in summary["stores"])

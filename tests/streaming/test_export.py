@@ -19,6 +19,7 @@ import pytest
 from formats.commitlog import COMPRESSED
 from formats.encode import Message
 from streaming.dispatcher import StoreDispatcher
+from tests.json_schema import fits
 from tests.streaming.stores_for_tests import SMALL, Log, config_of
 
 pytestmark = pytest.mark.spark
@@ -187,6 +188,7 @@ class TestExport:
         stopped = export(tmp_path / "s", "--to", tmp_path / "a")
         done = export(tmp_path / "s", "--to", tmp_path / "b", "--on-corrupt", "skip", "--json")
         answer = json.loads(done.stdout)
+        assert fits(answer, "export")
         start, end = int(second.name), 2 * int(second.name)
         rows = pq.read_table(tmp_path / "b").column("physicalOffset").to_pylist()
 
