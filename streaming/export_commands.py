@@ -6,9 +6,10 @@ import contextlib
 import json
 import sys
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -37,6 +38,8 @@ from streaming.separate import read_places
 from streaming.store_choice import Config, LogPlaces, Store, StoreName, of_file, required
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from formats.broker import BrokerSettings
 
 
@@ -215,9 +218,21 @@ def export(
         "onCorrupt": on_corrupt.value,
     }
     # What is wrong with the store is said here, and not in Spark's words.
-    RocketMQDataSource(options).schema()
-    _refuse_other_store(store, output, broker.settings_of(broker_version, properties, told))
+    source = RocketMQDataSource(options)
+    source.schema()
+    of_broker = broker.settings_of(broker_version, properties, told)
+    _refuse_other_store(store, output, of_broker)
     began = time.monotonic()
+    missing = _missing(store, output, of_broker, topic, queue)
+    if missing is not None:
+        from streaming.unknown_topic import queues_have_all  # noqa: PLC0415 - brings the compiler
+
+        # What is passed over is looked for in all of the log.
+        if on_corrupt == CorruptMode.STOP and queues_have_all(source.parsed):
+            _conclude(_Done(to, 0, began, missing=missing, is_written=False), as_json=as_json)
+        print(
+            f"reput: {missing}. The queues may not have all of the log: reading it", file=sys.stderr
+        )
     # Sorting by day holds the rows a second time.
     heap = HEAP_A_TASK * (2 if by_day else 1)
     with export_target.held(to, overwrite=overwrite):
@@ -235,27 +250,58 @@ def export(
     if on_corrupt == CorruptMode.SKIP:
         from streaming.damage import gaps_of  # noqa: PLC0415 - brings the compiler
 
-        gaps = list(gaps_of(store, broker.settings_of(broker_version, properties, told)))
-    missing = None
-    if not count:
-        of_broker = broker.settings_of(broker_version, properties, told)
-        missing = _missing(store, output, of_broker, topic, queue)
-    seconds = time.monotonic() - began
-    code = FAILURES.answered(INCOMPLETE if gaps else OK if count else NOTHING)
-    if missing is not None:
-        print(f"reput: {missing}", file=sys.stderr)
+        gaps = list(gaps_of(store, of_broker))
+    was_said = missing is not None
+    missing = None if count else _missing(store, output, of_broker, topic, queue)
+    done = _Done(to, count, began, gaps, missing, was_said=was_said)
+    _conclude(done, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What an export did.
+
+    Attributes:
+        to: its directory.
+        count: messages.
+        began: when, by the monotonic clock, seconds.
+        gaps: what was passed over: file, byte, and physical offsets.
+        missing: that topic or queue is not there, and what is.
+        was_said: that was said before.
+        is_written: there is an export, if only an empty one.
+    """
+
+    to: Path
+    count: int
+    began: float
+    gaps: Sequence[tuple[str, int, int, int]] = ()
+    missing: str | None = None
+    was_said: bool = False
+    is_written: bool = True
+
+
+def _conclude(done: _Done, *, as_json: bool) -> NoReturn:
+    """Print what an export did, and exit."""
+    seconds = time.monotonic() - done.began
+    code = FAILURES.answered(INCOMPLETE if done.gaps else OK if done.count else NOTHING)
+    if done.missing is not None and not done.was_said:
+        print(f"reput: {done.missing}", file=sys.stderr)
     if as_json:
-        document = {"messages": count, "to": str(to), "seconds": round(seconds, 3)}
         names = ("path", "byte", "start", "end")
-        passed = [dict(zip(names, gap, strict=True)) for gap in gaps]
-        print(
-            json.dumps(
-                {**document, "complete": not gaps, "passed_over": passed, "missing": missing}
-            )
-        )
+        document = {
+            "messages": done.count,
+            "to": str(done.to),
+            "seconds": round(seconds, 3),
+            "complete": not done.gaps,
+            "passed_over": [dict(zip(names, gap, strict=True)) for gap in done.gaps],
+            "missing": done.missing,
+        }
+        print(json.dumps(document))
+    elif not done.is_written:
+        print(f"0 messages; nothing is written to {done.to}")
     else:
-        print(f"{count:,} messages to {to} in {seconds:.1f} s")
-        for path, byte, first, after in gaps:
+        print(f"{done.count:,} messages to {done.to} in {seconds:.1f} s")
+        for path, byte, first, after in done.gaps:
             print(
                 f"incomplete: physical offsets {first} to {after}, {path} from byte {byte} on, "
                 "hold no records and were passed over"

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from formats import names
 from formats.broker import settings_of
-from streaming import topic_commands
+from streaming import session, topic_commands
+from streaming.__main__ import main
 from streaming.export_commands import _missing
 from streaming.no_such import nearest
+from tests.json_schema import fits
 from tests.streaming.stores_for_tests import SMALL
 from tests.streaming.test_query_commands import Reput
 
@@ -157,6 +164,143 @@ def test_an_export_of_nothing_says_why(reput):
     assert _missing(reput.store, reput.output, settings, "Oders", None) == WORDS
     assert _missing(reput.store, reput.output, settings, "orders", 0) is None
     assert _missing(reput.store, None, settings, "Oders", None) is None
+
+
+class SparkStartedError(Exception):
+    """Spark was about to be started."""
+
+
+@pytest.fixture
+def without_spark(monkeypatch):
+    def start(*_args, **_settings):
+        raise SparkStartedError
+
+    monkeypatch.setattr(session, "build_session", start)
+
+
+class TestExportWithoutSpark:
+    """What is known beforehand is said before Spark is started, and instead of starting it."""
+
+    NOT_KNOWN = "The queues may not have all of the log: reading it\n"
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (("--topic", "Oders"), WORDS),
+            (("--topic", "orders", "--queue", "7"), "topic orders has no queue 7; there are 0"),
+        ],
+    )
+    def test_no_topic_no_queue(self, reput, without_spark, tmp_path, words, said):
+        """
+        Exit code 1 as with the other commands; nothing is written.
+        """
+        to = tmp_path / "to"
+        assert reput("export", "--to", to, *words) == (
+            1,
+            f"0 messages; nothing is written to {to}\n",
+            f"reput: {said}\n",
+        )
+        code, shown, error = reput("export", "--to", to, *words, "--json")
+        document = json.loads(shown)
+        assert fits(document, "export")
+        assert (code, document["messages"], document["missing"]) == (1, 0, said)
+        assert error == f"reput: {said}\n"
+        assert not to.exists()
+
+    def test_an_earlier_export_stays(self, reput, without_spark, tmp_path):
+        """
+        A typing error with --overwrite leaves it alone.
+        """
+        (tmp_path / "to").mkdir()
+        earlier = [tmp_path / "to" / name for name in ("_SUCCESS", "part-1.parquet")]
+        for path in earlier:
+            path.write_bytes(b"PAR1")
+        code, _, error = reput("export", "--to", tmp_path / "to", "--overwrite", "--topic", "Oders")
+        assert (code, error) == (1, f"reput: {WORDS}\n")
+        assert all(path.exists() for path in earlier)
+
+    def test_a_brokers_own_store(self, golden, without_spark, monkeypatch, capsys, tmp_path):
+        """
+        One that was closed in order has all of its log in its queues.
+        """
+        source = golden("5.5.0", "basic")
+        conf = tmp_path / "broker.conf"
+        conf.write_text("".join(f"{name}={value}\n" for name, value in source.conf.items()))
+        words = ["reput", "export", "--to", tmp_path / "to", "--topic", "pay-7"]
+        words += ["--store", source.path, "--broker-conf", conf]
+        monkeypatch.setattr(sys, "argv", [*map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+
+        assert ended.value.code == 1
+        assert "no such topic 'pay-7'; there are " in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        "state",
+        ["behind", "deleted", "running", "without a record", "damaged", "multi-dispatch", "skip"],
+    )
+    def test_what_queues_cannot_know_is_not_refused(self, reput, without_spark, tmp_path, state):
+        """
+        The log may have it: it is read then, after a word about it.
+        """
+        if state == "behind":
+            reput.put(b"body", topic="Oders")
+            reput.log.write(reput.store)
+        elif state == "deleted":
+            shutil.rmtree(reput.output / "consumequeue" / "payments")
+        elif state == "running":
+            (reput.output / ".reput" / "progress.json").unlink()
+            (reput.output / "abort").touch()
+        elif state == "without a record":
+            (reput.output / ".reput" / "progress.json").write_bytes(b"{")
+        elif state == "damaged":
+            path = reput.store / "commitlog" / names.offset_file(0)
+            raw = bytearray(path.read_bytes())
+            raw[reput.log.places[1].position + 4] ^= 0xFF
+            path.write_bytes(raw)
+        elif state == "multi-dispatch":
+            with reput.conf.open("a") as file:
+                file.write("enableMultiDispatch=true\n")
+        asked = "Oders" if state != "deleted" else "payments"
+        words = ("export", "--to", tmp_path / "to", "--topic", asked)
+        code, _, error = reput(*words, *(("--on-corrupt", "skip") if state == "skip" else ()))
+
+        assert error.startswith(f"reput: no such topic '{asked}'; there are orders, ")
+        assert self.NOT_KNOWN in error
+        assert "SparkStartedError" in error
+        assert code == 3
+
+    def test_a_store_without_queues_says_nothing(self, reput, without_spark, tmp_path):
+        """
+        Nothing is known of its topics.
+        """
+        for kind in ("consumequeue", "index"):
+            shutil.rmtree(reput.output / kind)
+        _, _, error = reput("export", "--to", tmp_path / "to", "--topic", "Oders")
+
+        assert "SparkStartedError" in error
+        assert "no such topic" not in error
+
+    @pytest.mark.spark
+    @pytest.mark.parametrize(("topic", "code"), [("late", 0), ("Oders", 1)])
+    def test_what_is_not_dispatched_yet_is_exported(self, reput, tmp_path, topic, code):
+        """
+        With the word about it before, and once only.
+        """
+        reput.put(b"body", topic="late")
+        reput.log.write(reput.store)
+        line = [sys.executable, "-m", "streaming"]
+        line += reput.arguments("export", "--to", tmp_path / "to", "--topic", topic, "--json")
+        root = Path(__file__).resolve().parents[2]
+        done = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
+        document = json.loads(done.stdout)
+
+        assert done.returncode == code, done.stderr
+        assert fits(document, "export")
+        assert document["messages"] == (topic == "late")
+        assert (document["missing"] is None) == (topic == "late")
+        assert done.stderr.count("no such topic") == 1
+        assert self.NOT_KNOWN in done.stderr
 
 
 def test_groups_and_topics_of_consumers(reput):
