@@ -40,6 +40,15 @@ _PARTITIONS = 8
 _LOOKED_BACK = 500
 # Bytes of a damaged file that a message shows.
 _SHOWN = 200
+# What reading a damaged file comes to, by what stands where another thing should.
+_DAMAGE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 _TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     # One record a transaction: closed and compacted before reading it takes long.
@@ -206,7 +215,7 @@ def remembered(path: Path) -> Memory | None:
     except FileNotFoundError:
         return None
     try:
-        values = json.loads(raw)
+        values = _checked(raw)
         end, stored = int(values.get("end", -1)), int(values.get("storeTimestamp", 0))
         latest, sent = values.get("latest"), values.get("sent")
         return Memory(
@@ -218,7 +227,7 @@ def remembered(path: Path) -> Memory | None:
             Start.unpack(latest) if latest is not None else None,
             Start.unpack(sent) if sent is not None else None,
         )
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except _DAMAGE as error:
         raise KafkaError(
             f"{path}: it is damaged, so what Kafka was sent of this output is not known: {error!r} "
             f"in {raw[:_SHOWN]!r}. Restore the file; or stop the job and remove it. Without it "
@@ -226,6 +235,25 @@ def remembered(path: Path) -> Memory | None:
             'start = "earliest" sends everything, also what was sent before, and start = "latest" '
             "only what comes after the next start"
         ) from error
+
+
+def _checked(raw: bytes) -> Any:
+    """Return what a memory's bytes say, if they match the CRC in their first line.
+
+    An earlier version has written one line, without a CRC.
+
+    Raises:
+        ValueError, LookupError, TypeError, RecursionError: they are damaged.
+    """
+    head, newline, rest = raw.partition(b"\n")
+    if newline:
+        if json.loads(head + b'"": 0}')["crc"] != zlib.crc32(rest):
+            raise ValueError("it does not match its CRC")
+        return json.loads(b"{" + rest)
+    values = json.loads(raw)
+    if "crc" in values:
+        raise ValueError("it has a CRC, and not in a line of its own")
+    return values
 
 
 def remember(path: Path, memory: Memory) -> None:
@@ -244,7 +272,9 @@ def remember(path: Path, memory: Memory) -> None:
         "latest": memory.latest.pack() if memory.latest is not None else None,
         "sent": memory.sent.pack() if memory.sent is not None else None,
     }
-    disk.write_file(temporary, json.dumps(values).encode())
+    # As a record of progress: an earlier version, which knows no CRC, reads it all the same.
+    rest = json.dumps(values)[1:].encode()
+    disk.write_file(temporary, b'{"crc": %d,\n%b' % (zlib.crc32(rest), rest))
     disk.rename(temporary, path)
     disk.sync_directory(path.parent)
 
