@@ -884,6 +884,7 @@ def verify(
     commitlog: LogPlaces = None,
     config: StoreFile = None,
     store_name: StoreName = None,
+    any_version: AnyVersion = False,
     as_json: Json = False,
 ) -> None:
     """Compare consume queues, extensions, index and checkpoint with the commitlog.
@@ -898,6 +899,7 @@ def verify(
     from streaming.verify import verify as verify_store  # noqa: PLC0415 - numba is slow to import
 
     chosen = one_store(store, output, broker_version, broker_conf, commitlog, config, store_name)
+    chosen = replace(chosen, any_version=chosen.any_version or any_version)
     with console.busy("verifying"):
         report = verify_store(chosen)
     code = FAILURES.answered(code_of(verdict_of(report)))

@@ -31,20 +31,27 @@ if TYPE_CHECKING:
 _LOOKED_AT = 1000
 # Records with a tag that have to say the same to outweigh what older ones say: no damage does.
 _MANY = 10
+# After the version that fits: what else can be done.
+_GO_ON = (
+    "(broker_version in a reput.toml). If the broker was upgraded since, go on with --any-version "
+    "(any_version = true)"
+)
 # Newest files that are asked: one that was just begun may say nothing.
 _NEWEST = 16
 
 
 def refuse_other_version(config: StoreConfig) -> None:
-    """Refuse a broker version that a store's own index speaks against.
+    """Refuse a broker version that a store's own index speaks against, unless the user is sure.
 
     Raises:
         UsageError: names the version to give.
     """
+    if config.any_version:
+        return
     files = _index_files(config, config.output)
     said = _disagreement(config, files[:1], files[-_NEWEST:], config.output)
     if said is not None:
-        raise UsageError(said)
+        raise UsageError(f"{said} {_GO_ON}")
 
 
 def refuse_version_of_store(config: StoreConfig) -> None:
@@ -81,10 +88,7 @@ def of_another_version(config: StoreConfig) -> str | None:
     said = _disagreement(config, [], files[-1:], config.path)
     if said is None:
         return None
-    return (
-        f"{said} (broker_version in a reput.toml). If the broker was upgraded since, go on with "
-        "--any-version (any_version = true)"
-    )
+    return f"{said} {_GO_ON}"
 
 
 def _index_files(config: StoreConfig, root: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -51,7 +52,9 @@ def test_what_real_brokers_wrote(golden, version, scenario, given):
 
     said = str(refused.value)
     assert f"not of {given}" in said
-    assert family in said.partition("give --broker-version ")[2].split(" or ")
+    fitting, _, rest = said.partition("give --broker-version ")[2].partition(" (")
+    assert family in fitting.split(" or ")
+    assert rest.endswith("go on with --any-version (any_version = true)")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -64,15 +67,61 @@ def test_verify_says_it_instead_of_findings(golden, version):
     assert verdict_of(verify(own(golden, version, "basic", family))) == Verdict.SOUND
 
 
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
+@pytest.mark.parametrize("way", ["option", "file"])
+def test_a_broker_that_was_upgraded_and_has_not_written_since_is_verified(
+    golden, tmp_path, monkeypatch, capsys, version, way
+):
+    """
+    With --any-version, or its key: its index is compared by the rules of the older version, and a
+    note says how far; what is damaged is found all the same.
+    """
+    source = golden(version, "basic")
+    store = source.copy(tmp_path / "store")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in source.conf.items()))
+    words = ["verify", "--json", "--store", store, "--broker-conf", conf]
+    more = ["--any-version"]
+    if way == "file":
+        file = tmp_path / "reput.toml"
+        table = f"[[store]]\npath='{store}'\nin_place=true\nbroker_conf='{conf}'\n"
+        file.write_text(table)
+        words = ["verify", "--json", "--config", file]
+        more = []
+
+    def say(*words):
+        monkeypatch.setattr(sys, "argv", ["reput", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, json.loads(capsys.readouterr().out)
+
+    code, document = say(*words)
+    assert code == 2
+    assert ("any_version = true" if way == "file" else "--any-version") in document["error"]
+    if way == "file":
+        file.write_text(table + "any_version = true\n")
+    code, document = say(*words, *more)
+    assert (code, document["verdict"]) == (0, "sound")
+    assert "has no items for tags: brokers before 5.4 write none" in document["notes"][0]["detail"]
+
+    path = max((store / "index").iterdir())
+    raw = bytearray(path.read_bytes())
+    # Of the second item: a byte of its record's position.
+    raw[40 + 4 * int(source.conf["maxHashSlotNum"]) + 2 * 20 + 11] ^= 1
+    path.write_bytes(raw)
+    code, document = say(*words, *more)
+    assert (code, document["verdict"]) == (1, "damaged")
+
+
 def test_the_checkpoint_says_more(golden):
     """
     Its sixth field is 5.5's alone.
     """
-    with pytest.raises(UsageError, match=r"give --broker-version 5\.5$"):
+    with pytest.raises(UsageError, match=r"give --broker-version 5\.5 \("):
         refuse_other_version(own(golden, "5.5.0", "basic", "5.3"))
-    with pytest.raises(UsageError, match=r"give --broker-version 5\.3$"):
+    with pytest.raises(UsageError, match=r"give --broker-version 5\.3 \("):
         refuse_other_version(own(golden, "5.3.3", "restart", "5.5"))
-    with pytest.raises(UsageError, match=r"give --broker-version 4\.9 or 5\.3$"):
+    with pytest.raises(UsageError, match=r"give --broker-version 4\.9 or 5\.3 \("):
         refuse_other_version(own(golden, "4.9.8", "basic", "5.5"))
 
 
@@ -92,7 +141,7 @@ def test_an_index_of_both_is_compared_by_the_rules_of_the_newer_one(golden, tmp_
     log.close()
 
     assert votes == [{False}, {True}]
-    with pytest.raises(UsageError, match=r"give --broker-version 5\.5$"):
+    with pytest.raises(UsageError, match=r"give --broker-version 5\.5 \("):
         refuse_other_version(config)
     config = store_config(store, None, broker_version="5.5", broker_conf=newer.conf, in_place=True)
     refuse_other_version(config)
