@@ -140,10 +140,14 @@ class FlushedEnd:
         begin = max(floor or 0, log.min_offset)
         if begin > end:
             begin = log.min_offset
-        self._follow(log, timestamp)
+        is_same = self._follow(log, timestamp)
         if self._flushed > end:
             # The log was cut, and nobody knows how far.
             self.go_back(log.first_record(begin))
+            is_same = False
+        if not is_same:
+            # The broker may have written it since; what was read before may be of before the cut.
+            timestamp = self._wanted
         self.is_found = timestamp == self._void
         if self.is_found:
             return min(self._flushed, end)
@@ -178,24 +182,29 @@ class FlushedEnd:
         self.is_found = False
         self._forget()
 
-    def _follow(self, log: CommitLog, timestamp: int) -> None:
+    def _follow(self, log: CommitLog, timestamp: int) -> bool:
         """Go back where the flushed part of the log is no longer the same.
 
         Args:
             log: the store's.
             timestamp: `last_flush` a moment ago, ms.
+
+        Returns:
+            Whether it is the same, as far as that was looked at; else `timestamp` counts no more.
         """
         if self._vouch is None or not self._known.files:
-            return
+            return True
         log.refresh()
         seen = self._vouch.look(self._known, is_at_rest=True)
         if seen is None:
-            return
+            return True
         if not seen.is_same:
             self.go_back(seen.common.end if seen.common is not None else log.min_offset)
-        elif self._known.files[-1].base in seen.certain:
+            return False
+        if self._known.files[-1].base in seen.certain:
             # A cut changes the last file, or takes it away.
             self._settled = timestamp
+        return True
 
     def _forget(self) -> None:
         self._known = Known((), (), -1, {})

@@ -17,6 +17,7 @@ from formats.commitlog import Verdict
 from formats.encode import Message
 from formats.errors import FormatError, StoreError
 from stores.commitlog import CommitLog, commitlog_directories
+from stores import flushed
 from stores.flushed import FlushedEnd
 from stores.tail import KnownEnd, TailWatch, find_tail, known_end, next_record
 from streaming.config import FlushPolicy
@@ -653,6 +654,61 @@ class TestFlushedAndCut:
         flush(broker, 9005 + count - 1)
 
         assert followed.before(log, end) == broker.log.places[-1].position
+
+    def test_a_flush_while_the_cut_is_looked_for(self, cut, monkeypatch):
+        """
+        The time that was read before is of before the cut: it names an old record, which lines up.
+        """
+        broker, config, cut_off = cut
+        log = CommitLog([broker.store / names.COMMITLOG], config.settings)
+        followed = FlushedEnd(broker.store)
+        flush(broker, 1010)
+        for _ in range(2):
+            assert followed.before(log, broker.log.end) == broker.log.places[10].position
+        flush(broker, 1015)
+        before = broker.log.end
+        cut_off(9)
+        reads = []
+
+        def last_flush(store):
+            """Have the broker flush between the first look and the next one."""
+            reads.append(stored(store))
+            flush(broker, 9006)
+            return reads[-1]
+
+        stored = flushed.last_flush
+        monkeypatch.setattr(flushed, "last_flush", last_flush)
+        log.refresh()
+        found = followed.before(log, before)
+
+        assert reads == [1015, 9006]
+        assert found == broker.log.places[6].position
+
+    def test_a_flush_where_nobody_knows_how_far_the_log_was_cut(self, cut, monkeypatch):
+        """
+        What is read then may be of before the cut or after it, and is not taken for sure.
+        """
+        broker, config, cut_off = cut
+        log = CommitLog([broker.store / names.COMMITLOG], config.settings)
+        followed = FlushedEnd(broker.store)
+        assert followed.before(log, broker.log.end) == broker.log.places[15].position
+        followed._forget()
+        flush(broker, 1010)
+        end = broker.log.places[9].position
+        stored = flushed.last_flush
+        reads = []
+
+        def last_flush(store):
+            reads.append(stored(store))
+            flush(broker, 1003)
+            return reads[-1]
+
+        monkeypatch.setattr(flushed, "last_flush", last_flush)
+        for _ in range(2):
+            followed.before(log, end)
+
+        assert reads == [1010, 1003, 1003]
+        assert followed._doubted == 1003
 
     @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
     @pytest.mark.parametrize("count", [2, 9, 10, 40])
