@@ -110,14 +110,14 @@ class FlushedEnd:
         """Return what the broker has noted by now."""
         return FlushSign(last_flush(self._store), (self._store / names.ABORT).exists())
 
-    def still(self, log: CommitLog, end: int) -> int:
+    def still(self, log: CommitLog, end: int, sign: FlushSign) -> int:
         """Return how much of a plan is flushed for certain by what is known, `end` at most.
 
         Args:
             log: the store's.
             end: physical offset up to which the plan goes, which may be older than a cut.
+            sign: what the broker had noted a moment ago.
         """
-        sign = self.sign
         if not sign.is_open:
             return end
         self._follow(log, sign.timestamp)

@@ -496,7 +496,7 @@ class StoreDispatcher:
         if self._flushed is None:
             return end
         sign = self._flushed.sign
-        if self._flushed.still(self.log, end) >= end:
+        if self._flushed.still(self.log, end, sign) >= end:
             return end
         try:
             reach = max(self._reach(), self.progress.end)

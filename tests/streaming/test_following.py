@@ -16,8 +16,8 @@ from formats import names
 from formats.commitlog import Verdict
 from formats.encode import Message
 from formats.errors import FormatError, StoreError
-from stores.commitlog import CommitLog, commitlog_directories
 from stores import flushed
+from stores.commitlog import CommitLog, commitlog_directories
 from stores.flushed import FlushedEnd
 from stores.tail import KnownEnd, TailWatch, find_tail, known_end, next_record
 from streaming.config import FlushPolicy
@@ -684,11 +684,30 @@ class TestFlushedAndCut:
         assert reads == [1015, 9006]
         assert found == broker.log.places[6].position
 
+    def test_the_checkpoint_is_read_once_for_a_plan_that_is_flushed(self, cut, monkeypatch):
+        """
+        And once more for one that is not: what counts then is what stands there after a cut.
+        """
+        broker, config, _ = cut
+        dispatcher = StoreDispatcher(config, only_flushed=True)
+        reads = []
+        stored = flushed.last_flush
+        monkeypatch.setattr(flushed, "last_flush", lambda store: reads.append(1) or stored(store))
+        counts = []
+        for number in (3, 6, 19):
+            reads.clear()
+            dispatcher.dispatch(broker.log.places[number].position)
+            counts.append((dispatcher.progress.end, len(reads)))
+        dispatcher.close()
+
+        places = [broker.log.places[number].position for number in (3, 6, 15)]
+        assert counts == list(zip(places, [2, 1, 2], strict=True))
+
     def test_a_flush_where_nobody_knows_how_far_the_log_was_cut(self, cut, monkeypatch):
         """
         What is read then may be of before the cut or after it, and is not taken for sure.
         """
-        broker, config, cut_off = cut
+        broker, config, _ = cut
         log = CommitLog([broker.store / names.COMMITLOG], config.settings)
         followed = FlushedEnd(broker.store)
         assert followed.before(log, broker.log.end) == broker.log.places[15].position
