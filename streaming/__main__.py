@@ -1011,7 +1011,7 @@ def main() -> None:
     except UsageError as error:
         fail(str(error), USAGE)
     except ReputError as error:
-        fail(in_keys(str(error)) if _uses_file() else str(error), FAILED)
+        fail(in_keys(str(error)) if _uses_file() else str(error), FAILURES.code)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(f"{where}{error.strerror or error}", FAILED)

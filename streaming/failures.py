@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.endings import answers_now
+from streaming.exit_codes import FAILED
 from streaming.secret_words import looks_secret
 from streaming.verbosity import VERBOSITY
 
@@ -36,11 +37,13 @@ class Failures:
     Attributes:
         answer: the exit code of what is about to be printed, None before there is an answer.
         done: what was done before it failed; with `--json` it is in the document of the error.
+        code: the exit code of an error that is told.
     """
 
     def __init__(self) -> None:
         self.answer: int | None = None
         self.done: dict[str, object] = {}
+        self.code = FAILED
         self._places: tuple[Path, ...] = ()
 
     def answered(self, code: int) -> int:

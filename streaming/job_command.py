@@ -1,7 +1,8 @@
 """Runs a job for the command: its signals, its session, its summary and its exit code.
 
-An interrupted `rebuild` is not done, and says how far it got; an interrupted `run` has ended in
-order, for it has no end of its own.
+An interrupted `rebuild` is not done, and says how far it got; so does a job that stops at damage of
+the log. An interrupted `run` has ended in order, for it has no end of its own; but where nobody
+writes the log any more and some of it is left, it says that too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from checkpoints.progress import STATE_DIRECTORY
 from formats.errors import ReputError
 from streaming import console
 from streaming.endings import Ending, again, beside, leave_at_once
+from streaming.error_kinds import kind_of
 from streaming.events import ENDING
 from streaming.exit_codes import INCOMPLETE, OK
 from streaming.failures import FAILURES
@@ -21,7 +23,7 @@ from streaming.separate import refuse_checkpoint
 from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -59,7 +61,7 @@ def run_job(
     from streaming.version_seen import refuse_version_of_store  # noqa: PLC0415
 
     ending = Ending(say_ending)
-    with ending.watching():
+    with ending.watching(), _incomplete_at_damage(configs):
         refuse_checkpoint(options.checkpoint, configs)
         for config in configs:
             refuse_version_of_store(config)
@@ -77,6 +79,17 @@ def run_job(
             _tell_done(job, error, as_json=as_json)
             raise
     return _conclude(configs, options, job, summary, ending, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _incomplete_at_damage(configs: Sequence[StoreConfig]) -> Iterator[None]:
+    """Have an error at damage of a log end with its own exit code: what is before it is done."""
+    try:
+        yield
+    except ReputError as error:
+        if all(kind_of(error, config) == "corrupt" for config in configs):
+            FAILURES.code = INCOMPLETE
+        raise
 
 
 def conclude_unbegun(configs: Sequence[StoreConfig], *, as_json: bool) -> int:
@@ -153,10 +166,10 @@ def _conclude(
     as_json: bool,
 ) -> int:
     """Print what was done, and what was not."""
-    from streaming.reach import shortfalls  # noqa: PLC0415 - numba is slow to import
+    from streaming.reach import nobody_writes, shortfalls  # noqa: PLC0415 - numba is slow to import
 
     left = []
-    if options.available_now:
+    if options.available_now or ending.name:
         left = shortfalls(
             configs,
             summary,
@@ -164,6 +177,10 @@ def _conclude(
             is_interrupted=bool(ending.name),
             only_flushed=options.only_flushed,
         )
+    if not options.available_now:
+        # Of a log that is written some is always left.
+        is_idle = {config.name: nobody_writes(config) for config in configs}
+        left = [each for each in left if is_idle[each.name] and each.end < each.log_end]
     code = FAILURES.answered(INCOMPLETE if left else OK)
     said = []
     if left:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from checkpoints import locks
+from formats import names
 from formats.errors import ReputError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.flushed import FlushedEnd
@@ -14,6 +17,10 @@ if TYPE_CHECKING:
 
     from streaming.config import StoreConfig
     from streaming.job import Summary
+
+
+# A log whose files are older is at rest.
+_AT_REST_NS = 10_000_000_000
 
 
 class Shortfall(NamedTuple):
@@ -83,6 +90,18 @@ def shortfalls(
             done = max(store.end, first)
             found.append(Shortfall(store.name, done, end, end - first, lag))
     return found
+
+
+def nobody_writes(config: StoreConfig) -> bool:
+    """Tell whether a log is at rest: no broker has the store's lock, and its files are not new."""
+    if locks.is_held(config.path / names.LOCK):
+        return False
+    log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
+    try:
+        newest = max((stamp.modified for stamp in log.stamps.values()), default=0)
+    finally:
+        log.close()
+    return time.time_ns() - newest > _AT_REST_NS
 
 
 def _ends_of(config: StoreConfig, done: int, *, only_flushed: bool) -> tuple[int, int]:

@@ -253,7 +253,7 @@ def test_a_corrupt_record_stops_the_job_and_what_is_before_it_stays(store, tmp_p
 
     done = reput("rebuild", "--store", path, "--output", output, "--broker-conf", conf)
 
-    assert done.returncode == 3
+    assert done.returncode == 4
     assert first.name in done.stderr
     assert "at byte 0" in done.stderr
     progress = json.loads((output / ".reput" / "progress.json").read_text())

@@ -296,7 +296,7 @@ def test_rebuilds(tmp_path, placement):
     line += ["--placement", placement, "--json"]
 
     stopped = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert stopped.returncode == 3, stopped.stderr
+    assert stopped.returncode == 4, stopped.stderr
     assert fits(json.loads(stopped.stdout), "error")
 
     passing = [*line, "--on-corrupt", "skip"]

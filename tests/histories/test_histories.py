@@ -14,7 +14,7 @@ from tests.histories.steps import parse, parse_history, show, step
 
 _FIXED = 1
 # Histories of each test: 200 together.
-_MODELLED = 80
+_MODELLED = 82
 _REAL = 12
 _VERSIONS = ("4.9.8", "5.3.3", "5.5.0")
 

@@ -17,6 +17,7 @@ from stores.tail import TailWatch, find_tail
 from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher, rebuild
 from streaming.events import GAP, kind_of_event
+from streaming.handover import examine
 from streaming.verify import verify
 from tests.streaming.brokers_for_tests import queue, write_over
 from tests.streaming.stores_for_tests import LOG_FILE, files_of
@@ -310,6 +311,22 @@ class TestZeroAtTheEnd:
 
         assert (batch.messages, dispatcher.progress.end) == (2, broker.log.end)
         assert verify(config).ok
+
+    def test_no_broker_gets_the_files_without_it(self, made):
+        """
+        It is a message as any other, and would be lost.
+        """
+        broker, config = self.store(made)
+        dispatcher = StoreDispatcher(config)
+        dispatcher.dispatch(broker.log.places[0].end)
+        dispatcher.close()
+        (problem,) = examine(config).problems
+        assert f"ends at {broker.log.places[0].end}, the log ends at {broker.log.end}" in problem
+
+        dispatcher = StoreDispatcher(config)
+        dispatch_all(dispatcher)
+        dispatcher.close()
+        assert examine(config).is_safe
 
     def test_it_waits_while_a_broker_runs(self, made, held):
         """
