@@ -67,7 +67,7 @@ class KafkaState:
             those beyond.
         total_seconds: sum of that.
         in_flight: bytes that are sent and not acknowledged yet.
-        is_connected: the last attempt went well.
+        is_connected: the last attempt went well; None before the first one.
         truncations: times that the log was cut, or has expired, below what had been sent.
         trouble: why the last attempt failed, "" if it did not.
         stopped: what has stopped it until the job starts again, "" for nothing.
@@ -86,7 +86,7 @@ class KafkaState:
     seconds: tuple[int, ...] = field(default_factory=lambda: (0,) * (len(TRANSACTION_BOUNDS) + 1))
     total_seconds: float = 0.0
     in_flight: int = 0
-    is_connected: bool = False
+    is_connected: bool | None = None
     truncations: int = 0
     trouble: str = ""
     stopped: str = ""
@@ -319,6 +319,9 @@ class KafkaFeed:
         began = time.monotonic()
         said, pause = 0.0, _SAY_SECONDS
         tries = 0
+        if self._state.is_connected is None:
+            # An attempt that hangs has not gone well either.
+            self._state = replace(self._state, is_connected=False)
         while not self._stopping.is_set():
             try:
                 sent = self._send(extent)

@@ -19,7 +19,10 @@ TEXTS: Texts = {
     ),
     f"{_PREFIX}_offset_bytes": ("Physical offset that is committed to Kafka.", ()),
     f"{_PREFIX}_in_flight_bytes": ("Bytes sent and not acknowledged yet.", ()),
-    f"{_PREFIX}_connected": ("The last attempt to send went well.", ()),
+    f"{_PREFIX}_connected": (
+        "The last attempt to send went well; nothing before the first one.",
+        (),
+    ),
     f"{_PREFIX}_stopped": ("Kafka is held back until the job starts again.", ()),
     f"{_PREFIX}_messages_total": ("Messages and arrival notices sent.", ("product",)),
     f"{_PREFIX}_record_bytes_total": ("Bytes of records sent.", ()),
@@ -47,13 +50,14 @@ def collect(
     from streaming.kafka_feed import TRANSACTION_BOUNDS  # noqa: PLC0415 - a client few need
 
     late = max((dispatched_timestamp - state.store_timestamp) / _MILLISECONDS, 0.0)
+    connected = None if state.is_connected is None else float(state.is_connected)
     known_late = late if state.store_timestamp > 0 else None
     for name, value in (
         ("lag_bytes", state.lag),
         ("lag_seconds", 0.0 if state.lag == 0 else known_late),
         ("offset_bytes", state.end if state.end >= 0 else None),
         ("in_flight_bytes", state.in_flight),
-        ("connected", float(state.is_connected)),
+        ("connected", connected),
         ("stopped", float(bool(state.stopped))),
         ("record_bytes_total", state.bytes),
         ("dead_letters_total", state.dead_letters),

@@ -72,10 +72,39 @@ def test_an_outage_holds_back_kafka_only(tmp_path: Path, written: Any) -> None:
 
         assert batch.messages == 200
         assert dispatcher.progress.end == written.end
-        assert not feed.state.is_connected
+        assert feed.state.is_connected is False
         assert "Kafka at" in feed.state.trouble
         assert not feed.state.stopped
     finally:
+        dispatcher.close()
+
+
+def test_kafka_counts_as_away_from_the_first_attempt_on(
+    tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Also while that one hangs; before it, when nothing is dispatched yet, nobody has tried.
+    """
+    tried, go_on = threading.Event(), threading.Event()
+
+    def hang(*_: Any) -> None:
+        tried.set()
+        assert go_on.wait(60)
+        raise AwayError("it hung")
+
+    monkeypatch.setattr(KafkaSink, "open", hang)
+    dispatcher = StoreDispatcher(config(tmp_path))
+    try:
+        feed = dispatcher.kafka
+        assert feed is not None
+        before = feed.state.is_connected
+        dispatcher.dispatch(written.places[200].position)
+        assert tried.wait(60)
+
+        assert before is None
+        assert feed.state.is_connected is False
+    finally:
+        go_on.set()
         dispatcher.close()
 
 

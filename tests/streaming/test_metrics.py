@@ -674,12 +674,26 @@ def test_a_lag_that_is_not_known_is_not_shown_as_none(made, served):
     Before Kafka was ever reached nothing says how far it is: a zero would say that it has all.
     """
     _, dispatcher, metrics = made
-    metrics.state("s", State(dispatcher.progress, 0, kafka=KafkaState(end=-1, wanted=500)))
+    kafka = KafkaState(end=-1, wanted=500, is_connected=False)
+    metrics.state("s", State(dispatcher.progress, 0, kafka=kafka))
     _, text = served(metrics)("/metrics")
 
     assert "rocketmq_reput_kafka_connected{" in text
     for name in ("lag_bytes", "lag_seconds", "offset_bytes"):
         assert f"rocketmq_reput_kafka_{name}{{" not in text
+
+
+def test_a_kafka_that_nobody_has_tried_is_not_shown_as_away(made, served):
+    """
+    While Spark starts there is nothing to send; a zero would make the alert fire that says that the
+    last attempt failed.
+    """
+    _, dispatcher, metrics = made
+    metrics.state("s", State(dispatcher.progress, 0, kafka=KafkaState()))
+    _, text = served(metrics)("/metrics")
+
+    assert "rocketmq_reput_kafka_stopped{" in text
+    assert "rocketmq_reput_kafka_connected{" not in text
 
 
 def test_a_store_whose_kafka_is_held_back_is_not_ready(made, served):
