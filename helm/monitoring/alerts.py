@@ -110,8 +110,14 @@ def behind(metric: str, threshold: str, long: str, short: str) -> str:
     )
 
 
-def _step(metric: str, window: str = "1h", labels: str = "") -> str:
-    return f"increase({metric}{{{s.NODE}{labels}}}[{window}]) > 0"
+def _step(metric: str, labels: str = "") -> str:
+    """Return an expression that holds where a counter of the process has risen within the hour.
+
+    What a process counts before its first scrape is no increase: of one that began within the hour,
+    it is the value itself.
+    """
+    series = f"{metric}{{{s.NODE}{labels}}}"
+    return f"increase({series}[1h]) > 0\nor {series} > 0 and on ({_INSTANCE}) {_AGE} < {_HOUR}"
 
 
 def _more(metric: str, window: str = "1h") -> str:
@@ -132,6 +138,7 @@ def _recorded(metric: str) -> str:
 
 
 _INSTANCE = "job, namespace, pod, instance"
+_AGE = f"time() - {s.STARTED}"
 _OURS = 'namespace=~"${namespace}",job=~"${job}"'
 _START, _UP = f"{s.START}{{{_OURS}}}", f"{s.TARGET}{{{_OURS}}}"
 _PRESENT = f"(count({_START}) or vector(0))"
@@ -147,8 +154,8 @@ _KUBE_WAITS = f"max by (namespace, pod) ({s.KUBE_WAITING}{{{_CONTAINER}}} == 1)"
 _RESTARTS = f"{s.KUBE_RESTARTS}{{{_CONTAINER}}}"
 # Longer than the longest wait of the kubelet and the longest life that it takes for a crash.
 _LATELY = "20m"
-# Seconds; how far ahead free space is foretold.
-_DAY = 86400
+# Seconds: how old a process may be; how far ahead free space is foretold.
+_HOUR, _DAY = 3600, 86400
 _FULL_IN_A_DAY = f"predict_linear({s.FREE}{_DISPATCHER}[1h], {_DAY}) < 0"
 
 ALERTS = (
@@ -396,8 +403,8 @@ def rule_file(speed: int = 1, *, has_links: bool = True) -> dict[str, Any]:
     """Return the rule file with its placeholders.
 
     Args:
-        speed: windows, holds and how far ahead is looked are divided by it, so that a test need
-            not wait for hours; the expressions stay what they are.
+        speed: windows, holds, ages and how far ahead is looked are divided by it, so that a test
+            need not wait for hours; the expressions stay what they are.
         has_links: each alert has a link to its page, below the placeholder `runbookUrl`.
     """
     rules = [alert.as_rule() for alert in ALERTS]
@@ -409,6 +416,7 @@ def rule_file(speed: int = 1, *, has_links: bool = True) -> dict[str, Any]:
             rule["for"] = _shortened(rule["for"], speed)
             rule["expr"] = _WINDOW.sub(lambda w: _shortened(w[0], speed), rule["expr"])
             rule["expr"] = rule["expr"].replace(f", {_DAY})", f", {_DAY // speed})")
+            rule["expr"] = rule["expr"].replace(f"{_AGE} < {_HOUR}", f"{_AGE} < {_HOUR // speed}")
     recorded = [
         {"record": s.START, "expr": _recorded(s.STARTED)},
         {"record": s.TARGET, "expr": _recorded(s.UP)},

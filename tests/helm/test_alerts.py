@@ -30,7 +30,11 @@ KAFKA_HELD = f"rocketmq_reput_kafka_stopped{{{STORE}}}"
 KAFKA_CUT = f"rocketmq_reput_kafka_truncations_total{{{STORE}}}"
 UP = 'up{job="reput",namespace="rocketmq",pod="reput-a-0",instance="10.0.0.1:9464"}'
 PROCESS = 'job="reput",namespace="rocketmq",pod="reput-a-0"'
-AWAITED = f'rocketmq_reput_first_message_awaited{{{STORE},{PROCESS},instance="10.0.0.1:9464"}}'
+OF_PROCESS = f'{STORE},{PROCESS},instance="10.0.0.1:9464"'
+DEAD_OF_PROCESS = f"rocketmq_reput_kafka_dead_letters_total{{{OF_PROCESS}}}"
+CUT_OF_PROCESS = f"rocketmq_reput_kafka_truncations_total{{{OF_PROCESS}}}"
+MISPLACED_OF_PROCESS = f'rocketmq_consumequeue_entries_total{{{OF_PROCESS},outcome="misplaced"}}'
+AWAITED = f"rocketmq_reput_first_message_awaited{{{OF_PROCESS}}}"
 OTHER_AWAITED = AWAITED.replace('store="a"', 'store="b"')
 STARTED = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.1:9464"}}'
 STARTED_ELSEWHERE = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.2:9464"}}'
@@ -89,6 +93,8 @@ BURST = f"{45 * 10**10}-5000000000x10 {40 * 10**10}x470"
 REPAIR = f"{45 * 10**10}x180 {45 * 10**10}-4000000000x60 {45 * 10**10}x240"
 # Of an output that was begun in minute 35.
 NEW = "_x35 52100000000+60000000x85"
+# A process that began in minute 40, and had counted by its first scrape, a minute later.
+FIRST_SCRAPED = {STARTED: "1000x39 _ 2400x80", DEAD_OF_PROCESS: "_x40 5x80"}
 # (what happens, series that differ, minute, the alerts that fire then)
 CASES = [
     ("all is well", {}, 60, ""),
@@ -261,6 +267,22 @@ CASES = [
     ("Kafka is away", {KAFKA_CONNECTED: later(0, 1)}, 45, "KafkaAway"),
     ("Kafka was restarted", {KAFKA_CONNECTED: "1x39 0x1 1x80"}, 42, ""),
     ("a message was refused", {KAFKA_DEAD: later(4, 3)}, 45, "KafkaDeadLetters"),
+    *(
+        (f"refused before the first scrape of minute 41, minute {minute}", FIRST_SCRAPED, minute, a)
+        for minute, a in ((41, "KafkaDeadLetters"), (90, "KafkaDeadLetters"), (110, ""))
+    ),
+    (
+        "a way to Kafka that was cut before the first scrape of minute 41",
+        FIRST_SCRAPED | {DEAD_OF_PROCESS: "_x120", CUT_OF_PROCESS: "_x40 1x80"},
+        45,
+        "KafkaStopped",
+    ),
+    (
+        "an entry out of turn before the first scrape of minute 41",
+        FIRST_SCRAPED | {DEAD_OF_PROCESS: "_x120", MISPLACED_OF_PROCESS: "_x40 3x80"},
+        45,
+        "ConsumeQueueGap",
+    ),
     ("stopped by Kafka", {errors("kafka"): "_x40 1x1"}, 45, "KafkaStopped"),
     ("Kafka is held back", {KAFKA_HELD: later(1)}, 45, "KafkaStopped"),
     ("Kafka was never reached", {KAFKA_LAG: "_x120", KAFKA_CONNECTED: "0x120"}, 45, "KafkaAway"),

@@ -19,8 +19,8 @@ from helm.monitoring.causes import CAUSES
 from helm.monitoring.server import SPEED, THRESHOLDS, Server
 from tests.helm.helm_tools import ROOT, TOOLS, find_tool, run
 
-# With a unit, or the seconds that `predict_linear` looks ahead.
-DURATION = re.compile(r"\d+(ms|[smh])\b|(?<=\], )\d+(?=\))")
+# With a unit, or the seconds that `predict_linear` looks ahead, or of a process's age.
+DURATION = re.compile(r"\d+(ms|[smh])\b|(?<=\], )\d+(?=\))|(?<=timestamp_seconds < )\d+")
 
 
 def test_shortened_rules_are_the_same_but_for_durations():
