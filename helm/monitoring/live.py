@@ -1,13 +1,12 @@
 """Alerts, made to fire by their real causes: `python -m helm.monitoring.live [--seconds 300]`.
 
-All but Kafka's: those fire in tests of series only (tests/helm/test_alerts.py).
-
-A real Prometheus scrapes a real job. One job runs beside a live writer all the time, is stopped
-and started again, and is compared with the log in the end; the others each get something that
-goes wrong in production (`causes`), and a Prometheus of their own; what fires besides is printed.
-Windows and holds of the alerts are those of the rule file divided by `SPEED`; the expressions are
-the same. `--directory` keeps everything; `--markdown` and `--picture` write what
-docs/monitoring.md shows. `helm/tools.sh promtool` gets Prometheus.
+A real Prometheus scrapes a real job; for Kafka's alerts the job sends to a real Kafka broker. One
+job runs beside a live writer all the time, is stopped and started again, and is compared with the
+log in the end; the others each get something that goes wrong in production (`causes`), and a
+Prometheus of their own; what fires besides is printed. Windows and holds of the alerts are those of
+the rule file divided by `SPEED`; the expressions are the same. `--directory` keeps everything;
+`--markdown` and `--picture` write what docs/monitoring.md shows. `helm/tools.sh promtool` gets
+Prometheus, and tests/kafka/build.sh the broker.
 """
 
 from __future__ import annotations
@@ -119,10 +118,8 @@ def _restart(place: Place) -> None:
 
 
 def _lag(place: Place) -> float:
-    for line in (place.get("/metrics") or "").splitlines():
-        if line.startswith(f"{s.BEHIND_BYTES}{{"):
-            return float(line.split()[-1])
-    return float("inf")
+    lag = place.value(s.BEHIND_BYTES)
+    return float("inf") if lag is None else lag
 
 
 def _highest_lag(server: Server, window: str) -> float:
@@ -193,7 +190,7 @@ def make_fire(directory: Path, cause: Callable[[Place], None], expected: Sequenc
     """
     place = place_of(directory, pod_of(cause))
     server = place.server
-    with server.running():
+    with server.running(), place.beside:
         place.begin()
         try:
             cause(place)

@@ -46,6 +46,7 @@ class Place:
         server: the Prometheus that scrapes this job and no other.
         log_file: size of the log's files.
         since: when what an alert is for began, in the server's seconds.
+        beside: what runs beside the job, and ends after it.
     """
 
     directory: Path
@@ -55,6 +56,7 @@ class Place:
     log_file: int = SMALL_LOG_FILE
     job: subprocess.Popen[bytes] | None = None
     since: float = 0.0
+    beside: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
     _held: Any = field(default=None, repr=False)
 
     @property
@@ -143,6 +145,13 @@ class Place:
     def get(self, path: str) -> str | None:
         """Return what the job answers, None if it does not or says no."""
         return answer_of(self.port, path)
+
+    def value(self, name: str) -> float | None:
+        """Return the value of a series of the store without further labels, None without one."""
+        for line in (self.get("/metrics") or "").splitlines():
+            if line.startswith(f"{name}{{"):
+                return float(line.split()[-1])
+        return None
 
     def begin(self) -> None:
         """Say that what the alerts are for begins now: none of them may have fired before."""

@@ -21,7 +21,7 @@ from helm.monitoring import alerts, panels
 from helm.monitoring.place import LOCALHOST, answer_of, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SPEED = 30
@@ -32,6 +32,7 @@ THRESHOLDS = {
     "behindBytesCritical": 4 << 20,
     "behindSeconds": 4,
     "behindSecondsCritical": 12,
+    "kafkaBehindBytes": 1 << 20,
     # A hold that is a threshold besides.
     "stalledFor": f"{300 // SPEED}s",
 }
@@ -49,7 +50,11 @@ _REFRESH = "1s"
 
 
 class Server:
-    """A Prometheus that scrapes one job every second, from its first answer on."""
+    """A Prometheus that scrapes one job every second, from its first answer on.
+
+    Attributes:
+        is_due: tells whether it may be scraped; where a start is not to be seen, a later time.
+    """
 
     def __init__(self, directory: Path, pod: str, port: int) -> None:
         """Write its configuration.
@@ -63,6 +68,7 @@ class Server:
         self.directory.mkdir()
         self.port = free_port()
         self.url = f"http://{LOCALHOST}:{self.port}"
+        self.is_due: Callable[[], object] = lambda: answer_of(port, "/metrics") is not None
         # alert: seconds since the start when it was first seen to fire.
         self.fired: dict[str, float] = {}
         self._pod = pod
@@ -157,7 +163,7 @@ class Server:
         while not self._ending.wait(0.5):
             # Kubernetes gives a pod an address once it answers. A target that is there before that
             # would be one that does not answer, which is an alert.
-            if not is_target and answer_of(self._metrics_port, "/metrics") is not None:
+            if not is_target and self.is_due():
                 is_target = True
                 self._add_target()
             with contextlib.suppress(*_NO_ANSWER):

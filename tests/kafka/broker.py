@@ -189,6 +189,13 @@ class Broker:
         finally:
             admin.close()
 
+    def limit(self, client: str, rate: int) -> None:
+        """Give a client a quota: bytes a second that it may send."""
+        quota = ("--add-config", f"producer_byte_rate={rate}")
+        command = _java("kafka.admin.ConfigCommand", "--bootstrap-server", self.address, "--alter",
+                        *quota, "--entity-type", "clients", "--entity-name", client)  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
     def lost_ends(self, topic: str) -> list[str]:
         """Return the partitions with an open transaction whose coordinator has none open there.
 
@@ -258,13 +265,15 @@ class Broker:
                 for topic in topics
                 for number in reader.partitions_for_topic(topic) or ()
             ]
-            return reader.end_offsets(partitions)
+            ends: dict[TopicPartition, int] = reader.end_offsets(partitions)
+            return ends
         finally:
             reader.close()
 
     def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         any_reader = KafkaConsumer(bootstrap_servers=self.address, group_id=None)
         try:
-            return any_reader.end_offsets(partitions)
+            ends: dict[TopicPartition, int] = any_reader.end_offsets(partitions)
+            return ends
         finally:
             any_reader.close()
