@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats import names, storecheckpoint
 from formats.commitlog import ACCEPT_V2, Verdict
+from formats.errors import FormatError
 from stores.commitlog import PAD
 from stores.head_cursor import HeadCursor
 from stores.holes import find_hole
@@ -143,7 +144,7 @@ class FlushedEnd:
         is_same = self._follow(log, timestamp)
         if self._flushed > end:
             # The log was cut, and nobody knows how far.
-            self.go_back(log.first_record(begin))
+            self.go_back(_first_at(log, begin))
             is_same = False
         if not is_same:
             # The broker may have written it since; what was read before may be of before the cut.
@@ -156,7 +157,7 @@ class FlushedEnd:
             self._void = self._doubted = None
         if self._flushed < log.min_offset:
             # The first look; or what was found has expired.
-            self._flushed = self._searched = log.first_record(begin)
+            self._flushed = self._searched = _first_at(log, begin)
         if timestamp != self._wanted:
             self._wanted, self._searched = timestamp, self._flushed
         self.is_found, self._searched, self._newest = _search(
@@ -240,6 +241,29 @@ def _with(known: Known, more: Known) -> Known:
         more.end,
         {**known.gaps, **more.gaps},
     )
+
+
+def _first_at(log: CommitLog, begin: int) -> int:
+    """Return where the first record stands at or after `begin`, what is no record gone over.
+
+    A reader that passes over what is corrupt may begin just after such a place. Where the log was
+    cut before `begin`, the place of the cut.
+    """
+    try:
+        return log.first_record(begin)
+    except FormatError:
+        position = log.base_of(begin)
+    while position < begin:
+        verdict, reached = log.hop(position, begin, log.rules & ACCEPT_V2)
+        if verdict == Verdict.RECORD:
+            return reached
+        if verdict == Verdict.ROLL:
+            return log.base_of(reached) + log.file_size
+        following = _after_hole(log, reached)
+        if following is None:
+            return reached
+        position = following
+    return position
 
 
 def _search(

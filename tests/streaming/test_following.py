@@ -607,6 +607,42 @@ class TestFlushed:
         assert FlushedEnd(broker.store).before(log, broker.log.end) == 0
         assert FlushedEnd(broker.store).before(log, broker.log.end, floor) == floor
 
+    def test_a_start_just_after_a_place_that_was_passed_over_goes_on(self, made, held):
+        """
+        The flushed part ended at the record after the place, so the output does, too. Then the
+        broker flushes more: a start dispatches that, with the files of a fresh rebuild.
+        """
+        broker, config = made()
+        for number in range(76):
+            broker.put(queue(number, store_timestamp=1000 + number))
+        number = next(n for n, p in enumerate(broker.log.places) if p.position > LOG_FILE + 500)
+        place = broker.log.places[number]
+        path = broker.store / names.COMMITLOG / names.offset_file(LOG_FILE)
+        raw, at = path.read_bytes(), place.position - LOG_FILE + 4
+        path.write_bytes(raw[:at] + b"\xff" * 8 + raw[at + 8 :])
+        assert broker.log.end > 2 * LOG_FILE
+        (broker.store / names.ABORT).touch()
+        held(broker.store)
+        ends = []
+        for following in (number + 1, 75):
+            flush(broker, 1000 + following)
+            dispatcher = StoreDispatcher(config, skips_corrupt=True, only_flushed=True)
+            # As the planner of a job does, which knows only where to begin.
+            planned = FlushedEnd(broker.store).before(
+                dispatcher.log, dispatcher._tail(), max(dispatcher.progress.end, 0)
+            )
+            assert planned == broker.log.places[following].position
+            dispatcher.dispatch(planned)
+            dispatcher.close()
+            ends.append(dispatcher.progress.end)
+        assert ends == [place.end, broker.log.places[75].position]
+
+        fresh = config_of(broker.store, config.output.parent / "fresh")
+        dispatcher = StoreDispatcher(fresh, skips_corrupt=True)
+        dispatcher.dispatch(ends[-1])
+        dispatcher.close()
+        assert differences(files_of(config.output), files_of(fresh.output)) == []
+
 
 class TestFlushedAndCut:
     """A log that is cut below what was flushed: the checkpoint names a record that is gone."""
