@@ -24,7 +24,7 @@ from formats import (
     names,
 )
 from formats.consumequeue import PRE_BLANK
-from formats.errors import FormatError
+from formats.errors import FormatError, StoreError
 from formats.indexfile import HEADER_SIZE, SLOT_SIZE
 from sinks.file_queue import FileQueue
 from sinks.mapped_file import MappedFile
@@ -200,6 +200,9 @@ def queues_before(
         settings: file sizes.
         queues: see `Progress.queues`.
         end: physical offset.
+
+    Raises:
+        StoreError: an extension would end in a file that was removed as expired.
     """
     before = dict(queues)
     for name, stop in queues.items():
@@ -212,8 +215,11 @@ def queues_before(
         before[name] = position
         ext = f"{names.CONSUMEQUEUE_EXT}/{rest}"
         if kind == names.CONSUMEQUEUE and ext in queues:
-            place = _ext_end(root / ext, settings, files, following, stop)
-            before[ext] = queues[ext] if place is None else place
+            before[ext] = (
+                _ext_end(root / ext, settings, files, following, stop, queues[ext])
+                if position
+                else 0
+            )
     return {name: position for name, position in before.items() if position > 0}
 
 
@@ -221,6 +227,8 @@ def queues_up_to(
     root: Path, settings: BrokerSettings, queues: Mapping[str, int], numbers: Mapping[str, int]
 ) -> dict[str, int]:
     """Return where queues end if some of them have only entries of lower queue offsets.
+
+    All entries that go are of records that have expired.
 
     Args:
         root: the output root; its files hold what `queues` says.
@@ -239,35 +247,63 @@ def queues_up_to(
         before[name] = following if files.has_units_before(following) else 0
         ext = name.replace(names.CONSUMEQUEUE, names.CONSUMEQUEUE_EXT, 1)
         if ext in queues:
-            place = _ext_end(root / ext, settings, files, following, stop)
-            before[ext] = queues[ext] if place is None else place
+            before[ext] = (
+                _ext_end(root / ext, settings, files, following, stop, queues[ext], is_expired=True)
+                if before[name]
+                else 0
+            )
     return {name: position for name, position in before.items() if position > 0}
 
 
 def _ext_end(
-    path: Path, settings: BrokerSettings, files: _Units, following: int, stop: int
-) -> int | None:
+    path: Path,
+    settings: BrokerSettings,
+    files: _Units,
+    following: int,
+    stop: int,
+    end: int,
+    *,
+    is_expired: bool = False,
+) -> int:
     """Return where an extension ends without the units of entries from byte `following` on.
+
+    Where it would end in a file that was removed as expired it begins again, as in a rebuild: the
+    units of all entries that stay were removed too.
 
     Args:
         path: of the extension.
         settings: file sizes.
-        files: the consume queue.
+        files: the consume queue; it keeps entries.
         following: byte of the first entry that goes.
         stop: byte where the queue ends.
+        end: byte where the extension ends.
+        is_expired: the records of the entries that go have expired, so their units may be gone.
 
-    Returns:
-        None if none of these entries has a unit.
+    Raises:
+        StoreError: the unit of an entry that goes was removed though its record is there.
     """
     codes = (int(code) for code in files.codes_from(following, stop))
     address = next((code for code in codes if consumequeue_ext.is_address(code)), None)
     if address is None:
-        return None
+        return end
+    size = settings.ext_file_size
     place = consumequeue_ext.position(address)
+    file = path / names.offset_file(place - place % size)
+    if not file.exists():
+        if is_expired:
+            return 0
+        raise StoreError(
+            file,
+            "this file was removed when its records had expired, and the log, which was set back "
+            "or cut since, ends in them now",
+            "`reput rebuild --repair` with the same store and output makes it again from the log",
+        )
     last = files.code_before(following)
-    if place % settings.ext_file_size == 0 and last is not None:
+    if place % size == 0 and last is not None:
         # The unit did not fit into the file before: its mark there goes with it.
-        return _unit_end(path, settings.ext_file_size, last, place)
+        place = _unit_end(path, size, last, place)
+    if place and not (path / names.offset_file((place - 1) // size * size)).exists():
+        return 0
     return place
 
 

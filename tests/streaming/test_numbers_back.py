@@ -255,6 +255,48 @@ class TestGoesBack:
         assert verify(made.config).ok
 
 
+class TestExpiredExtension:
+    """Numbers that go back into entries whose units were removed with the files they stood in."""
+
+    # Of 22 units in the first log file, 7 a file; entries 16 to 23 share a file of the queue.
+    @pytest.mark.parametrize("number", [16, 17, 18, 21, 22])
+    def test_the_extension_begins_again(self, tmp_path, number):
+        """
+        As in a rebuild, also where the units of all entries that stay ended with the file before.
+        Where one of them has a unit that is there, it goes on after that.
+        """
+        made = Made(tmp_path, **KINDS["extensions"])
+        made.put(count=22)
+        made.log.blank()
+        made.put(count=2)
+        made.dispatch()
+        made.log.blank()
+        made.dispatch(first=1, ahead=1, removes_expired=True)
+        ext = made.output / names.CONSUMEQUEUE_EXT / "t" / "0"
+        assert [path.name for path in ext.iterdir()] == [names.offset_file(480)]
+
+        made.log, made.following = Log(), {}
+        made.put(count=number - 1)
+        made.log.blank()
+        made.put()
+        made.log.blank()
+        made.put(count=6)
+        said = made.dispatch(first=2, removes_expired=True)
+        fresh = made.fresh()
+        assert [event.kind for event in said] == [TRUNCATION]
+        for _ in range(2):
+            assert made.entries(made.output) == made.entries(fresh)
+            there = [file.read_bytes() for file in sorted(ext.iterdir())]
+            if number < 22:
+                rebuilt = fresh / names.CONSUMEQUEUE_EXT / "t" / "0"
+                assert there == [file.read_bytes() for file in sorted(rebuilt.iterdir())]
+            else:
+                assert [path.name for path in ext.iterdir()] == [names.offset_file(480)]
+            assert verify(made.config).ok
+            assert examine(made.config).is_safe
+            assert made.dispatch(first=2) == []
+
+
 class TestIsFound:
     """`verify` and `handover` never call entries of messages that are gone sound."""
 
