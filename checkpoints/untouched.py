@@ -106,6 +106,9 @@ class _Queues:
         for base in bases[:-1] if len(bases) > 1 else ():
             if base < last:
                 self._check_full(self._path(path, base), kind)
+        if last < self.firsts.get(name, 0):
+            self._check_made_ahead(self._path(path, end), name, end, kind)
+            return
         descriptor = os.open(self._path(path, last), os.O_RDONLY | os.O_CLOEXEC)
         self._check_last(self._path(path, last), descriptor, name, end, kind)
 
@@ -160,6 +163,23 @@ class _Queues:
             else:
                 self._check_ext(path, descriptor, name, base, end)
             self._check_tail(path, descriptor, name, end - base)
+
+    def _check_made_ahead(self, path: str, name: str, end: int, kind: _Kind) -> None:
+        """Check the only file of a queue whose entries have all expired: it begins at their end."""
+        if name not in self._ahead:
+            found = (
+                f"the queue has {end} bytes, and the files that had them were removed as expired"
+            )
+            raise StoreError(path, found, REMEDY)
+        if not self._found.clean:
+            # It may have lost its size with its writer, or have got entries.
+            return
+        with open(path, "rb", 0) as file, disk.naming(Path(path)):  # noqa: PTH123 - as above
+            _check_size(path, kind.file_size, file.fileno())
+            if any(file.read(kind.unit_size)):
+                raise StoreError(
+                    path, f"an entry stands at byte {end}, where the queue ends", REMEDY
+                )
 
     @staticmethod
     def _path(directory: str, base: int) -> str:

@@ -23,7 +23,7 @@ from sinks.went_back import WentBackError
 from stores import disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -75,6 +75,8 @@ class ConsumeQueueSink:
         self.counts = PutCounts()
         # See `Progress.vouched_from`.
         self.vouched_from = 0
+        # See `Progress.lasts`: of a queue whose last entry's file has expired the files do not say.
+        self.recorded_lasts: Mapping[str, int] = {}
         self._staging = staging
         self._file_size = settings.consumequeue_file_size
         self._queues = queues
@@ -265,7 +267,10 @@ class ConsumeQueueSink:
             path = self.path_of(self._queues.names[number])
             files = FileQueue(path, self._file_size, self._staging)
             self._files[number] = files
-            self._next_entry[number], self._last_end[number] = _named_tail_of(files)
+            following, last_end = _named_tail_of(files)
+            if last_end == NEVER and following:
+                last_end = self.recorded_lasts.get(self.directory_of(number), NEVER)
+            self._next_entry[number], self._last_end[number] = following, last_end
             self._flushed_entry[number] = self._next_entry[number]
         return files
 

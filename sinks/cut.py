@@ -191,7 +191,11 @@ def _items_written(path: Path, size: int) -> int:
 
 
 def queues_before(
-    root: Path, settings: BrokerSettings, queues: Mapping[str, int], end: int
+    root: Path,
+    settings: BrokerSettings,
+    queues: Mapping[str, int],
+    end: int,
+    lasts: Mapping[str, int],
 ) -> dict[str, int]:
     """Return where queues end if only records that start before `end` are in them.
 
@@ -200,6 +204,7 @@ def queues_before(
         settings: file sizes.
         queues: see `Progress.queues`.
         end: physical offset.
+        lasts: see `Progress.lasts`.
 
     Raises:
         StoreError: an extension would end in a file that was removed as expired.
@@ -211,6 +216,9 @@ def queues_before(
             continue
         unit = consumequeue.ENTRY if kind == names.CONSUMEQUEUE else batchconsumequeue.UNIT
         files = _Units(root / name, kinds(settings)[kind][0], unit)
+        if files.have_expired(stop) and lasts.get(name, end + 1) <= end:
+            # All that it has is of records before `end`.
+            continue
         position, following = files.position_before(end, stop)
         before[name] = position
         ext = f"{names.CONSUMEQUEUE_EXT}/{rest}"
@@ -358,6 +366,10 @@ class _Units:
             is_fill = self._unit is consumequeue.ENTRY and units[count - 1] == fill
             return (0 if is_fill else at), at
         return 0, self._bases[0] if self._bases else 0
+
+    def have_expired(self, stop: int) -> bool:
+        """Tell whether the files of all units before byte `stop` were removed as expired."""
+        return bool(self._bases) and stop <= self._bases[0]
 
     def has_units_before(self, position: int) -> bool:
         """Tell whether a unit of a record stands before byte `position`, and not only fill."""

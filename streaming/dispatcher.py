@@ -283,6 +283,7 @@ class StoreDispatcher:
         self.entries = ConsumeQueueSink(output, staging, settings, self.queues)
         self.special = SpecialSink(output, staging, settings, self.queues, self.entries, self.live)
         self._tell_vouched()
+        self.entries.recorded_lasts = self.progress.lasts
         self._inserted_before = self._inserted
         self.index = IndexSink(output, staging, settings) if settings.writes_index else None
         if self.index is not None:
@@ -1250,7 +1251,9 @@ class StoreDispatcher:
         leftovers = self.special.leftovers()
         self._close_sinks()
         output, settings = self.config.output, self.config.settings
-        queues = cut.queues_before(output, settings, where["queues"], self.progress.end)
+        queues = cut.queues_before(
+            output, settings, where["queues"], self.progress.end, where["lasts"]
+        )
         queues |= {name: min(queues.get(name, at), at) for name, at in leftovers.items()}
         queues = {name: at for name, at in queues.items() if at > 0}
         known = replace(self.progress, **where)

@@ -234,7 +234,9 @@ def _gone_back(
         # A repeated record has a unit and no entry: nothing says which units are its own.
         return _begun_again(config, log, found, recovery)
     _require_index(config.output / names.INDEX, found, common.index_name)
-    queues = cut.queues_before(config.output, config.settings, found.queues, common.end)
+    queues = cut.queues_before(
+        config.output, config.settings, found.queues, common.end, found.lasts
+    )
     source = StoreCheckpoint(*found.checkpoint)
     checkpoint = source._replace(
         logics_timestamp=common.logics_timestamp,

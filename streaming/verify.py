@@ -382,6 +382,9 @@ class _Verification:
         seen = tails.read(output, queues, self.settings)
         for name, end in queues.items():
             base = tails.last_base(name, end, self.settings)
+            if base < found.firsts.get(name, 0):
+                # The file of its last entry has expired, and the next one has nothing in it yet.
+                continue
             path = output / name / names.offset_file(base)
             if name not in seen:
                 detail = "the file of the queue's last entry, whose record has expired, is not here"

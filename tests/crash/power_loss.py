@@ -240,11 +240,11 @@ class Reference:
 
     def _positions_at(self, offset: int) -> dict[str, int]:
         if offset not in self._positions:
-            queues = dict(self.progress.queues)
+            queues, lasts = dict(self.progress.queues), self.progress.lasts
             self._positions[offset] = {
                 name: end
                 for name, end in cut.queues_before(
-                    self.output, self.config.settings, queues, offset
+                    self.output, self.config.settings, queues, offset, lasts
                 ).items()
                 if not name.startswith(names.CONSUMEQUEUE_EXT)
             }

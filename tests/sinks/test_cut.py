@@ -45,8 +45,9 @@ class Output:
     def cut_before(self, end, index) -> Taken:
         """Cut back to a record, by what stands in the queues."""
         root, settings = self.config.output, self.config.settings
-        queues = self.dispatcher._where()["queues"]
-        return self.cut(queues_before(root, settings, queues, end), index)
+        where = self.dispatcher._where()
+        queues = queues_before(root, settings, where["queues"], end, where["lasts"])
+        return self.cut(queues, index)
 
     def ends(self, seed: int) -> tuple[int, int]:
         pick = random.Random(seed)

@@ -16,21 +16,25 @@ from formats.errors import StoreError
 from formats.indexfile import FIRST_ITEM, Header, item_position
 from stores.findings import Kind
 from stores.tail import find_tail
+from streaming.config import FlushPolicy
 from streaming.dispatcher import StoreDispatcher
 from streaming.handover import examine
 from streaming.repair import repair
 from streaming.verify import verify
+from tests.sinks.slow_twins import differences
 from tests.streaming.stores_for_tests import (
     LOG_FILE,
     SLOTS,
     Log,
     config_of,
+    files_of,
     name_batch_topics,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+SYNC = FlushPolicy(is_sync=True)
 STORED_AT = 1_700_000_000_000
 TIME_DIFF_AT = 12
 
@@ -48,6 +52,7 @@ class Made:
     def __init__(self, root: Path, **conf: str) -> None:
         self.root, self.store, self.output = root, root / "store", root / "out"
         self.log = Log()
+        self.conf = conf
         self.config = config_of(self.store, self.output, **conf)
         self.following: dict[str, int] = {}
         self.gone = 0
@@ -424,3 +429,107 @@ def test_what_a_start_refuses_is_not_sound(tmp_path, directory, is_clean):
     assert not report.ok
     assert {found.path for found in report.findings} == {str(path)}
     assert not examine(made.config).is_safe
+
+
+class TestMadeAhead:
+    """A queue whose only file is the next one, made by a repeated record; all before has expired.
+
+    A broker never removes a queue's last file, and makes a file before it looks whether the record
+    is a new one.
+    """
+
+    QUEUE = f"{names.CONSUMEQUEUE}/t/0"
+
+    @pytest.fixture(autouse=True)
+    def quick_looks(self, monkeypatch):
+        monkeypatch.setattr("streaming.dispatcher._FOLLOW_SECONDS", 0)
+
+    @staticmethod
+    def step(dispatcher: StoreDispatcher) -> None:
+        dispatcher.log.refresh()
+        dispatcher.follow()
+        dispatcher.dispatch(find_tail(dispatcher.log).end)
+
+    def filled(self, made: Made, output: Path) -> StoreDispatcher:
+        """Dispatch 8 entries of `t`, the file after them, and so much of `u` that it expires."""
+        made.gone, made.following, made.log = 0, {}, Log()
+        shutil.rmtree(made.store / names.COMMITLOG, ignore_errors=True)
+        config = config_of(made.store, output, **made.conf)
+        made.put("t", 8)
+        made.following["t"] = 1
+        made.put("t")
+        made.fill_files("u", 2)
+        made.log.write(made.store)
+        dispatcher = StoreDispatcher(config, flush=SYNC, removes_expired=True)
+        for place in made.log.places[-12::3]:
+            dispatcher.dispatch(place.end)
+        self.step(dispatcher)
+        made.expire(1)
+        dispatcher.log.refresh()
+        dispatcher.flush()
+        assert [path.name for path in (output / self.QUEUE).iterdir()] == [f"{160:020d}"]
+        return dispatcher
+
+    @pytest.mark.parametrize("number", [8, 3])
+    @pytest.mark.parametrize("is_cut", [False, True], ids=["goes on", "is cut"])
+    @pytest.mark.parametrize("end", ["closed", "killed"])
+    def test_a_start_goes_on(self, tmp_path, end, is_cut, number):
+        """
+        A job that is stopped writes what one does that goes on: whatever number the queue's next
+        record has, and where the log is cut and written again after the queue's last record.
+        """
+        made = Made(tmp_path)
+        found = []
+        for output in (tmp_path / "open", tmp_path / "out"):
+            dispatcher = self.filled(made, output)
+            if output == made.output:
+                if end == "closed":
+                    dispatcher.close()
+                    assert examine(made.config).problems == []
+                else:
+                    dispatcher._close_files()
+                assert verify(made.config).ok
+            if is_cut:
+                made.log.places = made.log.places[:-5]
+                del made.log.data[made.log.places[-1].end :]
+                made.following["u"] -= 5
+                made.put("u", 2, seconds=6)
+                shutil.rmtree(made.store / names.COMMITLOG)
+                made.log.write(made.store, first=1)
+            if output == made.output:
+                dispatcher = StoreDispatcher(made.config, flush=SYNC, removes_expired=True)
+            self.step(dispatcher)
+            assert dispatcher.progress.queues[self.QUEUE] == 160
+            assert dispatcher.progress.ahead == (self.QUEUE,)
+            made.following["t"] = number
+            made.put("t", 3)
+            made.log.write(made.store, first=1)
+            self.step(dispatcher)
+            dispatcher.close()
+            assert dispatcher.progress.truncations == is_cut
+            found.append(dispatcher.progress)
+        assert differences(files_of(made.output), files_of(tmp_path / "open")) == []
+        one, other = found
+        for field in ("queues", "firsts", "lasts", "ahead", "messages", "repeated", "tails"):
+            assert getattr(one, field) == getattr(other, field), field
+        if number == 8:
+            assert made.entries() == made.wanted()
+            assert verify(made.config).ok
+
+    def test_what_is_not_as_it_was_left_is_refused(self, tmp_path):
+        """
+        The file is gone, or has an entry; both are said by a start and by `verify`.
+        """
+        made = Made(tmp_path)
+        self.filled(made, made.output).close()
+        path = made.output / self.QUEUE / names.offset_file(160)
+        raw = path.read_bytes()
+        for harm in (path.unlink, lambda: path.write_bytes(b"\1" * 20 + raw[20:])):
+            harm()
+            with pytest.raises(StoreError, match=str(path)):
+                StoreDispatcher(made.config)
+            report = verify(made.config)
+            assert not report.ok
+            assert str(path) in {finding.path for finding in report.findings}
+        path.write_bytes(raw)
+        assert verify(made.config).ok
