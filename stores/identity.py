@@ -44,6 +44,7 @@ __all__ = [
     "FileWalk",
     "Known",
     "compare",
+    "filled_place",
     "gone_back",
     "is_certain",
     "is_old",
@@ -147,8 +148,6 @@ class FileWalk:
         self._log = log
         self._gaps = known.gaps
         self._passed = known.passed
-        # Where nothing after a place was read, nothing there can tell what has become of it.
-        self._is_last = number == len(known.files) - 1
         # Of places without a record, and of whole records that no queue could take: their hashes
         # are in no sum.
         self._gap_starts = sorted(known.gaps)
@@ -259,15 +258,14 @@ class FileWalk:
 
         It erases nothing, so the records after the place may still stand there. Then its own tell:
         a BLANK before them, a record that reaches over the first of them, or one that
-        makes it a record that was left over. A place that was restored has none of these. Where
-        nothing after the place was read, whatever stands there now has its turn.
+        makes it a record that was left over. A place that was restored has none of these. See
+        `filled_place` for one that nothing was read after.
         """
         log, position = self._log, self._position
-        is_to_end = following >= self._file_end
-        if log.damage_at(position) is not None or (is_to_end and not self._is_last):
+        if log.damage_at(position) is not None or following >= self._file_end:
             # The next file tells: a cut removes it.
             return False
-        verdict, reached = log.hop(position, min(following, self._file_end), log.rules)
+        verdict, reached = log.hop(position, following, log.rules)
         if verdict == Verdict.ROLL or reached > following:
             return True
         if reached == position:
@@ -275,7 +273,7 @@ class FileWalk:
         is_known = position in self._passed
         if is_known and self._passed[position] == trail.hash_at(log, position):
             return False
-        return is_to_end or holes.is_left_over(log, following, reached)
+        return holes.is_left_over(log, following, reached)
 
     def _meet_end(self) -> None:
         """End where the file has no more records: marks after that have the sum of all."""
@@ -335,11 +333,9 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
     there = [p for p in known.points if p.record.physical_offset >= log.min_offset]
     newest = there[-1] if there else None
     if cut is None:
-        end = (
-            _readable_end(log, known)
-            if known.files and not is_certain(log, known.files[-1])
-            else None
-        )
+        end = filled_place(log, known)
+        if end is None and known.files and not is_certain(log, known.files[-1]):
+            end = _readable_end(log, known)
         if end is None:
             return Comparison(True, newest, True, certain, damaged)
         common = max((p for p in there if p.end <= end), key=_end_of, default=None)
@@ -353,6 +349,44 @@ def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Compa
         or trail.hash_at(log, base) == cut.file.first
     )
     return Comparison(False, common, is_related, certain, damaged)
+
+
+def filled_place(log: CommitLog, known: Known) -> int | None:
+    """Return where something stands now that was passed over, if nothing after it was read.
+
+    Nothing read tells there whether the log was cut or the place restored: what stands there has
+    its turn either way.
+
+    Args:
+        log: the files.
+        known: what was read.
+    """
+    starts = {end: start for start, end in known.gaps.items()}
+    places, end = [], known.end
+    while end in starts:
+        places.append((starts[end], end))
+        end = starts[end]
+    for start, following in reversed(places):
+        position = max(start, log.min_offset)
+        while (damage := log.damage_at(position)) is not None and damage.end < following:
+            position = damage.end
+        is_there = damage is None and position < min(following, log.end_of_files)
+        if is_there and _stands_at(log, position, following, known.passed):
+            return position
+    return None
+
+
+def _stands_at(log: CommitLog, position: int, end: int, passed: Mapping[int, int]) -> bool:
+    """Tell whether a record or BLANK stands where a place begins, other than when it was passed."""
+    stop = min(end, log.base_of(position) + log.file_size)
+    try:
+        verdict, reached = log.hop(position, stop, log.rules)
+    except LogChangedError:
+        # The next look is at what is there then.
+        return False
+    if verdict != Verdict.ROLL and reached == position:
+        return False
+    return position not in passed or passed[position] != trail.hash_at(log, position)
 
 
 def _readable_end(log: CommitLog, known: Known) -> int | None:

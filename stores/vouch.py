@@ -6,7 +6,8 @@ touched in another way than by growing at its end:
 * a broker has started, or ended: its lock or its abort marker was touched;
 * a file was touched, and nothing new follows the place where the log ended;
 * a file went, or one that was not the last was touched;
-* the last record that was read is another one;
+* the last record that was read is another one, or one stands in the place that was passed over
+  after it;
 * the log has gone on in a later file, and what stands after the last record was not read;
 * this process stood still for a while, see `stores.heartbeat`. Time that it spends at work, in a
   flush or with other stores, is not a pause.
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING
 from formats import names
 from formats.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_V1, MAGIC_V2
 from stores import trail
-from stores.identity import Comparison, FileWalk, compare, is_certain, is_old
+from stores.identity import Comparison, FileWalk, compare, filled_place, is_certain, is_old
 from stores.log_files import LogChangedError, Stamp
 from stores.tail import active_file
 
@@ -114,6 +115,8 @@ class Vouch:
         """Tell whether files have changed in another way than by growing at the end."""
         if known.end < 0:
             return False
+        if filled_place(self._log, known) is not None:
+            return True
         if stamps == self._stamps:
             return not self._is_last_same(known)
         before, floor = self._stamps, self._log.min_offset

@@ -323,20 +323,27 @@ class TestCutThere:
 
     @pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "restored"])
     @pytest.mark.parametrize("filler", [b"\0", b"\xff"], ids=["zeros", "garbage"])
-    def test_a_place_to_a_files_end_that_nothing_was_read_after(self, stored, filler, is_cut):
+    @pytest.mark.parametrize("is_whole", [False, True], ids=["part", "whole file"])
+    def test_a_place_to_a_files_end_that_nothing_was_read_after(
+        self, stored, filler, is_cut, is_whole
+    ):
         """
-        A batch has ended in it. The broker cuts there, removes the next file and goes on; or the
+        A batch has ended in it, and it may be all that the file has. The broker cuts there, removes the next file and goes on; or the
         file comes back: what stands there then has its turn either way.
         """
-        position = [p.position for p in stored.log.places if p.position < LOG_FILE][-4]
-        first = stored.file(0)
-        first.write_bytes(first.read_bytes()[:position] + filler * (LOG_FILE - position))
+        number = int(is_whole)
+        end = (number + 1) * LOG_FILE
+        before = [p.position for p in stored.log.places if p.position < LOG_FILE]
+        position = LOG_FILE if is_whole else before[-4]
+        harmed = stored.file(number)
+        kept = harmed.read_bytes()[: position % LOG_FILE]
+        harmed.write_bytes(kept + filler * (LOG_FILE - len(kept)))
         stored.age()
         dispatcher = StoreDispatcher(stored.config, skips_corrupt=True)
         dispatcher.dispatch(position + 10)
         dispatcher.close()
-        assert dispatcher.progress.skipped == ((position, LOG_FILE),)
-        assert dispatcher.progress.end == LOG_FILE
+        assert dispatcher.progress.skipped == ((position, end),)
+        assert dispatcher.progress.end == end
 
         if is_cut:
             kept = [p.message for p in stored.log.places if p.position < position]
@@ -346,7 +353,7 @@ class TestCutThere:
                 stored.log.append(message)
             fill(stored.log, 9, 40).write(stored.store)
         else:
-            stored.restore(0)
+            stored.restore(number)
         stored.dispatch(skips=True)
         assert progress.load(stored.config.output).truncations == 1
         assert progress.load(stored.config.output).skipped == ()
@@ -354,6 +361,45 @@ class TestCutThere:
         assert stored.lacks == []
         stored.dispatch(skips=True)
         assert progress.load(stored.config.output).truncations == 1
+
+    @pytest.mark.parametrize("is_open", [False, True], ids=["started", "running"])
+    @pytest.mark.parametrize("sizes", [(50,), (50, 50, 50)], ids=["one record", "three"])
+    def test_a_place_in_a_file_that_nothing_was_read_after(
+        self, holed, tmp_path, monkeypatch, sizes, is_open
+    ):
+        """
+        A batch has ended just after it. The broker cuts there and writes records of the same sizes,
+        which lead to those that follow, and no clock and no number tells: nothing was read there,
+        so what stands in the place has its turn.
+        """
+        monkeypatch.setattr("streaming.dispatcher._FOLLOW_SECONDS", 0)
+        broker, config, start, after = holed
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        dispatcher.dispatch(after)
+        assert dispatcher.progress.skipped == ((start, after),)
+        assert dispatcher.progress.end == after
+        dispatcher.follow()
+        if not is_open:
+            dispatcher.close()
+        stamp = broker.log.places[-3].message.store_timestamp
+        go_on_at_hole(broker, start, sizes, now=stamp)
+        if is_open:
+            dispatcher.follow()
+        else:
+            dispatcher = StoreDispatcher(config, skips_corrupt=True)
+        dispatcher.dispatch(dispatcher._tail())
+        dispatcher.close()
+
+        fresh = StoreDispatcher(config_of(config.path, tmp_path / "fresh"), skips_corrupt=True)
+        fresh.dispatch(fresh._tail())
+        fresh.close()
+        assert dispatcher.progress.truncations == 1
+        assert dispatcher.progress.skipped == fresh.progress.skipped == ()
+        assert dispatcher.progress.messages == fresh.progress.messages
+        assert differences(files_of(config.output), files_of(tmp_path / "fresh")) == []
+        again = StoreDispatcher(config, skips_corrupt=True)
+        again.close()
+        assert again.progress.truncations == 1
 
     def test_a_hole_that_is_restored_takes_nothing_back(self, holed):
         """
