@@ -110,7 +110,7 @@ class CheckpointCheck:
         if self._scope.is_ours and progress is not None:
             self._compare(values, facts, progress)
         else:
-            self._compare_plausible(values, facts)
+            self._compare_plausible(values, facts, None)
 
     def _compare(self, values: StoreCheckpoint, facts: LogFacts, progress: Progress) -> None:
         """Compare the longs of our own output."""
@@ -118,7 +118,7 @@ class CheckpointCheck:
         if not progress.clean and tuple(values) != recorded:
             # Killed between the checkpoint file and the record of it, which comes next.
             is_newer = all(a >= b for a, b in zip(values, recorded, strict=True))
-            is_ahead = self._compare_plausible(values, facts)
+            is_ahead = self._compare_plausible(values, facts, progress)
             if is_newer and not is_ahead:
                 self._report.note(Kind.CHECKPOINT, self._path, 0, "newer than the progress record")
                 return
@@ -126,11 +126,13 @@ class CheckpointCheck:
             if value != wanted and i < self._fields:
                 self._report_value(Kind.CHECKPOINT, i, value, f"the progress record has {wanted}")
         if progress.clean and self._scope.end == progress.end:
-            self._compare_exactly(values, facts)
+            self._compare_exactly(values, facts, progress)
 
-    def _compare_exactly(self, values: StoreCheckpoint, facts: LogFacts) -> None:
+    def _compare_exactly(
+        self, values: StoreCheckpoint, facts: LogFacts, progress: Progress
+    ) -> None:
         index_end = facts.rolled_end
-        if self._is_of_expired_index(values, facts):
+        if self._is_of_expired_index(values, facts, progress):
             index_end = values.index_timestamp
         expected = {_INDEX_TIMESTAMP: index_end}
         # All records with an entry may have expired since.
@@ -143,12 +145,22 @@ class CheckpointCheck:
                 kind = Kind.CHECKPOINT_AHEAD if values[i] > wanted else Kind.CHECKPOINT
                 self._report_value(kind, i, values[i], f"the log and the files give {wanted}")
 
-    def _is_of_expired_index(self, values: StoreCheckpoint, facts: LogFacts) -> bool:
-        """Tell whether the file that the newest index file follows was removed as expired."""
-        is_alone = self._scope.floor > 0 and facts.index_files == 1
-        return is_alone and facts.may_be_of_expired(values.index_timestamp)
+    def _is_of_expired_index(
+        self, values: StoreCheckpoint, facts: LogFacts, progress: Progress | None
+    ) -> bool:
+        """Tell whether the file that the newest index file follows was removed as expired.
 
-    def _compare_plausible(self, values: StoreCheckpoint, facts: LogFacts) -> bool:
+        A clock that went back may have begun the newest one before that one ended: of our own
+        output, the progress record says when.
+        """
+        is_alone = self._scope.floor > 0 and facts.index_files == 1
+        recorded = StoreCheckpoint(*progress.checkpoint).index_timestamp if progress else 0
+        found = values.index_timestamp
+        return is_alone and (facts.may_be_of_expired(found) or 0 < found == recorded)
+
+    def _compare_plausible(
+        self, values: StoreCheckpoint, facts: LogFacts, progress: Progress | None
+    ) -> bool:
         """Compare what a broker's own checkpoint may never be; tell whether anything was found."""
         before = self._report.found
         if facts.messages and facts.is_end_known:
@@ -162,7 +174,7 @@ class CheckpointCheck:
                 value = values[_LOGICS_OFFSET]
                 self._report_value(Kind.CHECKPOINT_AHEAD, _LOGICS_OFFSET, value, detail)
         if facts.messages:
-            is_of_expired = self._is_of_expired_index(values, facts)
+            is_of_expired = self._is_of_expired_index(values, facts, progress)
             if values.index_timestamp not in {0, *facts.index_ends} and not is_of_expired:
                 detail = "no full index file ends then"
                 value = values[_INDEX_TIMESTAMP]

@@ -41,7 +41,7 @@ class IndexHead(NamedTuple):
         kept: names of those that hold nothing else, and are sound.
         broken: of those that are damaged: what they hold cannot be made again.
         copied: the one that goes on with items of the log, "" for none.
-        flushed_timestamp: end timestamp of the last full file before the one that was copied.
+        flushed_timestamp: end timestamp of the last one that is kept; 0 for none.
     """
 
     kept: tuple[str, ...] = ()
@@ -99,7 +99,6 @@ def copy_index_head(
         broken = [path.name for path in opened if str(path) in bad]
         kept = [path.name for path in opened[:-1] if str(path) not in bad]
         last = opened[-1]
-        flushed = _header_of(opened[-2], settings).end_timestamp if len(opened) > 1 else 0
         if last.name in broken or replay.reader is None:
             return _after_broken(root, copy, staging, settings, kept, broken)
         found = replay.reader.header()
@@ -108,6 +107,7 @@ def copy_index_head(
             begin_timestamp=witness.begin_timestamp, end_timestamp=witness.end_timestamp
         )
         _write_index(last, copy / names.INDEX, staging, settings, header, replay.slots)
+        flushed = _end_of_last(root, kept, settings)
         return IndexHead(tuple(kept), tuple(broken), last.name, flushed)
     finally:
         if replay.reader is not None:
@@ -136,15 +136,17 @@ def _after_broken(
         file.flush()
     finally:
         file.close()
-    before = root / names.INDEX / kept[-2] if len(kept) > 1 else None
-    flushed = _header_of(before, settings).end_timestamp if before is not None else 0
+    flushed = _end_of_last(root, kept[:-1], settings)
     return IndexHead(tuple(kept[:-1]), tuple(broken), source.name, flushed)
 
 
-def _header_of(path: Path, settings: BrokerSettings) -> Header:
-    reader = IndexReader(path, settings)
+def _end_of_last(root: Path, kept: list[str], settings: BrokerSettings) -> int:
+    """Return the end timestamp of the last of some index files, ms; 0 for none."""
+    if not kept:
+        return 0
+    reader = IndexReader(root / names.INDEX / kept[-1], settings)
     try:
-        return reader.header()
+        return reader.header().end_timestamp
     finally:
         reader.close()
 

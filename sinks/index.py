@@ -122,12 +122,15 @@ class IndexSink:
     def remember(self, flushed_timestamp: int) -> None:
         """Take what was recorded of a full file that has expired since: it cannot be asked.
 
+        RocketMQ `IndexService#flush` sets the checkpoint's timestamp where a file is full, and the
+        removal of that file does not change it. It may be newer than the beginning of the file that
+        follows: a broker's clock goes back at times.
+
         Args:
-            flushed_timestamp: as recorded, ms; not taken where it is newer than the newest file's
-                beginning, for then that one was taken back.
+            flushed_timestamp: end timestamp of the file that the newest one follows, as recorded
+                with it, ms; 0 if nothing says it.
         """
-        is_before = flushed_timestamp <= int(self._state[State.BEGIN_TIMESTAMP])
-        if len(self.names) == 1 and is_before:
+        if len(self.names) == 1:
             self.flushed_timestamp = flushed_timestamp
 
     @property

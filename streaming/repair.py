@@ -342,10 +342,21 @@ class _Rebuild:
             )
         ends = known.queues if known is not None else {}
         copy_unit_heads(output, self.copy, staging, settings, self.floor, ends)
-        longs = StoreCheckpoint(*known.checkpoint) if known is not None else StoreCheckpoint()
-        flushed = self.head.flushed_timestamp or longs.index_timestamp
-        longs = StoreCheckpoint()._replace(index_timestamp=flushed)
+        longs = StoreCheckpoint()._replace(index_timestamp=self._index_end_before())
         return replace(begins, checkpoint=tuple(longs))
+
+    def _index_end_before(self) -> int:
+        """Return when the index file ended that the copied one follows, ms; 0 if nothing says it.
+
+        As at a start: the file before it says so, or else the record does.
+        """
+        known, copied = self.known, self.head.copied
+        if self.head.flushed_timestamp or known is None or not copied:
+            return self.head.flushed_timestamp
+        if copied == known.index_name:
+            return StoreCheckpoint(*known.checkpoint).index_timestamp
+        older = max((name for name in self.recorded if name < copied), default="")
+        return self.recorded[older].end_timestamp if older else 0
 
     @property
     def recorded(self) -> dict[str, Header]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -56,12 +57,14 @@ class Made:
         self.config = config_of(self.store, self.output, **conf)
         self.following: dict[str, int] = {}
         self.gone = 0
+        # Of the broker, ms.
+        self.clock = 0
 
     def put(self, topic: str, count: int = 1, *, skipped: int = 0, seconds: int = 5) -> None:
         """Append messages; the numbers of `skipped` others before them are not in the log."""
         first = self.following.get(topic, 0) + skipped
         for number in range(first, first + count):
-            at = STORED_AT + 1000 * seconds * len(self.log.places)
+            at = STORED_AT + 1000 * seconds * len(self.log.places) + self.clock
             key = {"KEYS": f"{topic}{number}"}
             self.log.append(
                 Message(
@@ -290,13 +293,19 @@ class TestIndex:
     @pytest.fixture
     def made(self, tmp_path):
         """Have the first of two index files expire: it ends where the log's first file does."""
-        made = Made(tmp_path, maxIndexNum="40")
+        return self.make(tmp_path)
+
+    def make(self, root: Path, clock: int = 0, items: int = 0) -> Made:
+        """Make it, with `items` less in the first; and a clock that goes on so at the second."""
+        made = Made(root, maxIndexNum="40")
         while made.log.end < LOG_FILE:
             made.put("t")
-        in_first = len([p for p in made.log.places if p.position < LOG_FILE])
-        made = Made(tmp_path, maxIndexNum=str(in_first + FIRST_ITEM))
+        in_first = len([p for p in made.log.places if p.position < LOG_FILE]) - items
+        made = Made(root, maxIndexNum=str(in_first + FIRST_ITEM))
         made.put("t", 10)
         made.dispatch()
+        made.put("t", in_first - 10)
+        made.clock = clock
         while made.log.end < LOG_FILE:
             made.put("t")
         made.put("t", 3)
@@ -319,6 +328,66 @@ class TestIndex:
             assert progress.load(made.output).checkpoint == before
             assert report.findings == []
             assert examine(made.config).is_safe
+
+    @pytest.mark.parametrize("is_killed", [False, True])
+    @pytest.mark.parametrize("items", [0, 4], ids=["whole", "across"])
+    @pytest.mark.parametrize("removes_expired", [True, False])
+    def test_also_after_a_clock_that_went_back(self, tmp_path, removes_expired, items, is_killed):
+        """
+        The newest file begins before the one ends that it follows. A start, one after a kill, and a
+        repair keep what was recorded, and `verify` takes it. Where the log has no item before the
+        index's first, a repair gives what a rebuild does.
+        """
+        made = self.make(tmp_path, clock=-60_000, items=items)
+        before = progress.load(made.output).checkpoint
+        made.expire(1)
+        made.dispatch(removes_expired=removes_expired)
+        left = self.files(made)
+        begun = Header.unpack(left[-1].read_bytes()).begin_timestamp
+        assert (len(left), begun < before[2]) == (1 if removes_expired else 2, True)
+        assert progress.load(made.output).checkpoint == before
+        assert verify(made.config).findings == []
+        if is_killed:
+            progress.save(made.output, replace(progress.load(made.output), clean=False))
+            assert verify(made.config).findings == []
+        else:
+            content = files_of(made.output)
+            begins_with_log = removes_expired and not items
+            for changed in (1 if begins_with_log else 0, 0):
+                result = repair(made.config)
+                assert (result.ok, len(result.changes)) == (True, changed)
+            assert files_of(made.output) == content
+            if begins_with_log:
+                before = (*before[:2], 0, *before[3:])
+        made.dispatch(removes_expired=removes_expired)
+
+        assert progress.load(made.output).checkpoint == before
+        assert verify(made.config).findings == []
+        assert examine(made.config).is_safe
+
+    def test_the_end_of_a_later_file_is_not_taken_for_it(self, tmp_path):
+        """
+        The log was cut so that the files after the oldest one are gone: nothing that is recorded
+        says when the file before that one ended.
+        """
+        made = self.make(tmp_path, items=4)
+        made.expire(1)
+        made.dispatch(removes_expired=True)
+        (oldest,) = self.files(made)
+        made.put("t", 60)
+        made.dispatch()
+        assert len(self.files(made)) > 2
+        kept = [place for place in made.log.places if place.position < LOG_FILE + 400]
+        made.log.places, end = kept, kept[-1].end
+        del made.log.data[end:]
+        for path in sorted((made.store / names.COMMITLOG).iterdir()):
+            path.unlink()
+        made.log.write(made.store, first=made.gone)
+        assert repair(made.config).ok
+
+        assert self.files(made) == [oldest]
+        assert progress.load(made.output).checkpoint[2] == 0
+        assert verify(made.config).findings == []
 
     def test_a_checkpoint_with_another_end_is_found(self, made):
         made.expire(1)
