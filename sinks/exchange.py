@@ -28,7 +28,7 @@ from stores.findings import Report
 from stores.index_reader import index_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -88,6 +88,7 @@ class Exchange:
         settings: BrokerSettings,
         floor: int,
         known: Mapping[str, int],
+        is_beyond: Callable[[str], bool],
     ) -> None:
         """Look at nothing yet.
 
@@ -98,6 +99,7 @@ class Exchange:
             settings: file sizes.
             floor: physical offset where the log begins, and the rebuild.
             known: where the output's queues should end, as far as that was recorded.
+            is_beyond: tells whether a queue is beyond the output's record: nothing of it is kept.
         """
         self._root = root
         self._copy = copy
@@ -105,6 +107,7 @@ class Exchange:
         self._settings = settings
         self._floor = floor
         self._known = known
+        self._is_beyond = is_beyond
         self._plan = Plan()
         self._common = self._compared = 0
         self._made: frozenset[str] = frozenset()
@@ -148,9 +151,10 @@ class Exchange:
         size = kinds(self._settings)[name.partition("/")[0]][0]
         there, made = set(bases_of(path)), bases_of(copy)
         older = [base for base in sorted(there) if made and base < made[0]]
-        if self._floor and name.startswith(f"{names.CONSUMEQUEUE}/") and made:
+        keeps = self._keeps(name)
+        if keeps and name.startswith(f"{names.CONSUMEQUEUE}/") and made:
             older = self._keep_head(path, copy, made[0], size)
-        elif older and (not self._floor or not self._leads_on(path, older, made, size)):
+        elif older and (not keeps or not self._leads_on(path, older, made, size)):
             self._remove(path, older, "files before the queue's first record")
             older = []
         self._plan.kept += len(older)
@@ -159,6 +163,10 @@ class Exchange:
             self._compare_file(path / file, copy / file, has_entries=True)
         beyond = [base for base in sorted(there) if made and base > made[-1]]
         self._remove(path, beyond, "a file beyond the queue's end")
+
+    def _keeps(self, name: str) -> bool:
+        """Tell whether what is sound of a queue's expired records stays."""
+        return bool(self._floor) and not self._is_beyond(name)
 
     def _leads_on(self, path: Path, older: list[int], made: list[int], size: int) -> bool:
         """Tell whether files before those of the rebuild are without a gap, and of their size."""
@@ -269,14 +277,17 @@ class Exchange:
         bases = bases_of(path)
         if not bases:
             return
-        end = self._end_of_expired(name, path, bases) if self._floor else 0
+        keeps = self._keeps(name)
+        end = self._end_of_expired(name, path, bases) if keeps else 0
         if end:
             self._plan.queues[name] = end
             self._plan.kept += len(bases)
             return
         detail = "no record of the log is in this queue"
+        if self._is_beyond(name):
+            detail += ", nor is the queue in the progress record"
         for base in bases:
-            if self._floor:
+            if keeps:
                 self._add(LOST, path / names.offset_file(base), "of expired records, damaged")
             self._add(REMOVED, path / names.offset_file(base), detail)
 

@@ -24,7 +24,7 @@ from stores.index_reader import IndexReader
 from stores.verify_index import IndexCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from formats.broker import BrokerSettings
@@ -187,6 +187,7 @@ def copy_unit_heads(
     settings: BrokerSettings,
     floor: int,
     known: Mapping[str, int],
+    is_beyond: Callable[[str], bool],
 ) -> None:
     """Copy the files of extensions and batch queues in which the log's first units belong.
 
@@ -200,12 +201,15 @@ def copy_unit_heads(
         settings: file sizes.
         floor: physical offset where the log begins.
         known: where queues should end, as far as that was recorded.
+        is_beyond: tells whether a queue is beyond the output's record: nothing of it is copied.
 
     Raises:
         OSError: the device failed.
     """
     size = settings.batch_file_size
     for path in sorted(queue_directories(root / names.BATCH_CONSUMEQUEUE)):
+        if is_beyond(path.relative_to(root).as_posix()):
+            continue
         end = _batch_head(path, size, floor)
         if end is not None:
             begins = end == bases_of(path)[0]
@@ -216,6 +220,8 @@ def copy_unit_heads(
     for path in sorted(queue_directories(root / names.CONSUMEQUEUE)):
         rest = path.relative_to(root / names.CONSUMEQUEUE)
         ext = root / names.CONSUMEQUEUE_EXT / rest
+        if is_beyond(ext.relative_to(root).as_posix()):
+            continue
         at = _ext_head(path, ext, settings, floor, known.get(f"{names.CONSUMEQUEUE}/{rest}"))
         if at is not None:
             target = copy / ext.relative_to(root)

@@ -34,6 +34,7 @@ from streaming.verdict import Verdict, verdict_of
 from streaming.verify import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from checkpoints.progress import Progress
@@ -336,14 +337,35 @@ class _Rebuild:
         if not self.floor:
             return begins
         staging = self.copy / progress.STATE_DIRECTORY
-        if settings.writes_index:
+        if settings.writes_index and (self.recorded or not self._is_complete):
             self.head = copy_index_head(
                 output, self.copy, staging, settings, self.floor, self.recorded
             )
-        ends = known.queues if known is not None else {}
-        copy_unit_heads(output, self.copy, staging, settings, self.floor, ends)
+        copy_unit_heads(output, self.copy, staging, settings, self.floor, self.ends, self.is_beyond)
         longs = StoreCheckpoint()._replace(index_timestamp=self._index_end_before())
         return replace(begins, checkpoint=tuple(longs))
+
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """Return where queues should end, as far as that was recorded."""
+        return self.known.queues if self.known is not None else {}
+
+    @property
+    def _is_complete(self) -> bool:
+        """Tell whether the record names all that was dispatched.
+
+        In place, a broker may have gone on where the last writer had stopped in order.
+        """
+        known = self.known
+        return known is not None and not (known.clean and self._config.in_place)
+
+    def is_beyond(self, name: str) -> bool:
+        """Tell whether a queue is beyond the record: nothing says that the log had its entries.
+
+        As at a start (`sinks.cut.restore`), nothing of it is kept. Whatever has expired of it may
+        be of a log that was cut, or records after it may have expired as well.
+        """
+        return self._is_complete and name not in self.ends
 
     def _index_end_before(self) -> int:
         """Return when the index file ended that the copied one follows, ms; 0 if nothing says it.
@@ -443,9 +465,14 @@ def _exchange(config: StoreConfig, rebuild: _Rebuild, result: Repair) -> None:
     output, copy = config.output, rebuild.copy
     staging = output / progress.STATE_DIRECTORY
     known = rebuild.known
-    ends = known.queues if known is not None else {}
     work = Exchange(
-        output, copy, copy / progress.STATE_DIRECTORY, config.settings, rebuild.floor, ends
+        output,
+        copy,
+        copy / progress.STATE_DIRECTORY,
+        config.settings,
+        rebuild.floor,
+        rebuild.ends,
+        rebuild.is_beyond,
     )
     plan = work.plan(rebuild.made.queues, rebuild.head, rebuild.recorded)
     if known is None and not plan.has_common and not marks.is_repairing(staging):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,14 @@ from streaming.events import TRUNCATION
 from streaming.handover import examine
 from streaming.repair import repair
 from streaming.verify import verify
-from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, name_batch_topics
+from tests.sinks.slow_twins import differences
+from tests.streaming.stores_for_tests import (
+    LOG_FILE,
+    Log,
+    config_of,
+    files_of,
+    name_batch_topics,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,14 +105,14 @@ class Made:
             for topic in topics:
                 self.put(topic)
 
-    def entries(self, output: Path, topic: str = "t") -> dict[int, int]:
-        """Return by physical offset at which number each record after the first file stands."""
+    def entries(self, output: Path, topic: str = "t", start: int = LOG_FILE) -> dict[int, int]:
+        """Return by physical offset from `start` on at which number each record stands."""
         found = {}
         for path in sorted((output / names.CONSUMEQUEUE / topic / "0").iterdir()):
             raw = path.read_bytes()
             for at in range(0, len(raw), 20):
                 offset = int.from_bytes(raw[at : at + 8], "big")
-                if offset >= LOG_FILE:
+                if offset >= start and 0 < int.from_bytes(raw[at + 8 : at + 12], "big") < LOG_FILE:
                     found[offset] = (int(path.name) + at) // 20
         return found
 
@@ -340,6 +348,106 @@ class TestIsFound:
 
         assert made.entries(made.output, "late") == made.entries(made.fresh(), "late")
         assert verify(made.config).ok
+
+
+@pytest.mark.parametrize("following", [2, 9])
+@pytest.mark.parametrize("kind", [*KINDS, "batch queues"])
+@pytest.mark.parametrize("repairs", [True, False])
+def test_what_was_never_recorded(tmp_path, kind, following, repairs):
+    """
+    A new output's first writer was killed before it had recorded any progress, and all that it
+    had dispatched has expired: the queues begin with the log, as in a rebuild, whether a start or a
+    repair comes first.
+    """
+    made = Made(tmp_path, **KINDS.get(kind, {}))
+    if kind == "batch queues":
+        name_batch_topics(made.store, "t", "late")
+    made.put("late", 4)
+    made.put("t", 8)
+    made.put("late", 2)
+    made.log.write(made.store)
+    dispatcher = StoreDispatcher(made.config)
+    dispatcher.dispatch(find_tail(dispatcher.log).end)
+    dispatcher._flush_files()
+    dispatcher._close_files()
+    assert progress.load(made.output).end == -1
+    assert [name for name in files_of(made.output) if "consumequeue/late/0" in name]
+
+    made.cut(4)
+    made.following["late"] = following
+    shutil.rmtree(made.store / names.COMMITLOG)
+    made.log.write(made.store, first=1)
+    if repairs:
+        assert repair(made.config).ok
+    made.put("late", 3)
+    made.put(count=2)
+    made.dispatch(first=1)
+
+    assert differences(files_of(made.output), files_of(made.fresh())) == []
+    assert (made.output / names.CHECKPOINT).read_bytes() == (
+        made.root / "fresh" / names.CHECKPOINT
+    ).read_bytes()
+    assert verify(made.config).ok
+    assert examine(made.config).is_safe
+
+
+@pytest.mark.parametrize("repairs", [True, False])
+def test_a_queue_that_was_never_recorded(tmp_path, repairs):
+    """
+    Others were recorded, before the writer was killed.
+    """
+    made = Made(tmp_path)
+    made.put("t", 8)
+    made.dispatch()
+    made.put("late", 4)
+    made.log.write(made.store)
+    dispatcher = StoreDispatcher(made.config)
+    dispatcher.dispatch(find_tail(dispatcher.log).end)
+    dispatcher._flush_files()
+    dispatcher._close_files()
+    assert "consumequeue/late/0" not in progress.load(made.output).queues
+
+    while made.log.end < LOG_FILE:
+        made.put()
+    shutil.rmtree(made.store / names.COMMITLOG)
+    made.log.write(made.store, first=1)
+    if repairs:
+        result = repair(made.config, fail_on_data_loss=False)
+        assert (result.failure, result.report.ok) == (None, True)
+    made.following["late"] = 9
+    made.put("late", 3)
+    made.dispatch(first=1, fail_on_data_loss=False)
+
+    assert sorted(made.entries(made.output, "late", 0).values()) == [9, 10, 11]
+    assert progress.load(made.output).vouched_from >= LOG_FILE
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_queue_that_is_not_in_the_record_may_be_a_brokers(tmp_path, in_place, is_clean):
+    """
+    In place, a broker may have gone on after a writer that stopped in order; what a killed one has
+    left is taken back, as at a start.
+    """
+    made = Made(tmp_path)
+    made.put("late", 4)
+    while made.log.end < LOG_FILE + 400:
+        made.put()
+    if in_place:
+        made.output = made.store
+        made.config = replace(made.config, output=made.store, in_place=True)
+    made.dispatch()
+    made.dispatch(first=1)
+    known, name = progress.load(made.output), "consumequeue/late/0"
+    queues = {queue: end for queue, end in known.queues.items() if queue != name}
+    lasts = {queue: end for queue, end in known.lasts.items() if queue != name}
+    known = replace(known, clean=is_clean, queues=queues, lasts=lasts, tails={})
+    progress.save(made.output, known)
+
+    assert repair(made.config).ok
+    stays = in_place and is_clean
+    assert (made.output / name).exists() == stays
+    assert (name in progress.load(made.output).queues) == stays
 
 
 def test_numbers_that_went_on_too_far(tmp_path):
