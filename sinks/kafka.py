@@ -48,7 +48,7 @@ from sinks.kafka_settings import (
     TRANSACTIONS,
 )
 from sinks.kafka_start import Start, points_before, same_until
-from sinks.kafka_trail import Chunk, Trail, first_digest, first_newer, parting, sent_until
+from sinks.kafka_trail import Chunk, Trail, first_digest, first_out_of_order, parting, sent_until
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import HoleWatch, find_hole
@@ -799,18 +799,21 @@ class KafkaSink:
             self.position = followed
             return
         parted = self._parting(extent)
-        newer = None
+        new = None
         if parted is not None and parted.same and common < parted.start:
             # Left-over bytes may stand after new records that are before all that is known.
-            newer = first_newer(self.log, common, parted.start, dict(extent.gaps))
-        if parted is not None and parted.same and parted.end >= known.end and newer is None:
+            before = [p.record.physical_offset for p in known.points if p.end <= common]
+            start = max(before, default=common)
+            start = start if start >= self.log.min_offset else common
+            new = first_out_of_order(self.log, start, parted.start, dict(extent.gaps))
+        if parted is not None and parted.same and parted.end >= known.end and new is None:
             # It was cut and written again with the same records, or another output has told before.
             self.position = replace(followed, accepted=-1)
             return
         # A log is cut in one place: what is the same vouches for what is before it.
         is_exact = parted is not None and (parted.same > 0 or parted.start <= common)
-        if newer is not None:
-            is_exact, common = False, newer
+        if new is not None:
+            is_exact, common = False, max(new, common)
         if parted is not None and is_exact:
             common = parted.end
             kept = min(parted.kept, common)

@@ -248,11 +248,12 @@ def first_digest(log: CommitLog) -> int | None:
     return None
 
 
-def first_newer(log: CommitLog, start: int, end: int, gaps: Mapping[int, int]) -> int | None:
-    """Return the first record of a part of the log that was stored after the one that follows it.
+def first_out_of_order(log: CommitLog, start: int, end: int, gaps: Mapping[int, int]) -> int | None:
+    """Return the first record of a part of the log that shows by its store time that it is new.
 
     A broker that cuts its log erases nothing. Where its new records are as long as the old ones,
-    records of before the cut follow them, and those are older.
+    records of before the cut follow them, and those are older. If the clock has gone back, as at a
+    change of master, the new ones are older than the record before the cut.
 
     Args:
         log: as it is now.
@@ -275,10 +276,14 @@ def first_newer(log: CommitLog, start: int, end: int, gaps: Mapping[int, int]) -
         )
         if following is None:
             return None
+        latest = 0
         for block in reader.blocks(start, end, gaps):
-            newer = np.flatnonzero(block.columns.store_timestamp > following)
-            if len(newer):
-                return int(block.columns.physical_offset[newer[0]])
+            stored = block.columns.store_timestamp
+            is_older = np.diff(stored, prepend=latest) < 0
+            found = np.flatnonzero(is_older | (stored > following))
+            if len(found):
+                return int(block.columns.physical_offset[found[0]])
+            latest = int(stored[-1]) if len(stored) else latest
     except (FormatError, LogChangedError):
         return None
     return None

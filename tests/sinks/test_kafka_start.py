@@ -440,23 +440,32 @@ class TestFollowing:
         with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
             prepared(sending, position, Extent(old.end, None))
 
-    @pytest.mark.parametrize("new", [range(100, 120), range(0)], ids=["new records", "none"])
+    @pytest.mark.parametrize(
+        ("new", "by", "looked"),
+        [
+            (range(100, 120), 3_600_000, 40),
+            (range(100, 120), -5_000, 40),
+            (range(100, 120), -5_000, 100),
+            (range(0), 0, 40),
+        ],
+        ids=["new records", "by a clock that has gone back", "from where it had looked", "none"],
+    )
     @pytest.mark.parametrize("same", [500, 300], ids=["all the same", "to a shorter end"])
     def test_a_cut_before_all_that_was_sent_is_said_though_the_same_bytes_follow(
-        self, tmp_path: Path, new: range, same: int
+        self, tmp_path: Path, new: range, by: int, looked: int, same: int
     ) -> None:
         """
         The broker has erased nothing, and its new records are of the old ones' sizes: what was sent
-        still stands after them. They are newer. Where there are none, dispatch only had to go back
-        to where it had last looked: nothing is sent again.
+        still stands after them. They are newer, or older than the record before them. Where there
+        are none, dispatch only had to go back to where it had last looked: nothing is sent again.
         """
         old, log = log_of(tmp_path)
-        since, place = old.places[500].position, old.places[40].position
-        points = (points_before(log, since)[-1], points_before(log, old.end)[-1])
+        since, place = old.places[500].position, old.places[looked].position
+        points = (*points_before(log, since), points_before(log, old.end)[-1])
         position = Position(old.end, points, since=since)
         raw = messages()
         for number in new:
-            later = raw[number].store_timestamp + 3_600_000
+            later = raw[number].store_timestamp + by
             raw[number] = raw[number]._replace(body=b"new%06d" % number, store_timestamp=later)
         written(tmp_path / "store", raw[: 500 + same], FILE_SIZE)
         end = old.places[499 + same].position + old.places[499 + same].size
