@@ -102,17 +102,28 @@ def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other
     others = []
     for each, found in positions.items():
         if each != me.transactional_id and not found.position.moved:
-            is_remembered = each == me.remembered
+    remembered = _followed(positions, me)
+            is_remembered = each == remembered
             is_certain = _is_of(log, found.position, me, is_remembered=is_remembered)
             if is_certain is not None:
                 others.append(Other(each, found, is_certain, is_remembered))
-    own = [other for other in others if other.transactional_id == me.remembered]
+    own = [other for other in others if other.is_remembered]
     certain = [other for other in others if other.is_certain]
     return own or sorted(certain or others, key=lambda other: -other.found.position.end)
 
 
 def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -> bool | None:
     """Tell whether a position is of this log: True, False if that cannot be told, None if not.
+def _followed(positions: Mapping[str, Found], me: Me) -> str:
+    """Return the id under which stands by now what the output remembers under another one."""
+    remembered = me.remembered
+    passed = {me.transactional_id}
+    while remembered in positions and remembered not in passed:
+        passed.add(remembered)
+        remembered = positions[remembered].position.moved or remembered
+    return remembered
+
+
 
     Stores of several brokers may have one path, on hosts or in pods of one layout, so a path says
     something only of a log whose beginning is the same.

@@ -148,3 +148,26 @@ def test_what_only_begins_alike_does_not_count_beside_its_own(
     ways = {"reput-a": sent(*first, 100, "/else"), "reput-b": sent(made, copy, 60, "/else")}
 
     assert ids(chosen(ways, ME, copy)) == [("reput-b", True)]
+
+
+def test_what_the_output_remembers_is_followed_to_where_another_output_took_it(
+    tmp_path: Path,
+) -> None:
+    """
+    It remembers one id, another output took that over under a second one, and the store has a third
+    one now: of a log without its beginning and its end, Kafka is held back as under the first id.
+    """
+    made, log = log_of(tmp_path / "a", 1, 2000)
+    found = sent(made, log, 2000)
+    kept = tuple(p for p in found.position.points if p.end > made.places[1500].position)
+    there = found._replace(position=replace(found.position, points=kept))
+    gone = found._replace(position=replace(found.position, points=kept, moved="reput-b"))
+    _, cut = log_of(tmp_path / "b", 2, 2000, like=1400)
+    min((tmp_path / "b" / "commitlog").iterdir()).unlink()
+    cut.refresh()
+    ways = {"reput-a": gone, "reput-b": there}
+
+    assert ids(chosen(ways, ME._replace(remembered="reput-a"), cut)) == [("reput-b", False)]
+    assert chosen(ways, ME, cut) == []
+    back = ME._replace(transactional_id="reput-a", remembered="reput-a")
+    assert chosen(ways, back, cut) == []
