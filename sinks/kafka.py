@@ -25,6 +25,7 @@ from sinks.kafka_blocks import RowReader
 from sinks.kafka_client import (
     BATCH_HEADER,
     FENCED,
+    AwayError,
     Client,
     EndedError,
     FencedError,
@@ -267,7 +268,7 @@ class KafkaSink:
             if found is None or moved:
                 found = self._found_by_log(client.cluster, partitions)
             if found is not None:
-                self._check_identity(found.position)
+                self._check_identity(found.position, client.cluster)
             self._remembered = self._compare_memory(
                 client.cluster, partitions, is_there=found is not None, moved=moved
             )
@@ -296,6 +297,7 @@ class KafkaSink:
             number = kafka_progress.partition_of(self.transactional_id, partitions)
         else:
             position, number = found
+            self._note_without_record(position)
         self._stored, self._has_read = _packed(found), True
         self._progress_partition = TopicPartition(settings.progress_topic, number)
         self._sent_before = self._compared = self._log_end = None
@@ -318,7 +320,7 @@ class KafkaSink:
         memory = kafka_progress.remembered(self._memory) if self._memory is not None else None
         is_known = memory is not None and memory.cluster == cluster
         known = memory.transactional_id if memory is not None and is_known else ""
-        me = kafka_rename.Me(self.transactional_id, str(self._path), known)
+        me = kafka_rename.Me(self.transactional_id, str(self._path), known, self._leaves_out)
         others = kafka_rename.find(settings, self.access, me, partitions, self.log)
         # Another job of this name may have taken it over since ours was looked for. That is a
         # transaction of the other id, which our producer does not fence.
@@ -327,6 +329,9 @@ class KafkaSink:
             return found
         if not others:
             return None
+        without_record = [each for each in others if each.found.position.has_no_record]
+        if without_record:
+            raise AwayError(kafka_rename.without_record(settings, me, without_record))
         if len(others) > 1:
             raise KafkaError(kafka_rename.several(settings, self._name, others))
         other = others[0]
@@ -350,31 +355,46 @@ class KafkaSink:
         Raises:
             OSError: it cannot be written down.
         """
-        known = kafka_progress.remembered(self._memory) if self._memory is not None else None
-        mine, bootstrap = self.transactional_id, self._settings.bootstrap
-        if known is not None and known.latest is not None:
-            # Whatever the store was called then: it is of this output, and nothing was sent since.
-            self._decided = known.latest
-            return
-        is_mine = known is not None and known.cluster != "" and known.transactional_id == mine
-        if (
-            known is not None
-            and is_mine
-            and known.bootstrap == bootstrap
-            and known.sent is not None
-        ):
-            # It has a position there. If another Kafka answers, that has nothing from there on.
-            self._decided = known.sent
+        self._decided = self._remembered_place()
+        if self._decided is not None:
             return
         end = extent.end
-        if end < 0:
+        if end < 0 and extent.cuts:
+            # An output that has gone back to the log's beginning is not a new one.
+            end = max(self.log.min_offset, 0)
+        elif end < 0:
             # Past damage: whether dispatch gets past that is not decided here.
-            end = find_tail(self.log, skips_corrupt=True, holes=HoleWatch(self.log)).end
+            end = self._end_past_damage()
+        mine = self.transactional_id
         self._decided = Start(mine, end, extent.last_cut, points_before(self.log, end))
         if self._memory is None:
             return
-        memory = (known or Memory("", ""))._replace(latest=self._decided)
-        kafka_progress.remember(self._memory, memory)
+        known = kafka_progress.remembered(self._memory) or Memory("", "")
+        kafka_progress.remember(self._memory, known._replace(latest=self._decided))
+
+    def _remembered_place(self) -> Start | None:
+        """Return where the output remembers that sending goes on where Kafka has no position of it.
+
+        That is where it ended in the Kafka of this address: if another one answers there, that has
+        nothing from there on. Where nothing was sent, it is what was decided. Both are the
+        output's, under any name, unless the operator asks for a way beside the former one.
+        """
+        known = kafka_progress.remembered(self._memory) if self._memory is not None else None
+        if known is None:
+            return None
+        settings = self._settings
+        is_beside = settings.on_rename == BEGIN and known.transactional_id != self.transactional_id
+        if known.sent is not None and known.bootstrap == settings.bootstrap and not is_beside:
+            return known.sent
+        return known.latest
+
+    @property
+    def _leaves_out(self) -> int:
+        """Return before which physical offset a store without a position leaves out everything."""
+        return self._decided.end if self._decided is not None else 0
+
+    def _end_past_damage(self) -> int:
+        return find_tail(self.log, skips_corrupt=True, holes=HoleWatch(self.log)).end
 
     def _first_position(self, extent: Extent) -> Position:
         """Return where a store begins that has no position yet."""
@@ -382,7 +402,8 @@ class KafkaSink:
             begin = max(self.log.min_offset, 0)
             first = self._first_record()
             return Position(begin, cut=extent.last_cut, first=first, since=begin)
-        start = self._decided
+        # What was sent since the start of the job counts too.
+        start = self._remembered_place() or self._decided
         if start is None:
             end = extent.end
             start = Start(self.transactional_id, end, extent.last_cut, points_before(self.log, end))
@@ -398,13 +419,21 @@ class KafkaSink:
         known = kafka_progress.remembered(self._memory) if self._memory is not None else None
         if known is None or known.cluster in {"", self._cluster}:
             return
-        if known.transactional_id != self.transactional_id:
-            return
         self._events.append(
             f"{self._name}: Kafka at {self._settings.bootstrap} is another cluster than the one "
             f"that was sent this store up to physical offset {known.end}: sending begins at "
             f"{position.end} there"
         )
+
+    def _note_without_record(self, position: Position) -> None:
+        """Have it said that only its path, or the operator, says that a position is this log's."""
+        if position.has_no_record and position.end < self._leaves_out:
+            self._events.append(
+                f"{self._name}: the position of this name in {self._settings.progress_topic} was "
+                f"written for {position.origin} while the log there had no record, so nothing in "
+                f"the log says that it is this one's: sending begins there, at {position.end}, "
+                f"and not at {self._leaves_out}"
+            )
 
     def _claim(self, position: Position) -> None:
         """Write the position again as ours.
@@ -496,8 +525,12 @@ class KafkaSink:
             self._first = (begin, found) if found is not None else None
         return self._first
 
-    def _check_identity(self, position: Position) -> None:
+    def _check_identity(self, position: Position, cluster: str) -> None:
         """Look whether a position is of this store, and not of another one of the same name.
+
+        Args:
+            position: of this name.
+            cluster: by what name Kafka tells itself from others.
 
         Raises:
             KafkaError: it is of another one.
@@ -527,18 +560,47 @@ class KafkaSink:
         left = [
             p.record for p in position.points if p.record.physical_offset >= self.log.min_offset
         ]
-        is_here = position.origin in {"", str(self._path)}
-        if is_here or any(trail.is_there(self.log, record) for record in left):
+        if position.origin == "" or any(trail.is_there(self.log, record) for record in left):
             return
-        if not left and position.end >= self.log.min_offset:
+        is_here = position.origin == str(self._path)
+        if not left and (is_here or self._is_where_it_begins(position)):
+            return
+        # Hosts and pods of one layout have one path, so where records differ it says nothing.
+        if is_here and self._has_sent_to(cluster, position):
             return
         if self._settings.on_truncation != CONTINUE:
+            why = f"nothing of what was sent from there is in {self._path}"
+            if position.has_no_record:
+                why = f"had no record then, so nothing tells whether {self._path} is its log"
+            elif is_here:
+                why = (
+                    "none of the records that are known of what was sent from there is in the log "
+                    "here; this output does not remember that it was sent"
+                )
             raise KafkaError(
                 f"{self._name}: the position of this name in {self._settings.progress_topic} was "
-                f"written for the store {position.origin}, and nothing of what was sent from there "
-                f"is in {self._path}. If it is another store: {remedy}. If it is the same one at a "
-                'new place, with other records since: set on_truncation = "continue" for one start'
+                f"written for the store {position.origin}, and {why}. If it is another store: "
+                f"{remedy}. If it is the same one, at a new place or with other records since: "
+                'set on_truncation = "continue" for one start'
             )
+
+    def _is_where_it_begins(self, position: Position) -> bool:
+        """Tell whether it makes no difference for this log that no record vouches for a position.
+
+        All that was sent has expired; or nothing was, and this store begins there as well.
+        """
+        if position.has_no_record:
+            return self._leaves_out <= position.end
+        return position.end >= self.log.min_offset
+
+    def _has_sent_to(self, cluster: str, position: Position) -> bool:
+        """Tell whether the output remembers a position, or the place that it began as."""
+        known = kafka_progress.remembered(self._memory) if self._memory is not None else None
+        if known is None:
+            return False
+        if known.cluster == cluster and known.transactional_id == self.transactional_id:
+            return True
+        return known.latest is not None and known.latest.end == position.since
 
     def _compare_memory(self, cluster: str, partitions: int, *, is_there: bool, moved: str) -> bool:
         """Compare with what is remembered; tell whether that is right.
@@ -892,7 +954,10 @@ class KafkaSink:
                 is_end = find_hole(self.log, tail) is None
             except FormatError:
                 tail, is_end = known.end, False
-            # After damage, or a hole, there may be more.
+            if not is_end:
+                # There may be more after damage, or a hole; dispatch tells once it is past that.
+                tail = self._end_past_damage()
+                is_end = extent.end >= tail
             self._reached = key, tail if is_end and tail < known.end else None
         return self._reached[1]
 
@@ -1008,6 +1073,8 @@ class KafkaSink:
         chunks = self._trail.chunks(sent.start, sent.end)
         position = self._following(sent, trail.fingerprint(self.log, *place) if place[1] else None)
         is_idle = not (sent.messages or sent.notices or sent.dead_letters or self._events)
+        # A position that has no record of the log yet gets one, to be known by.
+        is_idle = is_idle and not self._known.has_no_record
         is_idle = is_idle and sent.end - sent.start < _IDLE_BYTES
         if is_idle:
             client.abort()

@@ -104,6 +104,11 @@ class Position:
         """Tell whether nothing that the log has before `end` was sent."""
         return self.end <= self.since
 
+    @property
+    def has_no_record(self) -> bool:
+        """Tell whether no record says whose it is: the log had none when it was written."""
+        return self.is_unsent and self.first is None and not self.points
+
     def pack(self) -> bytes:
         """Return the record's value."""
         values = {

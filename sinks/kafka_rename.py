@@ -64,11 +64,13 @@ class Me(NamedTuple):
         transactional_id: the store's own.
         path: of the store, resolved.
         remembered: under which id the output was sent to this Kafka, "" if that is not known.
+        leaves_out: physical offset before which it would leave out all that the log has.
     """
 
     transactional_id: str
     path: str
     remembered: str
+    leaves_out: int = 0
 
 
 def find(
@@ -100,9 +102,9 @@ def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other
         log: the store's, as it is now.
     """
     others = []
+    remembered = _followed(positions, me)
     for each, found in positions.items():
         if each != me.transactional_id and not found.position.moved:
-    remembered = _followed(positions, me)
             is_remembered = each == remembered
             is_certain = _is_of(log, found.position, me, is_remembered=is_remembered)
             if is_certain is not None:
@@ -112,8 +114,6 @@ def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other
     return own or sorted(certain or others, key=lambda other: -other.found.position.end)
 
 
-def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -> bool | None:
-    """Tell whether a position is of this log: True, False if that cannot be told, None if not.
 def _followed(positions: Mapping[str, Found], me: Me) -> str:
     """Return the id under which stands by now what the output remembers under another one."""
     remembered = me.remembered
@@ -124,13 +124,20 @@ def _followed(positions: Mapping[str, Found], me: Me) -> str:
     return remembered
 
 
+def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -> bool | None:
+    """Tell whether a position is of this log: True, False if that cannot be told, None if not.
 
     Stores of several brokers may have one path, on hosts or in pods of one layout, so a path says
     something only of a log whose beginning is the same.
     """
-    if not position.points and (position.first is None or position.is_unsent):
-        # Nothing was sent, and nothing was left out.
-        return None
+    if not position.points:
+        if position.is_unsent and me.leaves_out <= position.end:
+            # Nothing was sent there, and nothing is left out here.
+            return None
+        if position.has_no_record:
+            return False if position.origin == me.path and not is_remembered else None
+        if position.first is None:
+            return None
     left = [p.record for p in position.points if p.record.physical_offset >= log.min_offset]
     are_there = [trail.is_there(log, record) for record in left]
     first = position.first
@@ -171,6 +178,19 @@ def alike(settings: KafkaSettings, name: str, other: Other) -> str:
         'copy, which is another store now, set on_rename = "begin" for one start: it sends from '
         "where start says. If it is the same store, give it the name and id_prefix again that make "
         "up that id"
+    )
+
+
+def without_record(settings: KafkaSettings, me: Me, others: Sequence[Other]) -> str:
+    """Return what to say where a log at this path had no record when its place was written."""
+    ids = ", ".join(f"{each.transactional_id} ({each.found.position.end})" for each in others)
+    return (
+        f"{settings.progress_topic} has no position of {me.transactional_id}, but says for "
+        f"a log at {me.path}, which had no record then, from which physical offset on it is to be "
+        f"sent: {ids}. Nothing tells yet whether it is this log; it does as soon as one of its "
+        "messages is sent. If it is, give the store the name and id_prefix that make up that id. "
+        'If it is another one, set on_rename = "begin" for one start: sending begins at '
+        f"{me.leaves_out} then"
     )
 
 

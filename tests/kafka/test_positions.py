@@ -390,12 +390,15 @@ def test_the_latest_is_what_comes_after_the_first_start_and_not_after_an_outage(
     assert {g.physical_offset for g in stores.got(broker, topic)} == {p.position for p in expected}
 
 
+@pytest.mark.parametrize("decides", ["before the cut", "after it"])
+@pytest.mark.parametrize("several", [True, False], ids=["several batches", "one batch"])
 def test_the_latest_after_a_cut_while_kafka_was_away_leaves_nothing_out(
-    broker: Broker, tmp_path: Path
+    broker: Broker, tmp_path: Path, several: bool, decides: str
 ) -> None:
     """
     Nothing is sent yet, so where the log was cut only dispatch tells, which goes back to the end of
-    a batch: what comes after the cut is all sent, and some of what was there before it, once.
+    a batch, or to the beginning, which does not make the output a new one: what comes after the cut
+    is all sent, and some of what was there before it, once.
     """
     topic = tmp_path.name
     broker.make_topic(topic)
@@ -403,21 +406,25 @@ def test_the_latest_after_a_cut_while_kafka_was_away_leaves_nothing_out(
     log = stores.write(tmp_path / "store", found)
     away = stores.config(tmp_path / "store", tmp_path / "out", f"127.0.0.1:{free_port()}",
                          name=topic, request_seconds=0.2)  # fmt: skip
-    batches = [log.places[40].position, log.end]
+    batches = [log.places[40].position, log.end] if several else [log.end]
     dispatcher = StoreDispatcher(replace(away, kafka=None))
     for end in batches:
         dispatcher.dispatch(end)
     dispatcher.close()
     assert away.kafka is not None
-    StoreDispatcher(replace(away, kafka=replace(away.kafka, start="latest"))).close()
+    latest = replace(away, kafka=replace(away.kafka, start="latest"))
+    if decides == "before the cut":
+        StoreDispatcher(latest).close()
 
     other = found[:50] + [m._replace(body=b"other") for m in found[50:80]]
     log = stores.write(tmp_path / "store", other)
+    if decides != "before the cut":
+        StoreDispatcher(latest).close()
     there = stores.config(tmp_path / "store", tmp_path / "out", broker, name=topic, start="latest")
     stores.send(there)
     stores.send(there)
 
-    expected = [p.position for p in log.places if p.position >= batches[0]]
+    expected = [p.position for p in log.places if p.position >= (batches[0] if several else 0)]
     assert sorted(g.physical_offset for g in stores.got(broker, topic)) == expected
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import pytest
 from formats.errors import KafkaError
 from sinks import kafka_progress, kafka_rename
 from sinks.kafka import Extent, KafkaSink, Sent, _Connected
+from sinks.kafka_client import AwayError
 from sinks.kafka_progress import Found, Memory, Position
 from sinks.kafka_rename import Me, chosen
 from sinks.kafka_start import Start, points_before, same_until
@@ -49,14 +51,33 @@ def log_of(path: Path, **changes: Any) -> tuple[Log, CommitLog]:
     return written(path / "store", messages(**changes), FILE_SIZE)
 
 
+def without_record(path: Path) -> None:
+    """Write a log as a broker does that has not stored a message yet."""
+    file = path / "store" / "commitlog" / f"{0:020}"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(bytes(FILE_SIZE))
+
+
 def sink(path: Path, name: str = "x", *, start: str = "latest", **settings: Any) -> KafkaSink:
     """Return a sink of the store; its Kafka is not asked."""
     conf = {"mappedFileSizeCommitLog": str(FILE_SIZE)}
     memory = path / "out" / ".reput" / "kafka.json"
     memory.parent.mkdir(parents=True, exist_ok=True)
     broker = store_config(path / "store", path / "out", broker_conf=conf).settings
-    made = kafka_settings({"bootstrap": "127.0.0.1:1", "start": start, **settings})
+    made = kafka_settings({"bootstrap": "127.0.0.1:1", "start": start} | settings)
     return KafkaSink(made, {}, name, path / "store", broker, memory=memory)
+
+
+def kafka_of(cluster: str) -> Any:
+    """Return a client of a Kafka that takes everything."""
+    return SimpleNamespace(
+        cluster=cluster,
+        close=lambda **_: None,
+        begin=lambda: None,
+        abort=lambda: None,
+        flush=lambda: None,
+        in_flight=0,
+    )
 
 
 def prepared(
@@ -350,8 +371,7 @@ class TestMemory:
             sending = sink(tmp_path, mode="idempotent")
             extent = Extent(grown.end, None)
             sending.decide_latest(extent)
-            other: Any = SimpleNamespace(cluster="d", close=lambda **_: None)
-            sending._begin(extent, _Connected(other, None, 8))
+            sending._begin(extent, _Connected(kafka_of("d"), None, 8))
 
             position = sending.position
             assert position is not None
@@ -359,6 +379,193 @@ class TestMemory:
             assert position.points[-1].end == made.end
             (event,) = sending._events
             assert f"offset {made.end}: sending begins at {made.end} there" in event
+
+    @pytest.fixture
+    def sent(self, tmp_path: Path) -> tuple[KafkaSink, int]:
+        """Return a sink whose output remembers that it was sent, and up to where."""
+        made, log = log_of(tmp_path, count=300)
+        first = sink(tmp_path)
+        first.decide_latest(Extent(-1, None))
+        first.position = Position(made.end, points_before(log, made.end), since=0)
+        first._cluster, first._remembered = "c", True
+        first.remember()
+        return first, made.end
+
+    @pytest.mark.parametrize("last", ["x", "y"], ids=["again as before", "as another one"])
+    def test_a_start_under_another_name_in_an_outage_does_not_move_it(
+        self, tmp_path: Path, sent: tuple[KafkaSink, int], last: str
+    ) -> None:
+        """
+        Nor does one with another address. An empty Kafka answers then: an event says where it goes
+        on.
+        """
+        grown, _ = log_of(tmp_path, count=600)
+        extent = Extent(grown.end, None)
+        sink(tmp_path, "y").decide_latest(extent)
+        sink(tmp_path, "x", bootstrap="127.0.0.1:2").decide_latest(extent)
+        sending = sink(tmp_path, last, mode="idempotent")
+        sending.decide_latest(extent)
+        sending._begin(extent, _Connected(kafka_of("d"), None, 8))
+
+        position = sending.position
+        assert position is not None
+        assert position.end == position.since == sent[1]
+        (event,) = sending._events
+        assert f"offset {sent[1]}: sending begins at {sent[1]} there" in event
+
+    def test_a_way_beside_the_former_one_begins_at_the_latest(
+        self, tmp_path: Path, sent: tuple[KafkaSink, int]
+    ) -> None:
+        """
+        With on_rename = "begin" the operator asks for that; the former way keeps its place.
+        """
+        grown, _ = log_of(tmp_path, count=600)
+        extent = Extent(grown.end, None)
+        beside = sink(tmp_path, "y", on_rename="begin")
+        beside.decide_latest(extent)
+        former = sink(tmp_path)
+        former.decide_latest(extent)
+
+        assert beside._first_position(extent).end == grown.end
+        assert former._first_position(extent).end == sent[1]
+
+    def test_another_kafka_that_answers_a_running_job_lacks_nothing_and_gets_nothing_twice(
+        self, tmp_path: Path, sent: tuple[KafkaSink, int]
+    ) -> None:
+        """
+        Sending begins where it ended, and not where it was to begin when the job started.
+        """
+        running, end = sent
+        grown, log = log_of(tmp_path, count=600)
+        assert running.position is not None
+        running.position = replace(
+            running.position, end=grown.end, points=points_before(log, grown.end)
+        )
+        running.remember()
+
+        assert end < running._first_position(Extent(grown.end, None)).end == grown.end
+
+    def test_an_output_that_has_gone_back_to_the_beginning_is_not_a_new_one(
+        self, tmp_path: Path
+    ) -> None:
+        """
+        It was dispatched in one batch without Kafka, and the log was cut while the job was down: all
+        that is dispatched from then on is sent, also after a restart.
+        """
+        made, _ = log_of(tmp_path, count=300)
+        for end in (-1, made.end):
+            extent = Extent(end, None, cuts=((1, 0),))
+            sending = sink(tmp_path)
+            sending.decide_latest(extent)
+
+            position = sending._first_position(extent)
+            assert position.end == position.since == 0
+
+
+class TestLogWithoutRecord:
+    """A place that was written to Kafka while the log had no record that could vouch for it."""
+
+    @pytest.fixture
+    def position(self, tmp_path: Path) -> Position:
+        """Return the position of a store "x" that begins; its log has records after that."""
+        without_record(tmp_path)
+        sending = sink(tmp_path)
+        sending.decide_latest(Extent(-1, None))
+        sending.log.refresh()
+        found = sending._first_position(Extent(-1, None))
+        assert found.has_no_record
+        log_of(tmp_path, count=300)
+        return replace(found, origin=str((tmp_path / "store").resolve()))
+
+    def renamed(self, path: Path, position: Position, **settings: Any) -> Any:
+        """Return what a new output of the store finds under another name."""
+        sending = sink(path, "y", **settings)
+        sending._memory = path / "other.json"
+        if settings.get("start") != "earliest":
+            sending.decide_latest(Extent(-1, None))
+        me = Me("reput-y", str(sending._path), "", sending._leaves_out)
+        return chosen({"reput-x": Found(position, 0)}, me, sending.log)
+
+    def test_under_another_name_it_is_asked_whose_it_is(
+        self, tmp_path: Path, position: Position
+    ) -> None:
+        """
+        A new output would begin at the log's end: Kafka waits, and the message names the id.
+        """
+        (other,) = self.renamed(tmp_path, position)
+        assert not other.is_certain
+        sending = sink(tmp_path, "y")
+        sending.decide_latest(Extent(-1, None))
+        sending._memory = None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kafka_rename, "find", lambda *_: [other])
+            patch.setattr(kafka_progress, "read", lambda *_: None)
+            with pytest.raises(AwayError, match=r"which had no record then.* reput-x \(0\)"):
+                sending._found_by_log("c", 8)
+
+    def test_where_nothing_is_left_out_it_says_nothing(
+        self, tmp_path: Path, position: Position
+    ) -> None:
+        """
+        So stores of one layout that begin together, or at the earliest, do not wait for each other.
+        """
+        assert self.renamed(tmp_path, position, start="earliest") == []
+        assert self.renamed(tmp_path, replace(position, origin="/else/store")) == []
+        without_record(tmp_path)
+        (tmp_path / "other.json").unlink(missing_ok=True)
+        assert self.renamed(tmp_path, position) == []
+
+    def test_a_record_that_the_log_had_when_kafka_came_vouches_for_it(
+        self, tmp_path: Path, position: Position
+    ) -> None:
+        """
+        The place was decided before, and was away from Kafka until the log had records.
+        """
+        claimed = sink(tmp_path)
+        claimed.decide_latest(Extent(-1, None))
+        first = claimed._first_position(Extent(-1, None))
+        assert (first.end, first.points, first.has_no_record) == (0, (), False)
+
+        (other,) = self.renamed(tmp_path, first)
+        assert other.is_certain
+        assert position.end == first.end
+
+    def test_a_second_store_of_the_name_does_not_take_it(
+        self, tmp_path: Path, position: Position
+    ) -> None:
+        """
+        It would send all its old messages. The one that wrote it goes on, also at another path, as
+        its output remembers the place; so does one with on_truncation, and an event says where.
+        """
+        log_of(tmp_path / "b", new_from=0)
+        second = sink(tmp_path / "b")
+        second.decide_latest(Extent(-1, None))
+        with pytest.raises(KafkaError, match="had no record then, so nothing tells"):
+            second._check_identity(position, "c")
+
+        first = sink(tmp_path)
+        first.decide_latest(Extent(-1, None))
+        first._check_identity(position, "c")
+        first._check_identity(replace(position, origin="/else/store"), "c")
+        accepted = sink(tmp_path / "b", on_truncation="continue", mode="idempotent")
+        accepted.decide_latest(Extent(-1, None))
+        accepted._check_identity(position, "c")
+        accepted._begin(Extent(-1, None), _Connected(kafka_of("c"), Found(position, 0), 8))
+        (event,) = accepted._events
+        assert "sending begins there, at 0, and not at" in event
+
+    def test_the_first_record_that_is_dispatched_is_told_kafka_though_it_is_not_wanted(
+        self, tmp_path: Path, position: Position
+    ) -> None:
+        made, _ = log_of(tmp_path, count=300)
+        sending = sink(tmp_path, exclude="*", mode="idempotent")
+        sending.decide_latest(Extent(-1, None))
+        sending._begin(Extent(-1, None), _Connected(kafka_of("c"), Found(position, 0), 8))
+        added: list[Position] = []
+        sending._add_position = lambda each, _: added.append(each)  # type: ignore[method-assign]
+
+        assert sending.send(Extent(made.end, None)) is not None
+        assert [(each.end, each.has_no_record) for each in added] == [(made.end, False)]
 
 
 def test_a_position_says_since_where_a_store_is_sent() -> None:
@@ -518,9 +725,9 @@ def test_a_position_that_nothing_was_sent_before_is_not_of_another_store(
         first.decide_latest(Extent(-1, None))
     position = first._first_position(Extent(0, None))
 
-    first._check_identity(position)
+    first._check_identity(position, "c")
     with pytest.raises(KafkaError, match="is of another store"):
-        second._check_identity(position)
+        second._check_identity(position, "c")
 
 
 def test_a_store_that_begins_at_its_log_is_not_held_back_by_its_other_name(tmp_path: Path) -> None:
@@ -532,3 +739,75 @@ def test_a_store_that_begins_at_its_log_is_not_held_back_by_its_other_name(tmp_p
 
     assert position.first is not None
     assert chosen({"reput-x": Found(position, 0)}, Me("reput-new", "/else", ""), log) == []
+
+
+def test_another_store_at_the_same_path_is_another_one_though_both_have_lost_their_beginnings(
+    tmp_path: Path,
+) -> None:
+    """
+    Hosts of one layout. Of the store itself, cut deeper than what is known, its output remembers
+    that it was sent: then that is a cut as any other.
+    """
+    made, log = log_of(tmp_path)
+    begin = tmp_path / "store" / "commitlog" / f"{0:020}"
+    hashed = trail.hash_at(log, 0)
+    assert hashed is not None
+    points = points_before(log, made.end)
+    path = str((tmp_path / "store").resolve())
+    position = Position(made.end, points, first=(0, hashed), origin=path, since=0)
+    log_of(tmp_path, new_from=0)
+    begin.unlink()
+    sending = sink(tmp_path)
+
+    with pytest.raises(KafkaError, match="If it is another store: Give this one a name"):
+        sending._check_identity(position, "c")
+    assert sending._memory is not None
+    kafka_progress.remember(sending._memory, Memory("c", "reput-x", made.end))
+    sending._check_identity(position, "c")
+    with pytest.raises(KafkaError, match="If it is another store"):
+        sending._check_identity(position, "d")
+    # All that is known has expired: what was sent before that cannot come again.
+    expired = replace(position, points=tuple(p for p in points if p.end <= FILE_SIZE))
+    sending._check_identity(replace(expired, origin="/else/store"), "d")
+    sending._check_identity(replace(expired, end=FILE_SIZE - 1), "d")
+    with pytest.raises(KafkaError, match="nothing of what was sent from there"):
+        sending._check_identity(replace(expired, end=FILE_SIZE - 1, origin="/else/store"), "d")
+
+
+@pytest.mark.parametrize("damage", ["a record", "zeros"])
+def test_a_log_that_ends_before_the_position_is_seen_past_damage(
+    tmp_path: Path, damage: str
+) -> None:
+    """
+    The place was passed over; the log was cut after it, and bytes of the old records still stand.
+    Whether dispatch gets past the place is not known before it has.
+    """
+    file = tmp_path / "store" / "commitlog" / f"{0:020}"
+
+    def hurt() -> None:
+        raw = bytearray(file.read_bytes())
+        at, size = old.places[100].position, old.places[100].size
+        raw[at : at + size] = b"J" * size if damage == "a record" else bytes(size)
+        file.write_bytes(raw)
+
+    old, log = log_of(tmp_path, count=400)
+    place = old.places[100]
+    points = points_before(log, place.position)
+    position = Position(old.end, points, since=0)
+    hurt()
+    was = file.read_bytes()
+    found = messages(400)[:320]
+    for number in range(300, 320):
+        later = found[number].store_timestamp + 9000
+        found[number] = found[number]._replace(body=b"newer%06d" % number, store_timestamp=later)
+    new, _ = written(tmp_path / "store", found, FILE_SIZE)
+    hurt()
+    raw = file.read_bytes()
+    file.write_bytes(raw[: new.end] + was[new.end :])
+    sending = sink(tmp_path)
+    sending._parting = lambda _: None  # type: ignore[method-assign]
+    gaps = ((place.position, place.position + place.size),)
+
+    assert prepared(sending, position, Extent(place.position, None))[1] is None
+    with pytest.raises(KafkaError, match=f"to {old.end} is no longer in the log"):
+        prepared(sending, position, Extent(new.end, None, gaps))
