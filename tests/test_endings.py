@@ -361,9 +361,9 @@ class TestJobs:
             )
             broker.stdout.readline()
         job = Command(
-            tmp_path, "run", *options((tmp_path / "store", conf), tmp_path / "out"),
+            tmp_path, "run", *options((tmp_path / "store", conf), tmp_path / "out")
         )  # fmt: skip
-        job.until_said("batch 1 of")
+        job.until_said("batch 0 of")
         if broker is not None:
             writer.append(writer.next_message())
         for path in (tmp_path / "store" / "commitlog").iterdir():
