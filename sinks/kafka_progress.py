@@ -212,13 +212,18 @@ def remembered(path: Path) -> Memory | None:
     """Return what is remembered of a position; None if there is nothing.
 
     Raises:
-        KafkaError: the file is damaged. `remember` leaves none that is half written.
-        OSError: it cannot be read.
+        KafkaError: the file is damaged, or cannot be read. `remember` leaves none that is half
+            written.
     """
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise KafkaError(
+            f"{path}: it cannot be read, so what Kafka was sent of this output is not known: "
+            f"{error.strerror}. See to that, then start the job again"
+        ) from error
     try:
         values = _checked(raw)
         end, stored = int(values.get("end", -1)), int(values.get("storeTimestamp", 0))

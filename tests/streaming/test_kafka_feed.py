@@ -406,6 +406,25 @@ class TestLag:
             dispatcher.close()
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_memory_that_cannot_be_read_holds_back_kafka_alone(
+    tmp_path: Path, written: Any, start: str
+) -> None:
+    memory = tmp_path / "out" / ".reput" / "kafka.json"
+    memory.mkdir(parents=True)
+    dispatcher = StoreDispatcher(config(tmp_path, start=start))
+    feed = dispatcher.kafka
+    assert feed is not None
+    try:
+        dispatcher.dispatch(written.end)
+        wait_for(lambda: bool(feed.state.stopped))
+        dispatcher.flush_if_due()
+        assert dispatcher.progress.end == written.end
+        assert f"{memory}: it cannot be read" in feed.state.stopped
+    finally:
+        dispatcher.close()
+
+
 @pytest.mark.parametrize(
     "damaged",
     [b"", b'{"cluster": "c", "id"', b'{"cluster": "c", "id": "x", "end": "1o"}', b"[]",
