@@ -23,7 +23,7 @@ from streaming.separate import refuse_checkpoint
 from streaming.verbosity import VERBOSITY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -61,7 +61,7 @@ def run_job(
     from streaming.version_seen import refuse_version_of_store  # noqa: PLC0415
 
     ending = Ending(say_ending)
-    with ending.watching(), _incomplete_at_damage(configs):
+    with ending.watching():
         refuse_checkpoint(options.checkpoint, configs)
         for config in configs:
             refuse_version_of_store(config)
@@ -77,19 +77,11 @@ def run_job(
             summary = _dispatch(job, starting, ending, shows_progress=shows_progress)
         except ReputError as error:
             _tell_done(job, error, as_json=as_json)
+            if all(kind_of(error, config) == "corrupt" for config in configs):
+                # At damage of a log; what is before it is done.
+                FAILURES.code = INCOMPLETE
             raise
     return _conclude(configs, options, job, summary, ending, as_json=as_json)
-
-
-@contextlib.contextmanager
-def _incomplete_at_damage(configs: Sequence[StoreConfig]) -> Iterator[None]:
-    """Have an error at damage of a log end with its own exit code: what is before it is done."""
-    try:
-        yield
-    except ReputError as error:
-        if all(kind_of(error, config) == "corrupt" for config in configs):
-            FAILURES.code = INCOMPLETE
-        raise
 
 
 def conclude_unbegun(configs: Sequence[StoreConfig], *, as_json: bool) -> int:

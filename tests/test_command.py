@@ -278,7 +278,7 @@ def test_a_missing_log_file_is_no_dead_end(store, tmp_path):
     passed = reput("rebuild", *command, "--on-corrupt", "skip")
     after = reput("verify", *command)
 
-    assert (stopped.returncode, passed.returncode) == (3, 0)
+    assert (stopped.returncode, passed.returncode) == (4, 0)
     for words in (str(missing), "the file is missing", "--on-corrupt skip", "dispatched and kept"):
         assert words in stopped.stderr
     assert str(missing) in passed.stderr
@@ -288,7 +288,7 @@ def test_a_missing_log_file_is_no_dead_end(store, tmp_path):
 
 
 class TestBadInput:
-    """Each is one clear message on standard error, and exit code 2 or 3."""
+    """Each is one clear message on standard error, and exit code 2, 3 or, with a part done, 4."""
 
     def check(self, done, code, *words):
         assert done.returncode == code, done.stderr
@@ -330,7 +330,7 @@ class TestBadInput:
         path, conf, _ = store
         (path / "commitlog" / f"{131072:020d}").unlink()
         done = self.rebuild(path, tmp_path / "out", "--broker-conf", conf)
-        self.check(done, 3, "00000000000000131072 at byte 0", "--on-corrupt skip", "are dispatched")
+        self.check(done, 4, "00000000000000131072 at byte 0", "--on-corrupt skip", "are dispatched")
 
     def test_a_dledger_store(self, tmp_path):
         (tmp_path / "store" / "dledger-n0" / "data").mkdir(parents=True)
