@@ -1,8 +1,8 @@
 """Runs a job for the command: its signals, its session, its summary and its exit code.
 
 An interrupted `rebuild` is not done, and says how far it got; so does a job that stops at damage of
-the log. An interrupted `run` has ended in order, for it has no end of its own; but where nobody
-writes the log any more and some of it is left, it says that too.
+the log. An interrupted `run` has ended in order, for it has no end of its own; but where part of a
+log at rest is left, it says how far it got too.
 """
 
 from __future__ import annotations
@@ -170,9 +170,9 @@ def _conclude(
             only_flushed=options.only_flushed,
         )
     if not options.available_now:
-        # Of a log that is written some is always left.
-        is_idle = {config.name: nobody_writes(config) for config in configs}
-        left = [each for each in left if is_idle[each.name] and each.end < each.log_end]
+        # Part of a log that is being written is always left.
+        of = {config.name: config for config in configs}
+        left = [each for each in left if each.end < each.log_end and nobody_writes(of[each.name])]
     code = FAILURES.answered(INCOMPLETE if left else OK)
     said = []
     if left:

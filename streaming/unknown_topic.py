@@ -49,5 +49,5 @@ def queues_have_all(options: SourceOptions) -> bool:
             queues, _ = coverage.settled(queues, log, is_closed=True)
         return coverage.gaps_of(coverage.before(queues, end), log, start, end) == []
     except (ReputError, coverage.TooManyEntriesError):
-        # Whoever reads the log says what is wrong with it.
+        # The export reads the log next, and says what is wrong with it.
         return False

@@ -43,7 +43,7 @@ def log(tmp_path_factory):
         writer.append(message)
         written += 100 + len(message.body)
     for path in (directory / "store" / "commitlog").iterdir():
-        # Nobody writes it any more.
+        # A log at rest, as of a broker that has stopped.
         os.utime(path, (1, 1))
     conf = directory / "broker.conf"
     conf.write_text(f"mappedFileSizeCommitLog={FILE_SIZE}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import logging
@@ -24,10 +25,11 @@ from streaming.dispatcher import StoreDispatcher
 from tests.kafka import stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from sinks.kafka import Extent
+    from streaming.kafka_feed import KafkaFeed
 
 
 def nowhere() -> str:
@@ -406,12 +408,9 @@ class TestLag:
             dispatcher.close()
 
 
-@pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_memory_that_cannot_be_read_holds_back_kafka_alone(
-    tmp_path: Path, written: Any, start: str
-) -> None:
-    memory = tmp_path / "out" / ".reput" / "kafka.json"
-    memory.mkdir(parents=True)
+@contextlib.contextmanager
+def held_back(tmp_path: Path, written: Any, start: str) -> Iterator[KafkaFeed]:
+    """Dispatch all of a log while what the output remembers of Kafka holds that back; its feed."""
     dispatcher = StoreDispatcher(config(tmp_path, start=start))
     feed = dispatcher.kafka
     assert feed is not None
@@ -420,9 +419,19 @@ def test_a_memory_that_cannot_be_read_holds_back_kafka_alone(
         wait_for(lambda: bool(feed.state.stopped))
         dispatcher.flush_if_due()
         assert dispatcher.progress.end == written.end
-        assert f"{memory}: it cannot be read" in feed.state.stopped
+        yield feed
     finally:
         dispatcher.close()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_memory_that_cannot_be_read_holds_back_kafka_alone(
+    tmp_path: Path, written: Any, start: str
+) -> None:
+    memory = tmp_path / "out" / ".reput" / "kafka.json"
+    memory.mkdir(parents=True)
+    with held_back(tmp_path, written, start) as feed:
+        assert f"{memory}: it cannot be read" in feed.state.stopped
 
 
 @pytest.mark.parametrize(
@@ -441,20 +450,11 @@ def test_a_damaged_memory_holds_back_kafka_alone(
     memory = tmp_path / "out" / ".reput" / "kafka.json"
     memory.parent.mkdir(parents=True)
     memory.write_bytes(damaged)
-    dispatcher = StoreDispatcher(config(tmp_path, start=start))
-    feed = dispatcher.kafka
-    assert feed is not None
-    try:
-        dispatcher.dispatch(written.end)
-        wait_for(lambda: bool(feed.state.stopped))
-        dispatcher.flush_if_due()
-        assert dispatcher.progress.end == written.end
+    with held_back(tmp_path, written, start) as feed:
         assert f"{memory}: it is damaged" in feed.state.stopped
         assert "Restore the file; or stop the job and remove it" in feed.state.stopped
         with pytest.raises(ReputError, match="it is damaged"):
             feed.check_end()
-    finally:
-        dispatcher.close()
     assert memory.read_bytes() == damaged
 
     memory.unlink()
