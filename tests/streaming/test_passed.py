@@ -25,6 +25,22 @@ SAID = "records can be read there now"
 HOUR = 3600
 
 
+def gone_on(dispatcher, config, root, *, is_open):
+    """Dispatch the rest of a log, in the same job or another one; return it, and a fresh rebuild's.
+
+    Both have ended.
+    """
+    if is_open:
+        dispatcher.follow()
+    else:
+        dispatcher = StoreDispatcher(config, skips_corrupt=True)
+    fresh = StoreDispatcher(config_of(config.path, root), skips_corrupt=True)
+    for each in (dispatcher, fresh):
+        each.dispatch(each._tail())
+        each.close()
+    return dispatcher, fresh
+
+
 class Stored:
     """A store, its output with places passed over, and the log's files as they should be."""
 
@@ -303,16 +319,7 @@ class TestCutThere:
         if not is_open:
             dispatcher.close()
         go_on_at_hole(broker, start, sizes, now=9000)
-        if is_open:
-            dispatcher.follow()
-        else:
-            dispatcher = StoreDispatcher(config, skips_corrupt=True)
-        dispatcher.dispatch(dispatcher._tail())
-        dispatcher.close()
-
-        fresh = StoreDispatcher(config_of(config.path, tmp_path / "fresh"), skips_corrupt=True)
-        fresh.dispatch(fresh._tail())
-        fresh.close()
+        dispatcher, fresh = gone_on(dispatcher, config, tmp_path / "fresh", is_open=is_open)
         assert dispatcher.progress.truncations == 1
         assert dispatcher.progress.skipped == fresh.progress.skipped
         assert dispatcher.progress.end == fresh.progress.end
@@ -383,16 +390,7 @@ class TestCutThere:
             dispatcher.close()
         stamp = broker.log.places[-3].message.store_timestamp
         go_on_at_hole(broker, start, sizes, now=stamp)
-        if is_open:
-            dispatcher.follow()
-        else:
-            dispatcher = StoreDispatcher(config, skips_corrupt=True)
-        dispatcher.dispatch(dispatcher._tail())
-        dispatcher.close()
-
-        fresh = StoreDispatcher(config_of(config.path, tmp_path / "fresh"), skips_corrupt=True)
-        fresh.dispatch(fresh._tail())
-        fresh.close()
+        dispatcher, fresh = gone_on(dispatcher, config, tmp_path / "fresh", is_open=is_open)
         assert dispatcher.progress.truncations == 1
         assert dispatcher.progress.skipped == fresh.progress.skipped == ()
         assert dispatcher.progress.messages == fresh.progress.messages
