@@ -53,8 +53,6 @@ _LOOKS = 3
 _STREAM_LOOKS = 4
 _STREAM_LIVES = 3
 _POLLS = 8
-# Of the rests of a modelled history, one in this many has verify and queries.
-_SELDOM = 3
 _MOST_GONE = 12
 _MOST_CUT = 200
 
@@ -651,7 +649,7 @@ class World:
 
     # What must hold.
 
-    def rest(self, *, is_last: bool = False) -> None:
+    def rest(self) -> None:
         """Have everybody come to rest, and compare.
 
         Raises:
@@ -681,10 +679,9 @@ class World:
             return
         self._compared = state
         pick = random.Random(self._salt)
-        if is_last or self.is_real or pick.randrange(_SELDOM) == 0:
-            self._check_queries(pick)
-            if self.follower is None:
-                self._check_verify()
+        self._check_queries(pick)
+        if self.follower is None:
+            self._check_verify()
         if self.is_real and self.broker.is_running:
             self._check_answers(pick)
 
@@ -713,7 +710,7 @@ class World:
         if self.broker.files.bases and self.truth:
             if self.follower is None:
                 self._open()
-            self.rest(is_last=True)
+            self.rest()
         self._stop_follower()
         if not self.truth:
             return
