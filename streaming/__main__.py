@@ -652,7 +652,7 @@ def run(
             for each in configs:
                 wait_for_log(each, metrics, ending)
         if ending.name:
-            code = conclude_unbegun(configs, as_json=as_json)
+            code = conclude_unbegun(configs, ending, as_json=as_json)
         else:
             code = run_job(configs, options, as_json=as_json, metrics=metrics, conf=conf)
     LOG.info("ended", extra={"event": events.ENDED})

@@ -166,12 +166,12 @@ def interrupted_code() -> int:
 
 
 def _is_endless() -> bool:
-    """Tell whether the command has no end of its own: one from outside leaves nothing undone.
+    """Tell whether all that the command was asked for is done whenever it is ended.
 
-    By its words, for a signal may come before they are parsed.
+    By its words, for a signal may come before they are parsed. A `run` is not one: where it has
+    begun it ends in order and says itself what is left; where it has not, nobody has looked.
     """
-    is_tail = command() == _TAIL and not any(word.startswith(_TAIL_ENDS) for word in sys.argv)
-    return is_tail or command() == _RUN
+    return command() == _TAIL and not any(word.startswith(_TAIL_ENDS) for word in sys.argv)
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> None:
@@ -194,17 +194,26 @@ def _end_at_once(number: int, _frame: FrameType | None) -> None:
     os._exit(code)
 
 
+def unbegun(name: str) -> str:
+    """Return what is said of a job that a signal has ended before it looked at its logs."""
+    return (
+        f"{name}: ended before it began; what is left of the log is not known; "
+        f"run it again: {again()}"
+    )
+
+
 def _tell_unbegun(name: str) -> None:
     """Say that a job was ended while its program was loaded; with --json what it did: nothing."""
+    text = unbegun(name)
     if "--json" in sys.argv:
         import json  # noqa: PLC0415 - slow to import
 
         # docs/json/run.json; which stores it was to have is not read yet.
         seconds = dict.fromkeys(("seconds", "busy_seconds", "dispatch_seconds"), 0.0)
         counts = dict.fromkeys(("messages", "bytes", "messages_per_second", "files"), 0)
-        values = {**counts, **seconds, "complete": True, "queues_complete": True, "stores": []}
-        _write(1, json.dumps(values))
-    _write(2, f"reput: {name}: ended before it began")
+        verdict = {"complete": False, "queues_complete": False, "error": text}
+        _write(1, json.dumps({**counts, **seconds, **verdict, "stores": []}))
+    _write(2, f"reput: {text}")
 
 
 def tell_interrupted(name: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from checkpoints.progress import STATE_DIRECTORY
 from formats.errors import ReputError
 from streaming import console
-from streaming.endings import Ending, again, beside, leave_at_once
+from streaming.endings import Ending, again, beside, leave_at_once, unbegun
 from streaming.error_kinds import kind_of
 from streaming.events import ENDING
 from streaming.exit_codes import INCOMPLETE, OK
@@ -84,17 +84,24 @@ def run_job(
     return _conclude(configs, options, job, summary, ending, as_json=as_json)
 
 
-def conclude_unbegun(configs: Sequence[StoreConfig], *, as_json: bool) -> int:
+def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json: bool) -> int:
     """Print the summary of a job that was ended before it began, and return the exit code.
 
     Raises:
         OutputError: nobody takes it.
     """
+    from streaming.first_message import is_awaited  # noqa: PLC0415 - as below
     from streaming.job import StoreSummary, Summary  # noqa: PLC0415 - Spark is slow to import
+    from streaming.reach import nobody_writes  # noqa: PLC0415 - numba is slow to import
 
-    code = FAILURES.answered(OK)
+    # A log that is being written, or has nothing yet, is left by every job.
+    is_left = any(not is_awaited(each) and nobody_writes(each) for each in configs)
+    code = FAILURES.answered(INCOMPLETE if is_left else OK)
+    said = [unbegun(ending.name)] if is_left else []
     summary = Summary([StoreSummary(config.name) for config in configs], is_live=True)
-    console.print_summary(summary, as_json=as_json)
+    console.print_summary(summary, as_json=as_json, left=said, has_queues=not is_left)
+    for line in said:
+        console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
     return code
 
 

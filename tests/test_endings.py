@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,8 +21,10 @@ import pytest
 
 from checkpoints import progress
 from formats.errors import ReputError
+from streaming.config import store_config
 from streaming.demo_writer import Writer
 from streaming.endings import Ending, beside, elsewhere, interrupted_code
+from streaming.job_command import conclude_unbegun
 from tests.json_schema import fits
 
 ROOT = Path(__file__).parent.parent
@@ -144,17 +148,17 @@ class TestBeforeItBegins:
     """A signal while Python still imports: -X importtime tells how far it is."""
 
     @pytest.mark.parametrize("number", SIGNALS)
-    @pytest.mark.parametrize(("command", "code"), [("rebuild", 4), ("run", 0), ("verify", 4)])
-    def test_it_ends_in_order(self, log, tmp_path, command, code, number):
+    @pytest.mark.parametrize("command", ["rebuild", "run", "verify"])
+    def test_it_ends_in_order(self, log, tmp_path, command, number):
         job = Command(
             tmp_path, command, *options(log, tmp_path / "out"), python=("-X", "importtime")
         )
         job.until_said(" typer")
         job.signal(number, group=True)
 
-        assert job.ended() == code
+        assert job.ended() == 4
         assert "Traceback" not in job.said
-        assert ("run it again: reput" in job.said) == (code == 4)
+        assert "run it again: reput" in job.said
 
     def test_so_does_what_pip_installs(self, tmp_path):
         """
@@ -719,7 +723,7 @@ def test_a_thread_that_fails_says_one_line(tmp_path):
     [
         ("tail --topic t", 0),
         ("-v tail --topic t", 0),
-        ("run --store s", 0),
+        ("run --store s", 4),
         ("tail --topic t --limit=5", 4),
         ("tail --topic t -n5", 4),
         ("tail --topic t --seconds 1", 4),
@@ -751,12 +755,47 @@ def test_a_job_that_is_ended_while_it_is_loaded_says_so(options):
     )
     done = ran(program, "run", *options)
 
-    assert (done.returncode, done.stderr) == (0, "reput: SIGTERM: ended before it began\n")
+    assert done.returncode == 4
+    said = done.stderr.removeprefix("reput: ").rstrip("\n")
+    assert said == (
+        "SIGTERM: ended before it began; what is left of the log is not known; run it again: "
+        f"{shlex.join(['reput', 'run', *options])}"
+    )
     assert bool(done.stdout) == bool(options)
     if options:
         document = json.loads(done.stdout)
         assert fits(document, "run")
-        assert not any(v for k, v in document.items() if "complete" not in k)
+        assert document.pop("error") == said
+        assert not any(document.values())
+
+
+@pytest.mark.parametrize(("is_written", "code"), [(False, 4), (True, 0)])
+def test_a_job_that_waits_for_one_store_says_what_is_left_of_another(
+    log, tmp_path, capsys, is_written, code
+):
+    """
+    Nothing is known to be done of a log at rest; of one that is being written something always is left.
+    """
+    (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    copy = tmp_path / "store"
+    shutil.copytree(log[0], copy)
+    if is_written:
+        next((copy / "commitlog").iterdir()).touch()
+    configs = [
+        store_config(path, tmp_path / f"{path.name}-out", broker_conf={
+            "mappedFileSizeCommitLog": str(FILE_SIZE)
+        })
+        for path in (copy, tmp_path / "new")
+    ]  # fmt: skip
+    ending = Ending(lambda _: None)
+    ending.name = "SIGTERM"
+
+    assert conclude_unbegun(configs, ending, as_json=True) == code
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert fits(document, "run")
+    assert document["complete"] == (code == 0)
+    assert ("run it again: " in printed.err) == (code == 4)
 
 
 def test_secrets_stay_out_of_the_details(monkeypatch, tmp_path):
