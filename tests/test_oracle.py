@@ -72,6 +72,46 @@ def test_random_stores_are_rebuilt_to_the_byte(version, tmp_path):
         assert report.findings == []
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_several", [True, False])
+def test_a_log_in_several_directories_is_dispatched_as_the_broker_does(
+    version, tmp_path, is_several
+):
+    """
+    One of them read only, which counts only where storePathCommitLog names several (C6): with one
+    path a broker does not see the files there.
+    """
+    oracle.build(version)
+    made = oracle.fuzz_stores(version, 910_000, 10, tmp_path / "stores")
+    store = max(made, key=lambda each: len(list((each / "commitlog").iterdir())))
+    conf = oracle.config_of(store.with_suffix(".facts"))
+    theirs = tmp_path / "theirs" / store.name
+    places = [theirs / "commitlog", theirs / "second", tmp_path / "old"]
+    files = sorted((store / "commitlog").iterdir())
+    source = tmp_path / "source" / store.name
+    shutil.copytree(store / "config", source / "config")
+    (source / "commitlog").mkdir()
+    for place in places[1:]:
+        place.mkdir(parents=True)
+    oldest = len(files) // 2
+    for number, path in enumerate(files):
+        # Where the read-only one does not count, it has the oldest files.
+        place = [source / "commitlog", *places[1:]][number % 3 if is_several else 0]
+        shutil.copy(path, places[2] if not is_several and number < oldest else place)
+    conf["storePathCommitLog"] = ",".join(map(str, places[:2] if is_several else places[:1]))
+    conf["readOnlyCommitLogStorePaths"] = str(places[2])
+    pairs = ", ".join(properties(conf))
+    (source.parent / f"{source.name}.facts").write_text(f"config={{{pairs}}}\n")
+    oracle.run(version, "Rebuild", store.name, "1", source.parent, theirs.parent)
+
+    assert len(files) > 3
+    assert any((theirs / "consumequeue").rglob("0*"))
+    output = tmp_path / "ours"
+    rebuild(theirs, output, broker_version=version, broker_conf=conf)
+    assert compare.differences(theirs, output) == []
+    assert (compare.differences(store, output) == []) == is_several
+
+
 @pytest.mark.parametrize("scenario", ["basic", "batch", "delay", "trans", "extonly", "lmq"])
 def test_a_real_broker_opens_our_output_as_its_own(golden, tmp_path, scenario):
     """

@@ -121,7 +121,9 @@ final class Kit {
         MixAll.properties2Object(p, config);
         MixAll.properties2Object(p, bc);
         config.setStorePathRootDir(setup.dir.toString());
-        config.setStorePathCommitLog(setup.dir + File.separator + "commitlog");
+        if (!setup.config.containsKey("storePathCommitLog")) {
+            config.setStorePathCommitLog(setup.dir + File.separator + "commitlog");
+        }
         synchronized (Kit.class) {
             // Stores are made one by one: their statistics are set up in a map that they share.
             store = Compat.open(config, bc, setup.topics, setup.clock, setup.reputOnly);
