@@ -5,8 +5,8 @@ job runs beside a live writer all the time, is stopped and started again, and is
 log in the end; the others each get something that goes wrong in production (`causes`), and a
 Prometheus of their own; what fires besides is printed. Windows and holds of the alerts are those of
 the rule file divided by `SPEED`; the expressions are the same. `--directory` keeps everything;
-`--markdown` and `--picture` write what docs/monitoring.md shows. `helm/tools.sh promtool` gets
-Prometheus, and tests/kafka/build.sh the broker.
+`--markdown`, `--picture` and `--kafka-picture` write what docs/monitoring.md shows.
+`helm/tools.sh promtool` gets Prometheus, and tests/kafka/build.sh the broker.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from helm.cluster import TOOLS, CheckError, expect, free_port
 from helm.monitoring import panels
 from helm.monitoring import series as s
 from helm.monitoring.causes import CAUSES, pod_of
+from helm.monitoring.kafka_causes import kafka_slow
 from helm.monitoring.place import SMALL_LOG_FILE, Place, until
 from helm.monitoring.server import Server
 
@@ -182,8 +183,19 @@ def place_of(directory: Path, name: str, log_file: int = SMALL_LOG_FILE) -> Plac
     return Place(directory, name, port, server, log_file)
 
 
-def make_fire(directory: Path, cause: Callable[[Place], None], expected: Sequence[str]) -> Fired:
+def make_fire(
+    directory: Path,
+    cause: Callable[[Place], None],
+    expected: Sequence[str],
+    path: Path | None = None,
+) -> Fired:
     """Have a cause happen, and return what fired.
+
+    Args:
+        directory: for what it needs.
+        cause: what goes wrong.
+        expected: names of alerts.
+        path: of a picture of the dashboard's row of Kafka, None for none.
 
     Raises:
         CheckError: an expected alert did not fire, or did before there was a cause.
@@ -196,6 +208,11 @@ def make_fire(directory: Path, cause: Callable[[Place], None], expected: Sequenc
             cause(place)
             for name in expected:
                 until(lambda name=name: server.has_fired(name), f"{name} by {place.name}")  # type: ignore[misc]
+            if path is not None:
+                from helm.monitoring import picture  # noqa: PLC0415 - needs matplotlib
+
+                titles = picture.KAFKA
+                picture.draw(server.url, path, server.seconds, place.name, titles=titles)
         finally:
             place.stop()
     fired = {name.removeprefix("Reput"): at - place.since for name, at in server.fired.items()}
@@ -259,6 +276,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], help="one cause; again for more")
     parser.add_argument("--markdown", type=Path, help="write the tables here")
     parser.add_argument("--picture", type=Path, help="write a PNG of the main panels here")
+    parser.add_argument("--kafka-picture", type=Path, help="write one of a slow Kafka's panels")
     given = parser.parse_args()
     directory = given.directory or Path(tempfile.mkdtemp(prefix="reput-live-"))
     directory.mkdir(parents=True, exist_ok=True)
@@ -269,8 +287,11 @@ def main() -> int:
     failures: list[str] = []
     with ThreadPoolExecutor(_SIDE_BY_SIDE + 1) as pool:
         watched = pool.submit(_watch, directory, given.seconds, given.picture) if is_live else None
+        drawn = {pod_of(kafka_slow): given.kafka_picture}
         jobs = {
-            pod_of(cause): pool.submit(make_fire, directory, cause, expected)
+            (name := pod_of(cause)): pool.submit(
+                make_fire, directory, cause, expected, drawn.get(name)
+            )
             for cause, expected in causes
         }
         for name, job in jobs.items():

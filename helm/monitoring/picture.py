@@ -1,4 +1,4 @@
-"""Draws the dashboard's tiles and main panels from a live Prometheus.
+"""Draws the dashboard's tiles and main panels, or its row of Kafka, from a live Prometheus.
 
 `picture.py URL FILE.png [SECONDS]`. Titles, queries, units and limits are those of the checked-in
 dashboard, so what is shown is what Grafana would get; it is drawn with matplotlib and not by
@@ -15,9 +15,12 @@ import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helm.monitoring import dashboard, generate, panels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAIN = (
     "Behind, bytes",
@@ -33,13 +36,24 @@ MAIN = (
     "Memory",
     "Up for",
 )
+KAFKA = (
+    "Kafka behind, bytes",
+    "Kafka behind, seconds",
+    "To Kafka a second",
+    "Transactions",
+    "Bytes to Kafka a second",
+    "On the way to Kafka",
+    "Trouble with Kafka, in an hour",
+    "Kafka held back",
+    "Kafka connected",
+)
 _COLUMNS = 3
 _POINTS = 240
 _KILO, _KIBI = 1000, 1024
 _MINUTES = 120
 _LINES = 6
-# Inches of a row of panels; entries of a legend side by side.
-_ROW, _LEGENDS = 3.2, 3
+# Inches of a row of panels, and of the tiles; entries of a legend side by side.
+_ROW, _TILES, _LEGENDS = 3.2, 1.1, 3
 _BELOW = (-0.02, -0.1)
 _BINARY = {"bytes": "B", "binBps": "B/s"}
 # Grafana takes four scrapes or more: what happens within minutes is not smeared over them.
@@ -62,7 +76,12 @@ def _range(server: str, expression: str, seconds: float, end: float) -> list[Any
 
 
 def draw(
-    server: str, path: Path, seconds: float, store: str = "live", at: float | None = None
+    server: str,
+    path: Path,
+    seconds: float,
+    store: str = "live",
+    at: float | None = None,
+    titles: Sequence[str] = MAIN,
 ) -> None:
     """Write a PNG.
 
@@ -72,6 +91,7 @@ def draw(
         seconds: how far back.
         store: which one is shown.
         at: Unix time that the picture ends with; now by default.
+        titles: of the panels; the tiles stand above `MAIN` only.
     """
     import matplotlib as mpl  # noqa: PLC0415 - wanted here only
 
@@ -81,20 +101,16 @@ def draw(
     end = time.time() if at is None else at
     board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
     shown = {panel["title"]: panel for panel in dashboard.all_panels(board)}
-    tiles = [panel for panel in shown.values() if panel["type"] == "stat"]
-    rows = -(-len(MAIN) // _COLUMNS)
-    figure = plt.figure(figsize=(15, 1.1 + _ROW * rows), layout="constrained")
-    parts: Any = figure.subfigures(2, 1, height_ratios=(1.1, _ROW * rows))
-    top, below = parts.flat
-    for axis, panel in zip(top.subplots(1, len(tiles)), tiles, strict=True):
-        text, color = _tile(server, panel, end)
-        axis.set_facecolor(color)
-        axis.set_xticks([])
-        axis.set_yticks([])
-        axis.set_title(panel["title"], fontsize=9, loc="left")
-        axis.text(0.5, 0.5, text, ha="center", va="center", fontsize=12)
+    rows = -(-len(titles) // _COLUMNS)
+    above = _TILES if titles == MAIN else 0.0
+    figure = plt.figure(figsize=(15, above + _ROW * rows), layout="constrained")
+    below: Any = figure
+    if above:
+        parts: Any = figure.subfigures(2, 1, height_ratios=(above, _ROW * rows))
+        top, below = parts.flat
+        _draw_tiles(top, server, [each for each in shown.values() if each["type"] == "stat"], end)
     axes = below.subplots(rows, _COLUMNS)
-    for axis, title in zip(axes.flat, MAIN, strict=False):
+    for axis, title in zip(axes.flat, titles, strict=False):
         unit = shown[title]["fieldConfig"]["defaults"]["unit"]
         axis.set_title(title, fontsize=10, loc="left")
         highest = 0.0
@@ -118,7 +134,8 @@ def draw(
                 )
         axis.yaxis.set_major_formatter(lambda value, _, unit=unit: readable(value, unit))
         axis.xaxis.set_major_formatter(lambda value, _: f"{int(value // 60)}:{int(value % 60):02d}")
-        axis.set_ylim(0, 1.1 * highest or 1)
+        # A line of zeros has to be seen above the axis.
+        axis.set_ylim(-0.02 * (highest or 1), 1.1 * highest or 1)
         axis.set_xlim(0, seconds)
         axis.set_yticks(_ticks(1.1 * highest or 1, _KIBI if unit in _BINARY else 10, _LINES))
         axis.set_xticks(range(0, int(seconds) + 1, 60))
@@ -136,6 +153,16 @@ def draw(
         axis.set_xlabel("minutes:seconds", fontsize=8, loc="right", labelpad=0)
     figure.savefig(path, dpi=80)
     plt.close(figure)
+
+
+def _draw_tiles(figure: Any, server: str, tiles: Sequence[dict[str, Any]], end: float) -> None:
+    for axis, panel in zip(figure.subplots(1, len(tiles)), tiles, strict=True):
+        text, color = _tile(server, panel, end)
+        axis.set_facecolor(color)
+        axis.set_xticks([])
+        axis.set_yticks([])
+        axis.set_title(panel["title"], fontsize=9, loc="left")
+        axis.text(0.5, 0.5, text, ha="center", va="center", fontsize=12)
 
 
 def readable(value: float, unit: str) -> str:
