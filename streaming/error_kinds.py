@@ -34,7 +34,8 @@ def kind_of(error: BaseException, config: StoreConfig) -> str:
 
     Returns:
         "corrupt": the log; "expired": records are gone; "consumequeue", "index": a file of the
-        output is not what was recorded; "store": store and output do not go together; "kafka";
+        output is not what was recorded; "store": store and output do not go together, or what
+        the broker keeps beside its log cannot be read; "kafka";
         "io": no space, no permission, a device, whichever file; "other".
     """
     if isinstance(error, ExpiredError):
@@ -47,11 +48,12 @@ def kind_of(error: BaseException, config: StoreConfig) -> str:
         return "index"
     if place in names.DISPATCHED:
         return "consumequeue"
+    is_beside_log = _below(config.path, path) in {names.CHECKPOINT, names.CONFIG}
+    if isinstance(error, StoreError) or (isinstance(error, FormatError) and is_beside_log):
+        return "store"
     if isinstance(error, FormatError):
         # A file of the log; the rest of what has a format is the output's own state.
         return "corrupt" if place in {None, names.COMMITLOG} else "other"
-    if isinstance(error, StoreError):
-        return "store"
     if isinstance(error, KafkaError):
         return "kafka"
     return "io" if isinstance(error, OSError) else "other"

@@ -527,6 +527,8 @@ def test_health(made, served, monkeypatch):
         ("io", OSError(errno.EACCES, "", "/out/index/20260101000000000")),
         ("other", FormatError("/out/.reput/progress.json", 0, "b")),
         ("store", StoreError("/out", "a", "b")),
+        ("store", FormatError("/store/checkpoint", 8, "too short")),
+        ("store", FormatError("/store/config/topics.json", 8, "no JSON")),
         ("io", OSError(errno.ENOSPC, "", "/out/.reput/new")),
         ("io", OSError(errno.EBADF, "", 7)),
         ("io", OSError("full")),
