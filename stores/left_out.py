@@ -5,15 +5,10 @@ or expired before it was dispatched, is missing in between, so all later entries
 broker has them at their queue offsets, and so has a rebuild that begins after the place. A log may
 have such gaps of its own, which shift a broker's queue as well; so only a place counts that the
 output is known to have left out between the queue's entries.
-
-Or they stand too high: where all that an output has of a log has expired, nothing says whether the
-log was cut before it went on. If its numbers went back there, entries of messages that are gone
-stand where those of later ones belong.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +44,6 @@ class LeftOut:
         breaks = list(lost)
         if vouched_from and all(end != vouched_from for _, end in breaks):
             breaks.append((vouched_from, vouched_from))
-        self._breaks = sorted(end for _, end in breaks)
         self._places = sorted([*passed, *breaks])
 
     def __bool__(self) -> bool:
@@ -66,35 +60,6 @@ class LeftOut:
         if not places or _first_record(files) >= places[-1][0]:
             return None
         return places[-1]
-
-    def are_stale(self, files: StoredFiles, queue_offset: int, position: int) -> bool:
-        """Tell whether a record's entry is missing, for one that may be stale has its number.
-
-        That is so where the queue's last entry before the record's is one of a record before a
-        place where the log may have been cut, and has its number or a higher one.
-
-        Args:
-            files: the queue's.
-            queue_offset: the record's.
-            position: its physical offset.
-        """
-        number = bisect_right(self._breaks, position)
-        last = _last_before(files, position) if number else None
-        return last is not None and last[0] >= queue_offset and last[1] < self._breaks[number - 1]
-
-
-def _last_before(files: StoredFiles, position: int) -> tuple[int, int] | None:
-    """Return number and physical offset of a queue's last entry of a record before a position."""
-    fill = np.frombuffer(PRE_BLANK, ENTRY)[0]
-    for base in reversed(files.bases):
-        raw = files.read(base, files.file_size)
-        entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
-        is_before = (entries["size"] > 0) & (entries["physical_offset"] < position)
-        (found,) = np.nonzero(is_before & (entries != fill))
-        if len(found):
-            last = int(found[-1])
-            return base // ENTRY_SIZE + last, int(entries["physical_offset"][last])
-    return None
 
 
 def _first_record(files: StoredFiles) -> int:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 _FIRST_CAPACITY = 256
 _STALE = (
     "entries that the log gives are not there: others have their numbers, of records that have "
-    "expired, and nothing says that the log still had these. `reput rebuild --repair` puts them "
-    "right"
+    "expired. `reput rebuild --repair` puts them right"
 )
 _UNKNOWN = -1
 
@@ -276,7 +275,7 @@ class QueueCheck:
             self._pass_lost(number, queue_offset, entry.physical_offset)
         following = int(self._next_entry[number])
         if queue_offset != 0 and queue_offset < following:
-            if number in self._may_be_shifted and self._is_stale(number, queue_offset, entry):
+            if self._is_stale(number):
                 path, byte = self._files[number].place(queue_offset * ENTRY_SIZE)
                 self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, _STALE)
                 return
@@ -310,14 +309,13 @@ class QueueCheck:
         at = start + (entry - first) * ENTRY_SIZE
         return self._window[at : at + ENTRY_SIZE].tobytes()
 
-    def _is_stale(self, number: int, queue_offset: int, entry: Entry) -> bool:
-        """Tell whether an entry is missing because the output's numbers are of a log that is gone.
+    def _is_stale(self, number: int) -> bool:
+        """Tell whether only records that have expired have a number that a record gives again.
 
-        Only of a queue's first records: after one that has an entry others are repeated ones.
+        What is built of the log as it is begins the queue with that record. After one that has an
+        entry, those that give a number again are left out by a broker's rebuild as well.
         """
-        if self._last_end[number] != NEVER:
-            return False
-        return self._left_out.are_stale(self._files[number], queue_offset, entry.physical_offset)
+        return self._scope.floor > 0 and self._last_end[number] == NEVER
 
     def _report_shift(
         self, files: StoredFiles, number: int, queue_offset: int, entry: Entry

@@ -505,3 +505,35 @@ def test_repeated_records_before_what_expired(tmp_path):
     assert verify(made.config).ok
     (problem,) = examine(made.config).problems
     assert "4 messages of the log have no entry" in problem
+
+
+@pytest.mark.parametrize("extends", [False, True])
+@pytest.mark.parametrize("removes", [False, True])
+def test_numbers_that_only_expired_messages_had_are_missing(tmp_path, extends, removes):
+    """
+    A topic was deleted and made again, and its old messages expire before the new ones: a rebuild
+    has entries of all that are left, so an output without them is not sound, and a repair makes them.
+    """
+    made = Made(tmp_path, **({"enableConsumeQueueExt": "true"} if extends else {}))
+    made.put(count=40)
+    made.following["t"] = 0
+    made.put(count=60)
+    made.dispatch()
+    assert verify(made.config).repeated > 0
+    made.dispatch(first=2, removes_expired=removes)
+    first = 2 * LOG_FILE
+    there = made.entries(made.output, start=first)
+    rebuilt = made.entries(made.fresh(), start=first)
+
+    report = verify(made.config)
+    missing = [found for found in report.findings if "have their numbers" in found.detail]
+    assert {found.kind for found in missing} == {Kind.MISSING}
+    assert there.items() < rebuilt.items()
+    assert sum(int(found.detail.split()[0]) for found in missing) == len(rebuilt) - len(there)
+    assert report.repeated == 0
+    assert not examine(made.config).is_safe
+
+    assert repair(made.config).verdict == "sound"
+    assert made.entries(made.output, start=first) == rebuilt
+    assert verify(made.config).ok
+    assert verify(made.config).repeated == 0
