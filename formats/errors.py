@@ -54,6 +54,14 @@ class FormatError(ReputError):
         return type(self), self._parts
 
 
+class FileSizeError(FormatError):
+    """A file is not as long as the settings say: more often a wrong setting than damage."""
+
+
+class BodyError(FormatError):
+    """A body is not compressed as its record says. The record is whole, and so is the log."""
+
+
 class UnreadableError(FormatError):
     """A whole record that its own broker cannot parse: when it restarts, it cuts the log there."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from formats import bodies, rows
 from formats.commitlog import COMPRESSED, Verdict
-from formats.errors import FormatError
+from formats.errors import BodyError
 from formats.odd_rows import with_odd_rows
 from formats.rows import RowColumns
 from formats.texts import Slices
@@ -144,7 +144,7 @@ class RowReader:
             found = bodies.decompressed(raw, int(columns.sys_flag[row]))
             if found.problem is not None:
                 path, byte = self._log.file_of(int(columns.physical_offset[row]))
-                raise FormatError(
+                raise BodyError(
                     path,
                     byte,
                     f"the body of this record is {found.problem}",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats import names
-from formats.errors import FormatError, ReputError, StoreError
+from formats.errors import FileSizeError, ReputError, StoreError
 from stores import broker_lock
 from stores.left_behind import LeftBehind
 from stores.left_over import LeftOvers
@@ -232,7 +232,7 @@ class LogFiles:
         is_sure = any(file.size == self.file_size for file in found.values())
         for base, file in sorted(found.items()):
             if file.size and (base % self.file_size or file.size > self.file_size or not is_sure):
-                raise FormatError(
+                raise FileSizeError(
                     file.path,
                     file.size,
                     f"the file ends here, expected {self.file_size} bytes",

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from formats import names
-from formats.errors import ExpiredError, FormatError, KafkaError, StoreError
+from formats.errors import (
+    BodyError,
+    ExpiredError,
+    FileSizeError,
+    FormatError,
+    KafkaError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from streaming.config import StoreConfig
@@ -34,8 +41,9 @@ def kind_of(error: BaseException, config: StoreConfig) -> str:
 
     Returns:
         "corrupt": the log; "expired": records are gone; "consumequeue", "index": a file of the
-        output is not what was recorded; "store": store and output do not go together, or what
-        the broker keeps beside its log cannot be read; "kafka";
+        output is not what was recorded; "store": store and output do not go together, a file of
+        the log has another size than the settings say, or what the broker keeps beside its log
+        cannot be read; "kafka": also a body that cannot be sent as it was asked for;
         "io": no space, no permission, a device, whichever file; "other".
     """
     if isinstance(error, ExpiredError):
@@ -48,8 +56,13 @@ def kind_of(error: BaseException, config: StoreConfig) -> str:
         return "index"
     if place in names.DISPATCHED:
         return "consumequeue"
+    if isinstance(error, BodyError):
+        # Nobody else reads bodies.
+        return "kafka"
     is_beside_log = _below(config.path, path) in {names.CHECKPOINT, names.CONFIG}
-    if isinstance(error, StoreError) or (isinstance(error, FormatError) and is_beside_log):
+    if isinstance(error, StoreError | FileSizeError) or (
+        isinstance(error, FormatError) and is_beside_log
+    ):
         return "store"
     if isinstance(error, FormatError):
         # A file of the log; the rest of what has a format is the output's own state.

@@ -23,7 +23,14 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from checkpoints import locks, progress
 from checkpoints.progress import STATE_DIRECTORY
 from formats import names
-from formats.errors import FormatError, KafkaError, ReputError, UnreadableError
+from formats.errors import (
+    BodyError,
+    FileSizeError,
+    FormatError,
+    KafkaError,
+    ReputError,
+    UnreadableError,
+)
 from stores.tail import find_tail, known_end
 from streaming import damage
 from streaming.concerned import about, mark
@@ -38,7 +45,7 @@ from streaming.placement import ExecutorWriters, UnreachableError
 from streaming.placement_mode import Placement
 from streaming.space import space_of
 from streaming.store_metrics import State
-from streaming.warm import load_kernels
+from streaming.warm import try_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -249,7 +256,7 @@ class Job:
             self._has_looked.set()
         try:
             if self.dispatchers:
-                load_kernels()
+                try_kernels()
         finally:
             self._is_warm.set()
 
@@ -326,7 +333,8 @@ class Job:
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return an error at a place of a log with what it means, and what can be done."""
-        if isinstance(error, FormatError) and not self.options.skips_corrupt:
+        is_of_log = not isinstance(error, BodyError | FileSizeError)
+        if isinstance(error, FormatError) and is_of_log and not self.options.skips_corrupt:
             for config in self.configs:
                 if (said := damage.explained(error, config)) is not None:
                     return said
@@ -784,7 +792,7 @@ def _rebuilt(kind: str, message: str) -> ReputError:
     remedy = next((each for each in damage.REMEDIES if message.endswith(f". {each}")), "")
     said = message.removesuffix(f" {remedy}") if remedy else message
     place = re.fullmatch(r"(.+?) at byte (\d+): (.+?)\.?", said)
-    kinds = {error.__name__: error for error in (FormatError, UnreadableError)}
+    kinds = {error.__name__: error for error in (FormatError, FileSizeError, UnreadableError)}
     if kind in kinds and place:
         return kinds[kind](place[1], int(place[2]), place[3], remedy)
     return ReputError(message)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from checkpoints import locks
-from formats import names
 from formats.errors import ReputError
 from stores.commitlog import CommitLog, commitlog_directories
 from stores.flushed import FlushedEnd
@@ -17,10 +15,6 @@ if TYPE_CHECKING:
 
     from streaming.config import StoreConfig
     from streaming.job import Summary
-
-
-# A log whose files are older is at rest.
-_AT_REST_NS = 10_000_000_000
 
 
 class Shortfall(NamedTuple):
@@ -93,21 +87,19 @@ def shortfalls(
 
 
 def nobody_writes(config: StoreConfig) -> bool:
-    """Tell whether a log is at rest: no broker has the store's lock, and its files are not new."""
-    if locks.is_held(config.path / names.LOCK):
-        return False
-    log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
-    try:
-        newest = max((stamp.modified for stamp in log.stamps.values()), default=0)
-    finally:
-        log.close()
-    return time.time_ns() - newest > _AT_REST_NS
+    """Tell whether a log is at rest, see `LogFiles.is_at_rest`."""
+    with contextlib.closing(_log_of(config)) as log:
+        return log.is_at_rest()
+
+
+def _log_of(config: StoreConfig) -> CommitLog:
+    directories = commitlog_directories(config.path, config.settings)
+    return CommitLog(directories, config.settings, config.path)
 
 
 def _ends_of(config: StoreConfig, done: int, *, only_flushed: bool) -> tuple[int, int]:
     """Return physical offsets where a log begins and ends, as far as that can be told."""
-    log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
-    try:
+    with contextlib.closing(_log_of(config)) as log:
         try:
             end = find_ends(log).last
             if only_flushed:
@@ -116,5 +108,3 @@ def _ends_of(config: StoreConfig, done: int, *, only_flushed: bool) -> tuple[int
             # Something is wrong with it, which is said by the next run: that has to go on.
             end = log.end_of_files
         return log.min_offset, end
-    finally:
-        log.close()

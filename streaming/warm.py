@@ -29,9 +29,15 @@ _CONF = {
 
 def warm_up() -> threading.Thread:
     """Begin, and return the thread to join before the first batch."""
-    thread = threading.Thread(target=load_kernels, name="warm-up", daemon=True)
+    thread = threading.Thread(target=try_kernels, name="warm-up", daemon=True)
     thread.start()
     return thread
+
+
+def try_kernels() -> None:
+    """Dispatch a tiny log; what fails here fails in the first batch too, and is said there."""
+    with contextlib.suppress(Exception):
+        load_kernels()
 
 
 def load_kernels() -> None:
@@ -55,7 +61,8 @@ def compile_kafka_kernels() -> None:
 @contextlib.contextmanager
 def _tiny_store() -> Iterator[Path]:
     message = Message("warm", b"body", {"TAGS": "tag", "KEYS": "key", "UNIQ_KEY": "id"})
-    with tempfile.TemporaryDirectory(prefix="reput-warm-") as directory:
+    # A process that ends early takes the directory away while the thread writes there.
+    with tempfile.TemporaryDirectory(prefix="reput-warm-", ignore_cleanup_errors=True) as directory:
         store = Path(directory) / "store"
         log = store / names.COMMITLOG
         log.mkdir(parents=True)

@@ -31,8 +31,8 @@ DISPATCH, TEND, CLOSE = "dispatch", "tend", "close"
 LISTENING = b"listening\n"
 # A writer that nobody has spoken to for so long ends.
 SILENCE_SECONDS = 30.0
-# Errors that can be pickled; what has other arguments goes as a plain one.
-_WHOLE = {ReputError, UsageError, StoreError, FormatError, ExpiredError, KafkaError}
+# Errors that can be pickled, as all of a format can; what has other arguments goes as a plain one.
+_WHOLE = {ReputError, UsageError, StoreError, ExpiredError, KafkaError}
 _CREDENTIALS = struct.Struct("3i")
 _LENGTH = struct.Struct(">q")
 
@@ -192,7 +192,8 @@ def failure_of(error: BaseException) -> Failure:
     """Return an error as values, so that the driver can raise it as if it were its own."""
     if isinstance(error, ReputError):
         plain = KafkaError if isinstance(error, KafkaError) else ReputError
-        whole = error if type(error) in _WHOLE else plain(str(error))
+        is_whole = isinstance(error, FormatError) or type(error) in _WHOLE
+        whole = error if is_whole else plain(str(error))
         return Failure(kind="reput", error=whole, message=str(whole), errno=None, filename=None)
     if isinstance(error, OSError):
         # It may be the number of an open file.

@@ -321,12 +321,18 @@ class TestJobs:
         assert not (out / "abort").exists()
         assert f"run again: reput {command}" in job.said
 
-    @pytest.mark.parametrize("number", SIGNALS)
-    def test_a_job_that_runs_ends_in_order(self, log, tmp_path, number):
+    @pytest.mark.parametrize(
+        ("number", "age"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGTERM, -3600)]
+    )
+    def test_a_job_that_runs_ends_in_order(self, log, tmp_path, number, age):
         """
-        With its whole group, Spark's processes among them, in the middle of its batches.
+        With its whole group, Spark's processes among them, in the middle of its batches; also where
+        files have times to come, as of a clock that was set back.
         """
         out = tmp_path / "out"
+        log = (shutil.copytree(log[0], tmp_path / "store"), log[1])
+        for path in (log[0] / "commitlog").iterdir():
+            os.utime(path, (time.time() - age,) * 2)
         job = Command(tmp_path, "run", *options(log, out), "--max-batch-bytes", BATCH)
         job.until_said("batch 1 of")
         job.signal(number, group=True)
@@ -338,6 +344,24 @@ class TestJobs:
         assert "Traceback" not in job.said
         assert not (out / "abort").exists()
         assert progress.load(out).clean
+
+    @pytest.mark.parametrize("placement", ["driver", "executors"])
+    def test_a_wrong_file_size_is_no_damage(self, tmp_path, placement):
+        """
+        Nothing is dispatched, and a setting is what to look at: 3 wherever the writers are.
+        """
+        writer = Writer(tmp_path / "store" / "commitlog", FILE_SIZE)
+        writer.append(writer.next_message())
+        conf = tmp_path / "broker.conf"
+        conf.write_text(f"mappedFileSizeCommitLog={FILE_SIZE // 2}\n")
+        done = reput(
+            "rebuild", *options((tmp_path / "store", conf), tmp_path / "out"),
+            "--placement", placement,
+        )  # fmt: skip
+
+        assert done.returncode == 3, done.stderr
+        assert "mappedFileSizeCommitLog" in done.stderr
+        assert "Traceback" not in done.stderr
 
     @pytest.mark.parametrize("state", ["at its end", "beside a broker"])
     def test_a_job_that_keeps_up_has_ended_well(self, tmp_path, state):
@@ -780,6 +804,8 @@ def test_a_job_that_waits_for_one_store_says_what_is_left_of_another(
     copy = tmp_path / "store"
     shutil.copytree(log[0], copy)
     if is_written:
+        # As a broker's host leaves it whose lock cannot be seen here.
+        (copy / "abort").touch()
         next((copy / "commitlog").iterdir()).touch()
     configs = [
         store_config(path, tmp_path / f"{path.name}-out", broker_conf={

@@ -15,7 +15,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from formats.encode import Message
-from formats.errors import ExpiredError, FormatError, KafkaError, StoreError
+from formats.errors import (
+    BodyError,
+    ExpiredError,
+    FileSizeError,
+    FormatError,
+    KafkaError,
+    StoreError,
+    UnreadableError,
+)
 from helm.monitoring import series
 from sinks.kafka_client import TopicError
 from streaming import metrics as metrics_module
@@ -516,6 +524,7 @@ def test_health(made, served, monkeypatch):
     [
         ("corrupt", FormatError("/store/commitlog/00000000000000000000", 0, "b")),
         ("corrupt", FormatError("/elsewhere/00000000000000000000", 0, "b")),
+        ("corrupt", UnreadableError("/store/commitlog/00000000000000000000", 0, "DELAY")),
         ("expired", ExpiredError("gone")),
         ("index", FormatError("/out/index/20260101000000000", 0, "b")),
         ("index", OSError(errno.ENOTDIR, "", "/out/index")),
@@ -528,6 +537,8 @@ def test_health(made, served, monkeypatch):
         ("other", FormatError("/out/.reput/progress.json", 0, "b")),
         ("store", StoreError("/out", "a", "b")),
         ("store", FormatError("/store/checkpoint", 8, "too short")),
+        ("store", FileSizeError("/store/commitlog/00000000000000000000", 9, "too long")),
+        ("kafka", BodyError("/store/commitlog/00000000000000000000", 9, "not zlib")),
         ("store", FormatError("/store/config/topics.json", 8, "no JSON")),
         ("io", OSError(errno.ENOSPC, "", "/out/.reput/new")),
         ("io", OSError(errno.EBADF, "", 7)),
