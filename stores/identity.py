@@ -363,6 +363,10 @@ def filled_place(log: CommitLog, known: Known) -> int | None:
     """
     starts = {end: start for start, end in known.gaps.items()}
     places, end = [], known.end
+    last = max((each for each in starts if each < end), default=-1)
+    if end not in starts and end == log.base_of(last) + log.file_size and _is_blank(log, last):
+        # No record was read after the place, but the BLANK that its file ends with.
+        end = last
     while end in starts:
         places.append((starts[end], end))
         end = starts[end]
@@ -374,6 +378,14 @@ def filled_place(log: CommitLog, known: Known) -> int | None:
         if is_there and _stands_at(log, position, following, known.passed):
             return position
     return None
+
+
+def _is_blank(log: CommitLog, position: int) -> bool:
+    try:
+        return log.is_blank(position)
+    except LogChangedError:
+        # The next look is at what is there then.
+        return False
 
 
 def _stands_at(log: CommitLog, position: int, end: int, passed: Mapping[int, int]) -> bool:

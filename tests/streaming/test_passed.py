@@ -369,6 +369,41 @@ class TestCutThere:
         stored.dispatch(skips=True)
         assert progress.load(stored.config.output).truncations == 1
 
+    @pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "restored"])
+    def test_a_place_before_a_blank_that_nothing_was_read_after(self, stored, is_cut):
+        """
+        A batch has ended with the file, whose BLANK is no record: another message of that size, or
+        the one that was there, has its turn.
+        """
+        last = [p for p in stored.log.places if p.position < LOG_FILE][-1]
+        assert last.end in stored.log.blanks
+        raw = stored.file(0).read_bytes()
+        stored.file(0).write_bytes(raw[: last.position] + bytes(last.size) + raw[last.end :])
+        stored.age()
+        dispatcher = StoreDispatcher(stored.config, skips_corrupt=True)
+        dispatcher.dispatch(LOG_FILE)
+        dispatcher.close()
+        assert dispatcher.progress.skipped == ((last.position, last.end),)
+        assert dispatcher.progress.end == LOG_FILE
+
+        if is_cut:
+            kept = [p.message for p in stored.log.places if p.position < last.position]
+            shutil.rmtree(stored.store)
+            stored.log = Log()
+            for message in kept:
+                stored.log.append(message)
+            body = bytes(len(last.message.body))
+            stored.log.append(last.message._replace(body=body, store_timestamp=1))
+            assert stored.log.end == last.end
+            fill(stored.log, 9, 40).write(stored.store)
+        else:
+            stored.restore(0)
+        stored.dispatch(skips=True)
+        assert progress.load(stored.config.output).truncations == 1
+        assert progress.load(stored.config.output).skipped == ()
+        stored.check()
+        assert stored.lacks == []
+
     @pytest.mark.parametrize("is_open", [False, True], ids=["started", "running"])
     @pytest.mark.parametrize("sizes", [(50,), (50, 50, 50)], ids=["one record", "three"])
     def test_a_place_in_a_file_that_nothing_was_read_after(
