@@ -161,14 +161,11 @@ def next_after(log: CommitLog, places: Iterable[tuple[int, int]], position: int)
         position: physical offset at which dispatch cannot go on.
 
     Returns:
-        The place's end where it is as it was; None if the position is in none of them, or what is
-        wrong there goes beyond it.
+        None if the position is in none of them, or what is wrong there goes beyond it.
     """
     for start, end in places:
         if start <= position < end:
             following = next_record(log, position)
-            if position == start and not _leads_to(log, following, end):
-                return end
             if following <= end:
                 return following
     return None

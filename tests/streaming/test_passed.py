@@ -155,6 +155,26 @@ class TestRestored:
         assert said(stored.dispatch()) == []
         assert examine(stored.config).is_safe
 
+    @pytest.mark.parametrize("bad", [(0, 8), (0, 3, 8), (4, 8)])
+    def test_a_file_that_comes_back_with_damage_is_repaired_as_it_is_rebuilt(self, stored, bad):
+        """
+        Its first record among what is bad, too.
+        """
+        stored.harm(2, "missing")
+        stored.dispatch(skips=True)
+        stored.restore(2)
+        raw = bytearray(stored.file(2).read_bytes())
+        records = [p for p in stored.log.places if p.position // LOG_FILE == 2]
+        for number in bad:
+            at = records[number].position - 2 * LOG_FILE
+            raw[at : at + 60] = b"\xff" * 60
+        stored.file(2).write_bytes(raw)
+        stored.dispatch(skips=True)
+        repair(stored.config, skips_corrupt=True)
+
+        stored.check()
+        assert len(progress.load(stored.config.output).skipped) == len(bad)
+
     def test_what_is_still_damaged_stays_passed_over(self, stored):
         stored.harm(1, "garbage")
         stored.harm(3, "missing")
