@@ -37,6 +37,14 @@ class Kind(StrEnum):
     REPEATED = "repeated queue offsets"
 
 
+def left_out(count: int) -> str:
+    """Return that entries are left out because of their queue offsets, as a part of a sentence."""
+    if count == 1:
+        return "1 entry of a message is left out, as its queue offset had been given before"
+    what = f"{count:,} entries of messages are left out"
+    return f"{what}, as their queue offsets had been given before"
+
+
 @dataclass(frozen=True)
 class Finding:
     """One difference.
@@ -104,7 +112,8 @@ class Report:
         skipped: of these, places that were passed over as asked, and still hold no records.
         writer: the process that writes to the output at the moment, "" for none. What it has not
             dispatched yet is not lacking.
-        repeated: messages without an entry, for their queue had one at their queue offset already.
+        repeated: entries of messages that are left out, for the queue had one at that queue offset
+            already. A message may have others, in further queues.
         notes: well-known artefacts of what a broker went through, which are no faults; bounded too.
         noted: all of those.
         messages: records of the log.

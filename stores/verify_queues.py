@@ -13,7 +13,7 @@ import numpy as np
 from formats import names
 from formats.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, NEVER, Entry
 from stores.entry_kernels import WINDOW, compare
-from stores.findings import Kind
+from stores.findings import Kind, left_out
 from stores.stored_files import StoredFiles, queue_directories
 from stores.verify_ends import NOT_THERE, HeadCheck, RestCheck
 
@@ -86,7 +86,7 @@ class QueueCheck:
         self._gone: set[int] = set()
         # Queues whose first entry may stand too low, after others that cannot be verified.
         self._may_be_shifted: set[int] = set()
-        # By queue: records that were repeated, and the first one's queue and physical offset.
+        # By queue: entries that are left out, and the queue and physical offset of the first.
         self._repeated: dict[int, tuple[int, int, int]] = {}
         # Queues with an empty file behind a full one, if their next entry would begin it.
         self._made_ahead: set[int] = set()
@@ -386,16 +386,15 @@ class QueueCheck:
         self._report.end_runs()
 
     def _note_repeated(self, number: int, files: StoredFiles) -> None:
-        """Note a queue's records that have no entry, as in a broker's own rebuild."""
+        """Note the entries that a queue does not have, as in a broker's own rebuild."""
         if number not in self._repeated:
             return
         count, queue_offset, position = self._repeated[number]
         self._report.repeated += count
         path, byte = files.place(queue_offset * ENTRY_SIZE)
         detail = (
-            f"{count} messages of the log have no entry: their queue offsets had been given "
-            f"before, the first {queue_offset}, at physical offset {position}. A broker's own "
-            "rebuild leaves them out too"
+            f"{left_out(count)}: {'it' if count == 1 else 'the first'} is {queue_offset}, of the "
+            f"record at physical offset {position}. A broker's own rebuild does the same"
         )
         self._report.note(Kind.REPEATED, path, byte, detail)
 

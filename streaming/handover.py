@@ -20,7 +20,7 @@ from formats.batchconsumequeue import QUEUE_TYPE
 from formats.errors import StoreError
 from stores import layout
 from stores.commitlog import CommitLog, commitlog_directories
-from stores.findings import Kind
+from stores.findings import Kind, left_out
 from stores.holes import HoleWatch, flaw_after
 from stores.log_places import unmounted
 from stores.tail import find_tail
@@ -94,14 +94,14 @@ def _passed_over(place: tuple[int, int], *, is_readable: bool) -> str:
 
 
 def _without_entry(report: Report) -> str:
-    """Return what a broker that gets the output cannot hand out, though its log has it."""
+    """Return what a broker that gets the output lacks in its queues, though its log has it."""
     kept = (each for each in report.notes if each.kind == Kind.REPEATED)
     first = next((f" The first queue: {each.path}: {each.detail}." for each in kept), "")
     return (
-        f"{report.repeated} messages of the log have no entry, for their queue offsets had been "
-        f"given before: a topic was deleted and made again, or a broker gave numbers twice.{first} "
-        "The broker that wrote them may have them in its own queues: keep those, or read the "
-        "messages with spark.read first. Once they have expired this no longer counts"
+        f"{left_out(report.repeated)}: a topic was deleted and made again, or a broker gave "
+        f"numbers twice.{first} The broker that wrote the messages may have the entries in its own "
+        "queues: keep those, or read the messages with spark.read first. Once the messages have "
+        "expired this no longer counts"
     )
 
 

@@ -78,9 +78,9 @@ def test_one_without_entries_of_live_messages_is_not(tmp_path, again):
     assert report.ok
     assert report.repeated == left_out
     first = log.places[11 if again == 0 else 10].position
-    assert f"{left_out} messages" in note.detail
-    assert f"the first {again or 1}, at physical offset {first}." in note.detail
-    assert f"{left_out} messages of the log have no entry" in problem
+    assert f"{left_out} entries of messages are left out" in note.detail
+    assert f"the first is {again or 1}, of the record at physical offset {first}." in note.detail
+    assert f"{left_out} entries of messages are left out" in problem
     assert note.detail in problem
     assert result.verdict == Verdict.INCOMPLETE
 
@@ -88,6 +88,35 @@ def test_one_without_entries_of_live_messages_is_not(tmp_path, again):
         (config.path / names.COMMITLOG / names.offset_file(base)).unlink()
     assert verify(config).notes == []
     assert examine(config).is_safe
+
+
+@pytest.mark.parametrize("further", [1, 2])
+def test_entries_of_further_queues_are_no_messages(tmp_path, further):
+    """
+    A message whose own queue has it may be left out in others: each of these is counted, and none
+    is said to be a message that nobody can read.
+    """
+    log = Log()
+    queues = ",".join(f"%LMQ%{number}" for number in range(further))
+    for number, at in enumerate((0, 1, 2, 1, 3)):
+        properties = {
+            "INNER_MULTI_DISPATCH": queues,
+            "INNER_MULTI_QUEUE_OFFSET": ",".join([str(at)] * further),
+        }
+        log.append(Message("t", body=bytes(300), queue_offset=number, properties=properties))
+    config = config_of(log.write(tmp_path / "store"), tmp_path / "out", enableMultiDispatch="true")
+    dispatch(config, log.end)
+    report = verify(config)
+    (problem,) = examine(config).problems
+    said = "1 entry of a message is left out, as its queue offset had been given before"
+
+    assert report.ok
+    assert report.repeated == further
+    where = f"it is 1, of the record at physical offset {log.places[3].position}. A broker"
+    assert [each.detail.split("'s own")[0] for each in report.notes] == [
+        f"{said}: {where}" for _ in range(further)
+    ]
+    assert problem.startswith(said if further == 1 else "2 entries of messages are left out, as ")
 
 
 def test_one_with_nothing_in_it_is_not(made):

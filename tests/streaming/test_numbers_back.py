@@ -504,7 +504,7 @@ def test_repeated_records_before_what_expired(tmp_path):
     assert len(made.entries(made.output)) == len(entries) + 1
     assert verify(made.config).ok
     (problem,) = examine(made.config).problems
-    assert "4 messages of the log have no entry" in problem
+    assert "4 entries of messages are left out" in problem
 
 
 @pytest.mark.parametrize("extends", [False, True])
