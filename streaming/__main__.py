@@ -100,7 +100,7 @@ offset or time, without a broker.
 Begin with `reput demo`. `reput COMMAND --help` explains a command, with an example.
 
 Exit codes: 0 fine, 1 findings (verify) or nothing found (query), 2 wrong usage, 3 failed, 4
-incomplete: interrupted, something is missing, or no index to look in.
+incomplete: interrupted, stopped at damage of the log, something is missing, or no index to look in.
 """,
 )
 
@@ -573,6 +573,9 @@ def run(
 ) -> None:
     """Dispatch a live store until stopped: SIGTERM and Ctrl-C end it after the current block.
 
+    Exit code 4: the log is damaged, and the error names the place and what to do; or it was
+    interrupted with part of a log left that nobody writes: run it again.
+
     Example: `reput run --store /data/rocketmq/store --output /data/reput --broker-version 5.3`
     """
     configs = configs_of(
@@ -761,8 +764,9 @@ def rebuild(
 ) -> None:
     """Dispatch all that a store has now, then end with a summary. Goes on where it was left.
 
-    Exit code 4: it was interrupted before the log's end; run it again. With --repair: 1 if `reput
-    verify` still finds something, 4 if something is still missing.
+    Exit code 4: the log's rest is not dispatched. It was interrupted: run it again. Or the log is
+    damaged there: the error names the place and what to do. With --repair: 1 if `reput verify`
+    still finds something, 4 if something is still missing.
 
     Example: `reput rebuild --store /backup/store --output /backup/rebuilt --broker-version 4.9.8`
     """
