@@ -498,7 +498,7 @@ def configs_of(
         store_config(
             store,
             output,
-            broker_version=version or broker.NEWEST,
+            broker_version=broker.NEWEST if version is None else version,
             broker_conf=conf,
             in_place=in_place,
             commitlog=commitlog or (),
@@ -818,6 +818,7 @@ def repair_outputs(configs: list[StoreConfig], *, as_json: bool, **options: Any)
         ReputError: one cannot be repaired, or its log ends early; those before it are.
     """
     from checkpoints.progress import STATE_DIRECTORY  # noqa: PLC0415
+    from streaming.error_kinds import kind_of  # noqa: PLC0415
     from streaming.repair import repair  # noqa: PLC0415 - numba is slow to import
     from streaming.verdict import Verdict  # noqa: PLC0415
     from streaming.version_seen import refuse_version_of_store  # noqa: PLC0415 - as above
@@ -835,10 +836,15 @@ def repair_outputs(configs: list[StoreConfig], *, as_json: bool, **options: Any)
             console.print_repairs(results, as_json=False)
         raise
     failures = [result.failure for _, result in results if result.failure is not None]
+    # Damage of the log: what is before it is repaired.
+    has_failed = any(
+        result.failure is not None and kind_of(result.failure, config) != "corrupt"
+        for config, result in results
+    )
     is_fine = all(result.ok for _, result in results)
     is_damaged = any(result.verdict == Verdict.DAMAGED for _, result in results)
     code = FINDINGS if is_damaged else OK if is_fine else INCOMPLETE
-    code = FAILURES.answered(FAILED if failures else code)
+    code = FAILURES.answered(FAILED if has_failed else code)
     console.print_repairs(results, as_json=as_json)
     for failure in failures:
         console.ERR.print(f"reput: {failure}", markup=False, soft_wrap=True)
@@ -870,7 +876,7 @@ def one_store(
         chosen = store_config(
             required(store),
             output,
-            broker_version=version or broker.NEWEST,
+            broker_version=broker.NEWEST if version is None else version,
             broker_conf=conf,
             in_place=output is None,
             commitlog=commitlog or (),

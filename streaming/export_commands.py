@@ -173,7 +173,7 @@ def export(
         # Without queues the log alone is read.
         store, output = chosen.path, chosen.output if chosen.output.is_dir() else None
         broker_version = chosen.settings.version.family
-    broker_version = broker_version or broker.NEWEST
+    broker_version = broker.NEWEST if broker_version is None else broker_version
     version = broker.version_of(broker_version)
     read = read_places(store, broker.settings_of(broker_version, properties, told))
     sources = [*(place for _, place in read), *([] if output is None else [output])]

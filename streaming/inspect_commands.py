@@ -51,7 +51,8 @@ def _settings(
     chosen = of_file(config, store_name, version, conf)
     if chosen is not None:
         return chosen.settings
-    return broker.settings_of(version or broker.NEWEST, read_broker_conf(conf) if conf else {})
+    family = broker.NEWEST if version is None else version
+    return broker.settings_of(family, read_broker_conf(conf) if conf else {})
 
 
 def _one_more(limit: int) -> int | None:

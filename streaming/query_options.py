@@ -140,7 +140,9 @@ def open_store(
         require_output(output)
     properties = read_broker_conf(conf) if conf else {}
     settings = broker.settings_of(
-        version or broker.NEWEST, properties, [str(each) for each in commitlog or ()]
+        broker.NEWEST if version is None else version,
+        properties,
+        [str(each) for each in commitlog or ()],
     )
     tell(store.resolve().name, store, output or store, settings)
     return _open(store, output, settings)

@@ -342,10 +342,21 @@ class TestBadInput:
         done = self.rebuild(path, tmp_path / "out", "--broker-conf", conf)
         self.check(done, 2, "RocksDB")
 
-    def test_an_unknown_version(self, store, tmp_path):
+    @pytest.mark.parametrize("version", ["3.2", ""])
+    def test_an_unknown_version(self, store, tmp_path, version):
+        """
+        An empty one is a variable that is not set.
+        """
         path, _, _ = store
-        done = self.rebuild(path, tmp_path / "out", "--broker-version", "3.2")
-        self.check(done, 2, "broker version '3.2' is not known", "5.5")
+        done = self.rebuild(path, tmp_path / "out", "--broker-version", version)
+        self.check(done, 2, f"broker version {version!r} is not known", "5.5")
+        for words in (["topics"], ["query", "id", "00"], ["inspect", "commitlog"], ["verify"]):
+            option = [path / "commitlog"] if words[0] == "inspect" else ["--store", path]
+            self.check(
+                reput(*words, *option, "--broker-version", version),
+                2,
+                f"broker version {version!r} is not known",
+            )
 
     def test_an_option_that_does_not_exist(self):
         self.check(reput("rebuild", "--stoer", "x"), 2, "--stoer")
