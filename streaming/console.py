@@ -267,7 +267,12 @@ def summary_document(
 
 
 def print_summary(
-    summary: Summary, *, as_json: bool, left: Sequence[str] = (), has_queues: bool = True
+    summary: Summary,
+    *,
+    as_json: bool,
+    left: Sequence[str] = (),
+    is_complete: bool = True,
+    has_queues: bool = True,
 ) -> None:
     """Print what a job did.
 
@@ -275,10 +280,11 @@ def print_summary(
         summary: of the job.
         as_json: as one document.
         left: what it was to do as well, and what to run next; only in the document.
-        has_queues: see `summary_document`.
+        is_complete: see `summary_document`, so the next one.
+        has_queues: consume queues and index.
     """
     values = {
-        **summary_document(summary, is_complete=not left, has_queues=has_queues),
+        **summary_document(summary, is_complete=is_complete, has_queues=has_queues),
         **({"error": "; ".join(left)} if left else {}),
     }
     if as_json:

@@ -99,7 +99,9 @@ def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json:
     code = FAILURES.answered(INCOMPLETE if is_left else OK)
     said = [unbegun(ending.name)] if is_left else []
     summary = Summary([StoreSummary(config.name) for config in configs], is_live=True)
-    console.print_summary(summary, as_json=as_json, left=said, has_queues=not is_left)
+    console.print_summary(
+        summary, as_json=as_json, left=said, is_complete=not is_left, has_queues=not is_left
+    )
     for line in said:
         console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
     return code
@@ -176,18 +178,20 @@ def _conclude(
             is_interrupted=bool(ending.name),
             only_flushed=options.only_flushed,
         )
+    behind = [each for each in left if each.end < each.log_end]
     if not options.available_now:
-        # Part of a log that is being written is always left.
+        # Part of a log that is being written is always left: that is said, and no failure.
         of = {config.name: config for config in configs}
-        left = [each for each in left if each.end < each.log_end and nobody_writes(of[each.name])]
+        left = [each for each in behind if nobody_writes(of[each.name])]
     code = FAILURES.answered(INCOMPLETE if left else OK)
-    said = []
+    why = f"{ending.name}: ended" if ending.name else "ended"
+    said = [f"{why} before the log's end. {each}" for each in left]
     if left:
-        why = f"{ending.name}: ended" if ending.name else "ended"
-        said = [f"{why} before the log's end. {each}" for each in left]
         said.append(f"it goes on there when it is run again: {again()}")
-    has_queues = all(each.end >= each.log_end for each in left)
-    console.print_summary(summary, as_json=as_json, left=said, has_queues=has_queues)
-    for line in said:
+    console.print_summary(
+        summary, as_json=as_json, left=said, is_complete=not (left or behind), has_queues=not behind
+    )
+    written = [f"{why} beside its broker. {each}" for each in behind if each not in left]
+    for line in said + written:
         console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
     return code
