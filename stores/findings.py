@@ -17,7 +17,7 @@ KEPT = 1000
 
 
 class Kind(StrEnum):
-    """What is wrong; the values are what the command prints."""
+    """What is wrong, or worth a note; the values are what the command prints."""
 
     MISSING = "missing"
     SURPLUS = "surplus"
@@ -114,7 +114,9 @@ class Report:
             dispatched yet is not lacking.
         repeated: entries of messages that are left out, for the queue had one at that queue offset
             already. A message may have others, in further queues.
-        notes: well-known artefacts of what a broker went through, which are no faults; bounded too.
+        notes: what is no finding, as a broker has it too: what a crash or an upgrade leaves, a
+            deleted topic, entries that its rebuild leaves out. `handover` may say no for one. The
+            first `KEPT` ones.
         noted: all of those.
         messages: records of the log.
         entries: consume queue entries, and units of batch queues.
