@@ -51,7 +51,7 @@ class Handover:
             the output's in their place, and have all of it on disk.
         report: of `reput verify`.
         is_damaged: something is wrong, where else something is only missing.
-        end: physical offset where log and output end.
+        end: physical offset where the log ends; that of a safe output too.
         seconds: that it took.
     """
 

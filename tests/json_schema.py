@@ -23,6 +23,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _SAYS_NOTHING = {"$schema", "$comment", "title", "description", "$defs"}
 # What a `$comment` begins with where a schema leaves something open on purpose; the reason follows.
 _OPEN = "open: "
+# What a number may be of: a measure, what it counts, or what it is a name of. `'s` is no second.
+_UNITS = re.compile(
+    r"(?<!')\b(ms|s|bytes?|physical offset|queue offset"
+    r"|messages(/s)?|records|entries|items|units|files|slots|queues|rows|findings|notes|notices"
+    r"|places|batches|transactions|attempts|times that"
+    r"|bits|hash|id|port|exit code|number of the|number that|without a unit)\b"
+)
 
 
 def load(name: str) -> dict[str, Any]:
@@ -62,9 +69,10 @@ def fits(document: Any, name: str) -> bool:
 def gaps(schema: Any, at: str = "$") -> list[str]:
     """Return where a schema takes whatever comes, or does not say what it means; empty if nowhere.
 
-    Each object is closed, or says of what kind all of its values are. Each value has a type, and
-    each number a description, which names its unit; that of a field that is not required says when
-    it is absent. A `$comment` gives the reason for all else.
+    Each object is closed, or says of what kind all of its values are. Each value has a type. The
+    description of a number has a word of `_UNITS`, that of a field that is not required has
+    "absent" or "only with"; whether the rest of it is true is not looked at. A `$comment` gives the
+    reason for all else.
     """
     if not isinstance(schema, dict) or schema.get("$comment", "").startswith(_OPEN):
         return []
@@ -88,7 +96,7 @@ def gaps(schema: Any, at: str = "$") -> list[str]:
         ]
     if "array" in kinds and "items" not in schema:
         found.append(f"{at}: items of any kind")
-    if {"integer", "number"} & set(kinds) and not schema.get("description"):
+    if {"integer", "number"} & set(kinds) and not _UNITS.search(schema.get("description", "")):
         found.append(f"{at}: a number of what")
     for part in ("properties", "$defs"):
         for name, each in schema.get(part, {}).items():

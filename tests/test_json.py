@@ -90,7 +90,7 @@ def test_schemas_are_whole(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_schemas_are_closed(name):
     """
-    None takes a field that it does not name, unless it gives the reason; a number has its unit.
+    None takes a field that it does not name, unless it gives the reason; a number names its unit.
     """
     assert gaps(load(name)) == []
 
@@ -120,6 +120,9 @@ def test_schemas_are_closed(name):
         ),
         ({"type": "array"}, "$: items of any kind"),
         ({"type": "array", "items": {"type": "integer"}}, "$[]: a number of what"),
+        ({"type": "integer", "description": "the producer's"}, "$: a number of what"),
+        ({"type": ["null", "number"], "description": "how many"}, "$: a number of what"),
+        ({"type": "integer", "description": "where the bytecode begins"}, "$: a number of what"),
         ({"anyOf": [{"type": "null"}, {"description": "d"}]}, "$|1: no type"),
         ({"$defs": {"a": {"type": "object"}}}, "$.a: open"),
         ({"type": "object", "additionalProperties": {"type": "object"}}, "$[]: open"),
@@ -132,6 +135,11 @@ def test_a_schema_that_is_open_is_found(schema, said):
     """
     assert gaps(schema) == [said]
     assert gaps({**schema, "$comment": "open: its sender chooses"}) == []
+
+
+@pytest.mark.parametrize("said", ["bytes of it", "until then, s", "messages/s", "id of a queue"])
+def test_a_number_with_a_unit_is_no_gap(said):
+    assert gaps({"type": "integer", "description": said}) == []
 
 
 @pytest.mark.parametrize(
