@@ -25,6 +25,6 @@ def read(root: Path) -> Mapping[str, Any]:
     """
     try:
         found = json.loads((root / names.STATE / names.PROGRESS).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -99,3 +99,18 @@ def test_right_sizes_and_single_files_that_are_damaged_are_read(made):
         file.truncate(20)
     refuse_other_sizes(own, settings, output_record.read(own))
     refuse_other_sizes(store, settings, output_record.read(store))
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000])
+def test_a_record_that_cannot_be_read_says_nothing(made, tmp_path, monkeypatch, capsys, raw):
+    """
+    However it is damaged: a query goes on without it.
+    """
+    store, output, _ = made
+    (output / ".reput" / "progress.json").write_bytes(raw)
+    words = ["--store", store, "--output", output, "--broker-conf", conf_of(tmp_path, None)]
+
+    assert output_record.read(output) == {}
+    code, shown, error = run(monkeypatch, capsys, "topics", *words)
+    assert (code, error) == (0, "")
+    assert "messages" in shown
