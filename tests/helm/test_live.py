@@ -36,6 +36,33 @@ def test_shortened_rules_are_the_same_but_for_durations():
         assert rule == other
 
 
+def seconds(text):
+    """Return a duration of an expression in seconds; of a bare number, that."""
+    unit = text.lstrip("0123456789")
+    return int(text.removesuffix(unit)) * {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}[unit]
+
+
+def test_shortened_rules_have_each_duration_divided():
+    """
+    To a second at least, as Prometheus takes no window of none; no other number is so long.
+    """
+    rules, short = (alerts.rule_file(speed)["groups"][1]["rules"] for speed in (1, SPEED))
+    looked_at = 0
+
+    for rule, other in zip(rules, short, strict=True):
+        for name in ("expr", "for"):
+            found, divided = (
+                [seconds(each[0]) for each in DURATION.finditer(text[name])]
+                for text in (rule, other)
+            )
+            assert divided == [
+                pytest.approx(max(each / SPEED, min(each, 1)), abs=0.001) for each in found
+            ], rule["alert"]
+            looked_at += len(found)
+            assert not re.search(r"\b\d{4,}\b", DURATION.sub("_", rule[name])), rule["alert"]
+    assert looked_at > len(rules)
+
+
 def test_shortened_rules_are_rules(tmp_path):
     """
     Prometheus takes them; a window of no time would be refused.
