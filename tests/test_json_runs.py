@@ -17,7 +17,7 @@ from formats import names
 from streaming import query_commands
 from streaming.__main__ import app, main
 from streaming.dispatcher import StoreDispatcher
-from streaming.failures import FAILURES
+from streaming.failures import FAILURES, Failures
 from streaming.inspect_commands import app as inspect_app
 from tests.json_schema import fits
 from tests.streaming.stores_for_tests import LOG_FILE, SMALL, Log, config_of, fill
@@ -52,7 +52,7 @@ class Place:
             dispatcher._close_files()
 
     def damage_log(self) -> None:
-        """Take a record of the log's second file its magic code, or give it back."""
+        """Spoil the magic code of a record in the log's second file; the second time, restore it."""
         position = [each.position for each in self.log.places if each.position > LOG_FILE][2]
         assert position < 2 * LOG_FILE
         self.spoil(
@@ -71,7 +71,8 @@ class Place:
     def say(self, *words, options=None):
         """Run a command; return exit code and document."""
         options = self.options if options is None else options
-        self._monkeypatch.setattr(FAILURES, "done", {})
+        for name, value in vars(Failures()).items():
+            self._monkeypatch.setattr(FAILURES, name, value)
         line = ["reput", *map(str, (*words, *options)), "--json"]
         self._monkeypatch.setattr(sys, "argv", line)
         with pytest.raises(SystemExit) as ended:
@@ -265,9 +266,9 @@ def commands():
 
 
 @pytest.mark.parametrize("command", commands())
-def test_whatever_is_refused_is_a_document(place, command):
+def test_an_unknown_option_is_answered_with_a_document(place, command):
     """
-    Options that do not exist, for each command.
+    By each command, as any error is.
     """
     code, document = place.say(*command.split(), "--no-such-option")
 

@@ -237,7 +237,15 @@ class TestExportWithoutSpark:
 
     @pytest.mark.parametrize(
         "state",
-        ["behind", "deleted", "running", "without a record", "damaged", "multi-dispatch", "skip"],
+        [
+            "behind",
+            "deleted",
+            "running",
+            "damaged record",
+            "damaged log",
+            "multi-dispatch",
+            "skip",
+        ],
     )
     def test_what_queues_cannot_know_is_not_refused(self, reput, without_spark, tmp_path, state):
         """
@@ -251,9 +259,9 @@ class TestExportWithoutSpark:
         elif state == "running":
             (reput.output / ".reput" / "progress.json").unlink()
             (reput.output / "abort").touch()
-        elif state == "without a record":
+        elif state == "damaged record":
             (reput.output / ".reput" / "progress.json").write_bytes(b"{")
-        elif state == "damaged":
+        elif state == "damaged log":
             path = reput.store / "commitlog" / names.offset_file(0)
             raw = bytearray(path.read_bytes())
             raw[reput.log.places[1].position + 4] ^= 0xFF

@@ -355,8 +355,8 @@ class TestCutThere:
         self, stored, filler, is_cut, is_whole
     ):
         """
-        A batch has ended in it, and it may be all that the file has. The broker cuts there, removes the next file and goes on; or the
-        file comes back: what stands there then has its turn either way.
+        A batch has ended in it, and it may be all that the file has. The broker cuts there, removes
+        the next file and goes on; or the file comes back: what stands there then has its turn.
         """
         number = int(is_whole)
         end = (number + 1) * LOG_FILE
