@@ -389,7 +389,10 @@ def _is_blank(log: CommitLog, position: int) -> bool:
 
 
 def _stands_at(log: CommitLog, position: int, end: int, passed: Mapping[int, int]) -> bool:
-    """Tell whether a record or BLANK stands where a place begins, other than when it was passed."""
+    """Tell whether a record or BLANK stands at a position, other than when that was passed over.
+
+    The position is where a place begins, or where damage at its beginning ends now.
+    """
     stop = min(end, log.base_of(position) + log.file_size)
     try:
         verdict, reached = log.hop(position, stop, log.rules)

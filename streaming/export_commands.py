@@ -329,7 +329,7 @@ def _missing(
     topic: str | None,
     queue: int | None,
 ) -> str | None:
-    """Return that a topic, or a queue of it, is not there, for an export of no message."""
+    """Return that a topic, or a queue of it, is not there, and what is; None if it is there."""
     with MessageStore.open(store, output, settings) as asked:
         if not asked.topics():
             # A log alone is exported as well.

@@ -3,7 +3,8 @@
 A job compares all that it has read of a log (`stores.identity`). Here one record says it: the first
 one of a log file is hashed when it is dispatched, and where any such record still stands, or any of
 the points that an output may go back to, the output is of this log, cut or not. Where none can be
-looked at, as all have expired, nothing is said. Imports little, as `output_record`.
+looked at, as all have expired, nothing is said, nor where the device fails. Imports little, as
+`output_record`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def refuse_other_store(
     """
     if output is None or output.resolve() == store.resolve():
         return
-    # A damaged record says nothing of any log.
+    # A damaged record says nothing of any log. Nor does a log that cannot be read at one of these
+    # places: a query may not need it, and whatever does says what is wrong with it.
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         if _is_of_other(log, record):
             raise nothing_in_common(output, store)
