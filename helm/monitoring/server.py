@@ -53,7 +53,8 @@ class Server:
     """A Prometheus that scrapes one job every second, from its first answer on.
 
     Attributes:
-        is_due: tells whether it may be scraped; where a start is not to be seen, a later time.
+        is_due: tells whether Prometheus may scrape the job yet: once it answers, or later where a
+            cause sets that, so that nothing of the start is seen.
     """
 
     def __init__(self, directory: Path, pod: str, port: int) -> None:
