@@ -7,7 +7,9 @@ in them comes from records and has to go through `printable` on its way to a ter
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -75,8 +77,8 @@ def inspect_commitlog(
         FormatError: the name is no offset that a log's file can have.
         OSError: it cannot be read.
     """
+    size = _size_of(path)
     base = base_of(path)
-    size = path.stat().st_size
     if base + size >= 1 << 63:
         raise FormatError(path, 0, f"the file would end at {base + size}, beyond a Java long")
     facts = {"file": str(path), "size": size, "begins_at": base, "ends_at": base + size}
@@ -154,7 +156,7 @@ def inspect_index(
         FormatError: its size does not fit the slots and items.
         OSError: it cannot be read.
     """
-    size = path.stat().st_size
+    size = _size_of(path)
     slots, items = _slots_and_items(path, size, settings)
     with path.open("rb") as file:
         header = Header.unpack(file.read(HEADER_SIZE))
@@ -163,6 +165,19 @@ def inspect_index(
     if shows_slots:
         return Inspection(facts, islice(_slot_rows(path, slots, first), limit))
     return Inspection(facts, islice(_item_rows(path, header, slots, first, end), limit))
+
+
+def _size_of(path: Path) -> int:
+    """Return the bytes of a file.
+
+    Raises:
+        IsADirectoryError: it is a directory.
+        OSError: it cannot be looked at.
+    """
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return found.st_size
 
 
 def _slots_and_items(path: Path, size: int, settings: BrokerSettings) -> tuple[int, int]:
@@ -214,7 +229,7 @@ def inspect_checkpoint(path: Path) -> Inspection:
         FormatError: it is too short, or too long for one.
         OSError: it cannot be read.
     """
-    size = path.stat().st_size
+    size = _size_of(path)
     if size > storecheckpoint.FILE_SIZE:
         most = storecheckpoint.FILE_SIZE
         raise FormatError(path, most, f"the file has {size} bytes, a checkpoint has {most}")

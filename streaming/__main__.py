@@ -1048,7 +1048,8 @@ def _uses_file() -> bool:
 
 def _with_page(error: Any) -> str:
     """Return what is wrong with a command line, and which page says how it goes."""
-    said = str(error.format_message()).rstrip()
+    # The words of the library that checks values.
+    said = str(error.format_message()).rstrip().replace(": Value error, ", ": ")
     said = said if said.endswith((".", "?")) else f"{said}."
     command = getattr(getattr(error, "ctx", None), "command_path", None)
     return f"{said} See `{command or app.info.name} --help`"

@@ -460,6 +460,26 @@ def test_verify_names_damage_with_exit_code_1(golden, tmp_path):
     assert report["findings"][0]["file"] == str(entry)
 
 
+@pytest.mark.parametrize("what", ["commitlog", "index", "checkpoint"])
+def test_inspect_says_that_there_is_no_such_file(tmp_path, what):
+    """
+    A typo is told before a name that is no offset; so is a directory.
+    """
+    typo = reput("inspect", what, tmp_path / "nope")
+    directory = reput("inspect", what, tmp_path)
+
+    assert (typo.returncode, directory.returncode) == (3, 3)
+    assert typo.stderr == f"reput: {tmp_path / 'nope'}: No such file or directory\n"
+    assert directory.stderr == f"reput: {tmp_path}: Is a directory\n"
+
+
+def test_a_wrong_word_of_an_option_is_said_without_the_librarys_own():
+    done = reput("rebuild", "--store", "/x", "--output", "/y", "--flush", "never")
+
+    assert done.returncode == 2
+    assert "Invalid value for '--flush': 'never' is not one of 'sync', 'async'." in done.stderr
+
+
 @pytest.mark.parametrize("what", ["commitlog", "consumequeue", "index", "checkpoint"])
 def test_inspect_shows_a_file(golden, what):
     """
