@@ -49,7 +49,7 @@ from sinks.kafka_settings import (
     TRANSACTIONS,
 )
 from sinks.kafka_start import Start, points_before, same_until
-from sinks.kafka_trail import Chunk, Trail, first_digest, first_out_of_order, parting, sent_until
+from sinks.kafka_trail import Chunk, Trail, first_digest, first_newer, parting, sent_until
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import HoleWatch, find_hole
@@ -839,7 +839,7 @@ class KafkaSink:
         Three things tell of a cut: a point of the position that is no longer in the log, a cut that
         dispatch has found, and a log that ends before the position. Points alone are not enough:
         where fewer bytes were written than were cut, they still stand there. The digests then tell
-        the record from which on the log is another one.
+        the record from which on the log is another one; see `_new_before` for what is before them.
 
         Raises:
             KafkaError: it has been cut, and the operator wants to know.
@@ -861,13 +861,7 @@ class KafkaSink:
             self.position = followed
             return
         parted = self._parting(extent)
-        new = None
-        if parted is not None and parted.same and common < parted.start:
-            # Left-over bytes may stand after new records that are before all that is known.
-            before = [p.record.physical_offset for p in known.points if p.end <= common]
-            start = max(before, default=common)
-            start = start if start >= self.log.min_offset else common
-            new = first_out_of_order(self.log, start, parted.start, dict(extent.gaps))
+        new = self._new_before(parted, common, extent) if parted is not None else None
         if parted is not None and parted.same and parted.end >= known.end and new is None:
             # It was cut and written again with the same records, or another output has told before.
             self.position = replace(followed, accepted=-1)
@@ -875,7 +869,7 @@ class KafkaSink:
         # A log is cut in one place: what is the same vouches for what is before it.
         is_exact = parted is not None and (parted.same > 0 or parted.start <= common)
         if new is not None:
-            is_exact, common = False, max(new, common)
+            is_exact, common = False, new
         if parted is not None and is_exact:
             common = parted.end
             kept = min(parted.kept, common)
@@ -901,6 +895,36 @@ class KafkaSink:
             since=min(known.since, common),
         )
         sent.start = sent.end = common
+
+    def _new_before(self, parted: Parting, common: int, extent: Extent) -> int | None:
+        """Return from where on new records may stand before those of which digests are known.
+
+        Bytes of the old ones may follow them, so that all that was sent seems to be the same.
+
+        A point tells for certain. Without one, where the digests find a new record: what is new
+        stands together, so all before that is old. Only where they find none, the clocks tell.
+
+        Args:
+            parted: what the digests say.
+            common: physical offset up to which the log is the same.
+            extent: of dispatch.
+
+        Returns:
+            Physical offset; None if none are there.
+        """
+        if not parted.same or common >= parted.start:
+            return None
+        before = [p for p in self._known.points if p.record.physical_offset < parted.start]
+        if not trail.check(self.log, before).is_same:
+            return common
+        if parted.differs:
+            return None
+        gaps = dict(extent.gaps)
+        new = first_newer(self.log, common, parted.start, parted.newest, gaps)
+        if new is None:
+            return None
+        # The first new ones may not show it, as one that was born long before.
+        return max([common, *(p.end for p in before if common < p.end <= new)])
 
     def _follow_start(self, extent: Extent, sent: Sent) -> None:
         """Take in cuts before a place from which on nothing was sent yet.

@@ -248,42 +248,35 @@ def first_digest(log: CommitLog) -> int | None:
     return None
 
 
-def first_out_of_order(log: CommitLog, start: int, end: int, gaps: Mapping[int, int]) -> int | None:
-    """Return the first record of a part of the log that shows by its store time that it is new.
+def first_newer(
+    log: CommitLog, start: int, end: int, newest: tuple[int, int], gaps: Mapping[int, int]
+) -> int | None:
+    """Return the first record of a part of the log that is newer than all left-over ones after it.
 
     A broker that cuts its log erases nothing. Where its new records are as long as the old ones,
-    records of before the cut follow them, and those are older. If the clock has gone back, as at a
-    change of master, the new ones are older than the record before the cut.
+    records of before the cut follow them. The new ones were stored, and born, after all of these:
+    if the broker's clock has gone back, as at a change of master, those of the producers still
+    tell. Records in one log that are only out of order say nothing: any clock is set back at times.
 
     Args:
         log: as it is now.
         start: physical offset of a record, or of a file's beginning.
-        end: physical offset where the part ends, and a record follows.
+        end: physical offset where the part ends.
+        newest: see `Parting`.
         gaps: see `sinks.kafka_blocks.RowReader`.
 
     Returns:
         Its physical offset; None if there is none, or something is in the way that is not a record.
     """
     reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
+    stored, born = newest
     try:
-        following = next(
-            (
-                int(block.columns.store_timestamp[0])
-                for block in reader.blocks(end, end + 1, gaps)
-                if len(block.columns.size)
-            ),
-            None,
-        )
-        if following is None:
-            return None
-        latest = 0
         for block in reader.blocks(start, end, gaps):
-            stored = block.columns.store_timestamp
-            is_older = np.diff(stored, prepend=latest) < 0
-            found = np.flatnonzero(is_older | (stored > following))
+            columns = block.columns
+            is_newer = (columns.store_timestamp > stored) | (columns.born_timestamp > born)
+            found = np.flatnonzero(is_newer)
             if len(found):
-                return int(block.columns.physical_offset[found[0]])
-            latest = int(stored[-1]) if len(stored) else latest
+                return int(columns.physical_offset[found[0]])
     except (FormatError, LogChangedError):
         return None
     return None
@@ -326,6 +319,7 @@ class Parting(NamedTuple):
         last: a chunk to go on with, of records before that.
         kept: physical offset where the last record ends that is the same; `end` may be after a
             BLANK that follows it.
+        newest: the greatest store and born timestamp of the records that are the same, ms.
     """
 
     start: int
@@ -334,6 +328,7 @@ class Parting(NamedTuple):
     differs: bool
     last: Chunk
     kept: int
+    newest: tuple[int, int]
 
 
 def parting(
@@ -350,6 +345,7 @@ def parting(
         number: of the last chunk that there is.
     """
     count, place, kept = 0, sent.start, sent.start
+    stored = born = 0
     reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
     is_same, differs = True, False
     try:
@@ -360,8 +356,11 @@ def parting(
             same = int(differing[0]) if len(differing) else len(then)
             count += same
             if same:
-                rows = np.flatnonzero(block.columns.physical_offset == now.offsets[same - 1])
-                kept = int(now.offsets[same - 1] + block.columns.size[rows[0]])
+                columns = block.columns
+                rows = np.flatnonzero(columns.physical_offset <= now.offsets[same - 1])
+                kept = int(now.offsets[same - 1] + columns.size[rows[-1]])
+                stored = max(stored, int(columns.store_timestamp[rows].max()))
+                born = max(born, int(columns.born_timestamp[rows].max()))
             if same < len(now.values):
                 is_same, differs, place = False, True, int(now.offsets[same])
                 break
@@ -373,4 +372,4 @@ def parting(
         place = end
     start, first = max(((at, n) for at, n in sent.borders if n <= count), default=(place, count))
     last = Chunk(number + 1, start, place, sent.values[first:count])
-    return Parting(sent.start, count, place, differs, last, kept)
+    return Parting(sent.start, count, place, differs, last, kept, (stored, born))

@@ -9,7 +9,6 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from formats.errors import KafkaError
@@ -19,13 +18,13 @@ from sinks.kafka_client import AwayError
 from sinks.kafka_progress import Found, Memory, Position
 from sinks.kafka_rename import Me, chosen
 from sinks.kafka_start import Start, points_before, same_until
-from sinks.kafka_trail import Chunk, Parting
+from sinks.kafka_trail import SentRecords, parting, sent_until
 from stores import trail
 from stores.trail import Fingerprint, Point
 from streaming.config import store_config
 from streaming.kafka_config import kafka_settings
 from tests.kafka import stores
-from tests.sinks.test_kafka_trail import written
+from tests.sinks.test_kafka_trail import sent_in, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +44,12 @@ def messages(count: int = COUNT, *, new_from: int = COUNT, body: bytes = b"new")
         m._replace(body=(body if number >= new_from else b"old") + b"%06d" % number, properties={})
         for number, m in enumerate(made)
     ]
+
+
+def later(message: Message, by: int) -> Message:
+    """Return a message that was stored and born some ms later."""
+    stored, born = message.store_timestamp + by, message.born_timestamp + by
+    return message._replace(store_timestamp=stored, born_timestamp=born)
 
 
 def log_of(path: Path, **changes: Any) -> tuple[Log, CommitLog]:
@@ -647,6 +652,32 @@ class TestFollowing:
         with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
             prepared(sending, position, Extent(old.end, None))
 
+    def follow(
+        self, path: Path, raw: list[Message], changed: list[Message], looked: int, **settings: Any
+    ) -> tuple[Log, Position]:
+        """Return where sending goes on after all from record 500 on was sent, and a log has changed.
+
+        Args:
+            path: of the test.
+            raw: messages of the log that was sent.
+            changed: those that it has now.
+            looked: record before which dispatch has gone back to.
+            **settings: of Kafka.
+        """
+        old, log = written(path / "store", raw, FILE_SIZE)
+        since = old.places[500].position
+        points = (*points_before(log, since), points_before(log, old.end)[-1])
+        position = Position(old.end, points, since=since)
+        values = sent_until(sent_in(log, [old.end]), old.end).values
+        known = SentRecords(since, values[500:], ((since, 0),))
+        new, _ = written(path / "store", changed, FILE_SIZE)
+        sending = sink(path, **settings)
+        sending._parting = lambda _: parting(  # type: ignore[method-assign]
+            sending.log, known, old.end, new.end, {}, 1
+        )
+        cuts = ((1, old.places[looked].position),)
+        return old, prepared(sending, position, Extent(new.end, None, cuts=cuts))[0]
+
     @pytest.mark.parametrize(
         ("new", "by", "looked"),
         [
@@ -663,33 +694,68 @@ class TestFollowing:
     ) -> None:
         """
         The broker has erased nothing, and its new records are of the old ones' sizes: what was sent
-        still stands after them. They are newer, or older than the record before them. Where there
-        are none, dispatch only had to go back to where it had last looked: nothing is sent again.
+        still stands after them. They are newer by the broker's clock, or by the producers'. Where
+        there are none, dispatch only had to go back to where it had last looked: nothing is sent
+        again.
         """
-        old, log = log_of(tmp_path)
-        since, place = old.places[500].position, old.places[looked].position
-        points = (*points_before(log, since), points_before(log, old.end)[-1])
-        position = Position(old.end, points, since=since)
         raw = messages()
+        changed = raw[: 500 + same]
         for number in new:
-            later = raw[number].store_timestamp + by
-            raw[number] = raw[number]._replace(body=b"new%06d" % number, store_timestamp=later)
-        written(tmp_path / "store", raw[: 500 + same], FILE_SIZE)
-        end = old.places[499 + same].position + old.places[499 + same].size
-        chunk = Chunk(1, since, end, np.zeros(0, np.uint32))
-
-        def following(**settings: Any) -> Position:
-            sending = sink(tmp_path, **settings)
-            found = Parting(since, same, end, differs=False, last=chunk, kept=end)
-            sending._parting = lambda _: found  # type: ignore[method-assign]
-            return prepared(sending, position, Extent(end, None, cuts=((1, place),)))[0]
-
+            changed[number] = raw[number]._replace(
+                body=b"new%06d" % number,
+                store_timestamp=raw[number].store_timestamp + by,
+                born_timestamp=raw[number].born_timestamp + 3_600_000,
+            )
         if new:
-            with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
-                following()
-            assert following(on_truncation="continue").end == old.places[100].position
+            with pytest.raises(
+                KafkaError, match=r"is no longer in the log.*single records are not"
+            ):
+                self.follow(tmp_path, raw, changed, looked)
+            old, position = self.follow(tmp_path, raw, changed, looked, on_truncation="continue")
+            assert position.end == old.places[looked].position
         else:
-            assert following(on_truncation="continue").end == old.end
+            old, position = self.follow(tmp_path, raw, changed, looked, on_truncation="continue")
+            assert position.end == old.end
+
+    def test_a_point_before_the_place_tells_whatever_the_clocks_say(self, tmp_path: Path) -> None:
+        """
+        The store had rested before the place, and the clock of its new master is half an hour
+        behind: the new records look as if they stood there in their turn.
+        """
+        raw = messages()
+        for number in range(500, COUNT):
+            raw[number] = later(raw[number], 3_600_000)
+        changed = list(raw)
+        for number in range(400, 500):
+            changed[number] = later(raw[number], 1_800_000)._replace(body=b"new%06d" % number)
+
+        with pytest.raises(KafkaError, match=r"is no longer in the log.*single records are not"):
+            self.follow(tmp_path, raw, changed, 400)
+        old, position = self.follow(tmp_path, raw, changed, 400, on_truncation="continue")
+        assert position.end <= old.places[400].position
+
+    @pytest.mark.parametrize(
+        ("step", "cut"), [(50, 990), (50, None), (5_000, 990)], ids=["cut", "not cut", "long"]
+    )
+    @pytest.mark.parametrize("at", [100, 390, 450])
+    @pytest.mark.parametrize("looked", [0, 400, 499])
+    def test_a_clock_that_was_set_back_long_ago_is_no_cut(
+        self, tmp_path: Path, step: int, cut: int | None, at: int, looked: int
+    ) -> None:
+        """
+        Somewhere before the place, in records that nobody has touched. Digests tell where a cut is.
+        """
+        raw = messages()
+        raw[at:] = [later(message, -step) for message in raw[at:]]
+        changed = list(raw)
+        if cut is not None:
+            changed[cut:] = [later(m, 60_000)._replace(body=b"NEW") for m in raw[cut:]]
+            with pytest.raises(KafkaError, match="is no longer in the log, and stays in Kafka\\. "):
+                self.follow(tmp_path, raw, changed, looked)
+
+        old, position = self.follow(tmp_path, raw, changed, looked, on_truncation="continue")
+        assert position.since == old.places[500].position
+        assert position.end == (old.end if cut is None else old.places[cut].position)
 
 
 def test_a_renamed_store_is_found_though_nothing_was_sent_yet(tmp_path: Path) -> None:
