@@ -393,6 +393,11 @@ class KafkaSink:
         """Return before which physical offset a store without a position leaves out everything."""
         return self._decided.end if self._decided is not None else 0
 
+    @property
+    def _own_begin(self) -> int:
+        """Return where sending would begin if Kafka had no position."""
+        return max(self._leaves_out, self.log.min_offset, 0)
+
     def _end_past_damage(self) -> int:
         return find_tail(self.log, skips_corrupt=True, holes=HoleWatch(self.log)).end
 
@@ -427,12 +432,12 @@ class KafkaSink:
 
     def _note_without_record(self, position: Position) -> None:
         """Have it said that only its path, or the operator, says that a position is this log's."""
-        if position.has_no_record and position.end < self._leaves_out:
+        if position.has_no_record and not self._is_where_it_begins(position):
             self._events.append(
                 f"{self._name}: the position of this name in {self._settings.progress_topic} was "
                 f"written for {position.origin} while the log there had no record, so nothing in "
                 f"the log says that it is this one's: sending begins there, at {position.end}, "
-                f"and not at {self._leaves_out}"
+                f"and not at {self._own_begin}"
             )
 
     def _claim(self, position: Position) -> None:
@@ -563,7 +568,9 @@ class KafkaSink:
         if position.origin == "" or any(trail.is_there(self.log, record) for record in left):
             return
         is_here = position.origin == str(self._path)
-        if not left and (is_here or self._is_where_it_begins(position)):
+        # The log of one that had no record has none before it either, nor can it get any.
+        is_possible = not position.has_no_record or position.end <= self._own_begin
+        if not left and ((is_here and is_possible) or self._is_where_it_begins(position)):
             return
         # Hosts and pods of one layout have one path, so where records differ it says nothing.
         if is_here and self._has_sent_to(cluster, position):
@@ -572,6 +579,8 @@ class KafkaSink:
             why = f"nothing of what was sent from there is in {self._path}"
             if position.has_no_record:
                 why = f"had no record then, so nothing tells whether {self._path} is its log"
+                if not is_possible:
+                    why = f"{why}, which begins before the place of that, {position.end}"
             elif is_here:
                 why = (
                     "none of the records that are known of what was sent from there is in the log "
@@ -590,7 +599,7 @@ class KafkaSink:
         All that was sent has expired; or nothing was, and this store begins there as well.
         """
         if position.has_no_record:
-            return self._leaves_out <= position.end
+            return self._leaves_out <= position.end <= self._own_begin
         return position.end >= self.log.min_offset
 
     def _has_sent_to(self, cluster: str, position: Position) -> bool:

@@ -56,9 +56,9 @@ def log_of(path: Path, **changes: Any) -> tuple[Log, CommitLog]:
     return written(path / "store", messages(**changes), FILE_SIZE)
 
 
-def without_record(path: Path) -> None:
-    """Write a log as a broker does that has not stored a message yet."""
-    file = path / "store" / "commitlog" / f"{0:020}"
+def without_record(path: Path, base: int = 0) -> None:
+    """Write a log as a broker does that has not stored a message yet, or has none any longer."""
+    file = path / "store" / "commitlog" / f"{base:020}"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(bytes(FILE_SIZE))
 
@@ -558,6 +558,42 @@ class TestLogWithoutRecord:
         accepted._begin(Extent(-1, None), _Connected(kafka_of("c"), Found(position, 0), 8))
         (event,) = accepted._events
         assert "sending begins there, at 0, and not at" in event
+
+    @pytest.mark.parametrize("start", ["earliest", "latest"])
+    @pytest.mark.parametrize("is_here", [False, True], ids=["elsewhere", "at the same path"])
+    def test_a_second_store_of_the_name_does_not_begin_late(
+        self, tmp_path: Path, start: str, is_here: bool
+    ) -> None:
+        """
+        All of the first one's log has expired but the next file, made ahead: its place is not 0. All
+        that the second one's log has before that would be left out.
+        """
+        without_record(tmp_path / "a", FILE_SIZE)
+        first = sink(tmp_path / "a", start=start)
+        log_of(tmp_path / "b", count=100)
+        second = sink(tmp_path / "b", start=start, mode="idempotent")
+        if start == "latest":
+            for each in (first, second):
+                each.decide_latest(Extent(-1, None))
+        own = second._leaves_out
+        first.log.refresh()
+        position = first._first_position(Extent(-1, None))
+        assert (position.end, position.has_no_record) == (FILE_SIZE, True)
+        first._check_identity(replace(position, origin=str(first._path)), "c")
+        new = sink(tmp_path / "a", start="earliest")
+        new._check_identity(replace(position, origin="/else/store"), "c")
+        log_of(tmp_path / "b")
+        position = replace(position, origin=str(second._path) if is_here else "/else/store")
+
+        with pytest.raises(KafkaError, match=f"begins before the place of that, {FILE_SIZE}"):
+            second._check_identity(position, "c")
+        accepted = sink(tmp_path / "b", start=start, on_truncation="continue", mode="idempotent")
+        if start == "latest":
+            accepted.decide_latest(Extent(-1, None))
+        accepted._check_identity(position, "c")
+        accepted._begin(Extent(-1, None), _Connected(kafka_of("c"), Found(position, 0), 8))
+        (event,) = accepted._events
+        assert f"sending begins there, at {FILE_SIZE}, and not at {own}" in event
 
     def test_the_first_record_that_is_dispatched_is_told_kafka_though_it_is_not_wanted(
         self, tmp_path: Path, position: Position
