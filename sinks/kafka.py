@@ -11,6 +11,7 @@ Knows one store and no thread; `streaming.kafka_feed` calls it beside dispatch.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from dataclasses import dataclass, field, replace
@@ -207,6 +208,7 @@ class KafkaSink:
         self.position: Position | None = None
         # See `decide_latest`.
         self._decided: Start | None = None
+        self._is_unwritten = False
         # Of what it was last looked whether the log still reaches that far.
         self._reached: tuple[tuple[int, int, int], int | None] | None = None
         # To be told with the next transaction that is committed.
@@ -353,7 +355,8 @@ class KafkaSink:
                 also where there is damage before it.
 
         Raises:
-            OSError: it cannot be written down.
+            OSError: it is decided, and cannot be written down; `write_place` tries again.
+            KafkaError: what is written down cannot be read.
         """
         self._decided = self._remembered_place()
         if self._decided is not None:
@@ -367,10 +370,21 @@ class KafkaSink:
             end = self._end_past_damage()
         mine = self.transactional_id
         self._decided = Start(mine, end, extent.last_cut, points_before(self.log, end))
-        if self._memory is None:
+        self._is_unwritten = self._memory is not None
+        self.write_place()
+
+    def write_place(self) -> None:
+        """Write down where sending begins, if that is decided and not written down yet.
+
+        Raises:
+            OSError: it cannot be written down.
+            KafkaError: what is there cannot be read.
+        """
+        if not self._is_unwritten or self._memory is None:
             return
         known = kafka_progress.remembered(self._memory) or Memory("", "")
         kafka_progress.remember(self._memory, known._replace(latest=self._decided))
+        self._is_unwritten = False
 
     def _remembered_place(self) -> Start | None:
         """Return where the output remembers that sending goes on where Kafka has no position of it.
@@ -686,6 +700,8 @@ class KafkaSink:
             sent=Start(self.transactional_id, known.end, known.cut, known.points),
         )
         kafka_progress.remember(self._memory, memory)
+        # Of what Kafka has, the place is known.
+        self._is_unwritten = False
 
     def take_losses(self) -> int:
         """Return how often since the last call the log had lost what Kafka was to have."""
@@ -1130,7 +1146,9 @@ class KafkaSink:
         if not is_idle and not self._remembered:
             # Before anything else is sent: from now on a position that is gone is a loss.
             self._remembered = True
-            self.remember()
+            # Kafka has what was committed all the same. The next `remember` tells why.
+            with contextlib.suppress(OSError):
+                self.remember()
         return True
 
     def _is_settled(self, extent: Extent) -> bool:

@@ -143,9 +143,11 @@ class KafkaFeed:
         self._lock = threading.Lock()
         # What ends the thread.
         self._failure: BaseException | None = None
+        self._remembered_at = 0.0
+        self._is_unremembered = self._is_left = False
         known = self._known()
         if self._settings.start == LATEST and self._failure is None:
-            self._sink.decide_latest(extent)
+            self._decide(extent)
         is_mine = known is not None and known.transactional_id == self._sink.transactional_id
         is_there = known is not None and known.bootstrap in {"", self._settings.bootstrap}
         if known is None or not (is_mine and is_there):
@@ -157,9 +159,7 @@ class KafkaFeed:
         self._events: list[str] = []
         # Since when attempts fail, and why.
         self._trouble: tuple[float, Exception] | None = None
-        self._remembered_at = 0.0
         self._end_by = 0.0
-        self._is_unremembered = self._is_left = False
         self._thread = threading.Thread(target=self._run, name=f"kafka-{config.name}", daemon=True)
         self._thread.start()
 
@@ -170,6 +170,15 @@ class KafkaFeed:
         except KafkaError as error:
             self._failure = error
             return None
+
+    def _decide(self, extent: Extent) -> None:
+        """Decide where sending begins; what is wrong with the file holds back Kafka alone."""
+        try:
+            self._sink.decide_latest(extent)
+        except KafkaError as error:
+            self._failure = error
+        except OSError as error:
+            self._say_unremembered(error)
 
     def advance(self, extent: Extent) -> None:
         """Say how far dispatch has come, forward or back."""
@@ -287,6 +296,8 @@ class KafkaFeed:
                 if self._stopping.is_set():
                     # Attempts may have ended for that, and not for having nothing more to send.
                     break
+                if self._is_unremembered:
+                    self._remember()
                 self._settled = extent
                 has_all = self._state.is_confirmed and extent.end <= self._state.end
                 self._changed.wait(_REST_SECONDS if has_all else _WAIT_SECONDS)
@@ -339,6 +350,8 @@ class KafkaFeed:
                     is_connected=False,
                     trouble=str(error),
                 )
+                if self._is_unremembered:
+                    self._remember()
                 back_off = _BACK_OFF if isinstance(error, AwayError) else _SLOW_BACK_OFF
                 self._stopping.wait(back_off[min(tries, len(back_off) - 1)])
                 tries += 1
@@ -393,21 +406,30 @@ class KafkaFeed:
             )
 
     def _remember(self) -> None:
-        """Write down how far Kafka is, now and then."""
+        """Write down how far Kafka is, now and then; or where it is to begin."""
         now = time.monotonic()
         if self._is_left or now - self._remembered_at < _REMEMBER_SECONDS:
             # The output may be another process's by now.
             return
         self._remembered_at = now
         try:
+            self._sink.write_place()
             self._sink.remember()
         except OSError as error:
-            # Kafka has the position; this is only what a next process says until it has asked.
-            if not self._is_unremembered:
-                LOG.warning("%s: %s cannot be written: %s", self._name, self._memory, error)
-            self._is_unremembered = True
+            self._say_unremembered(error)
         else:
             self._is_unremembered = False
+
+    def _say_unremembered(self, error: OSError) -> None:
+        """Say once that what Kafka has, or is to have, is not written down."""
+        if not self._is_unremembered:
+            LOG.warning(
+                "%s: %s cannot be written: %s; it is tried again. A start before that knows only "
+                'what Kafka tells it: where that has no position of the store, start = "latest" '
+                "begins with what is dispatched after that start",
+                self._name, self._memory, error,
+            )  # fmt: skip
+        self._is_unremembered = True
 
     def _account(self, sent: Sent) -> None:
         known = self._state

@@ -794,6 +794,34 @@ class TestFollowing:
         assert position.end == (old.end if cut is None else old.places[cut].position)
 
 
+def test_a_memory_that_cannot_be_written_does_not_hold_back_what_kafka_has_taken(
+    tmp_path: Path,
+) -> None:
+    """
+    What was committed counts, and sending goes on.
+    """
+    made, _ = log_of(tmp_path)
+    sending = sink(tmp_path, start="earliest", mode="idempotent", exclude="*")
+    added: list[Position] = []
+    sending._add_position = lambda each, _: added.append(each)  # type: ignore[method-assign]
+    sending._begin(Extent(0, None), _Connected(kafka_of("c"), None, 8))
+    assert sending._memory is not None
+    blocked = sending._memory.with_suffix(".new")
+    blocked.mkdir()
+    for number in (100, 200):
+        sending._events.append("something to tell")
+        sent = sending.send(Extent(made.places[number].position, None))
+        assert sent is not None
+        assert sent.end == added[-1].end == made.places[number].position
+    with pytest.raises(IsADirectoryError):
+        sending.remember()
+    blocked.rmdir()
+    sending.remember()
+    known = kafka_progress.remembered(sending._memory)
+    assert known is not None
+    assert known.end == made.places[200].position
+
+
 def test_a_renamed_store_is_found_though_nothing_was_sent_yet(tmp_path: Path) -> None:
     """
     Another output would begin at the log's end, and leave out what came since the first start.

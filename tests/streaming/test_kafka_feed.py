@@ -81,6 +81,39 @@ def test_an_outage_holds_back_kafka_only(tmp_path: Path, written: Any) -> None:
         dispatcher.close()
 
 
+def test_a_place_that_cannot_be_written_down_holds_back_nothing(
+    tmp_path: Path,
+    written: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    With start = "latest" it is decided at the start all the same, and written down once it can be.
+    """
+    monkeypatch.setattr(kafka_feed, "_REMEMBER_SECONDS", 0.1)
+    memory = tmp_path / "out" / ".reput" / "kafka.json"
+    blocked = memory.with_suffix(".new")
+    blocked.mkdir(parents=True)
+    dispatcher = StoreDispatcher(config(tmp_path, start="latest"))
+    try:
+        stores.write(tmp_path / "store", stores.messages(600, ("x",), random.Random(1)))
+        batch = dispatcher.dispatch(written.end)
+        feed = dispatcher.kafka
+        assert feed is not None
+        wait_for(lambda: feed.state.retries >= 2)
+        assert (batch.messages, feed.state.stopped) == (400, "")
+        assert "Kafka at" in feed.state.trouble
+        blocked.rmdir()
+        wait_for(memory.exists)
+    finally:
+        dispatcher.close()
+    assert [r.getMessage().count("cannot be written") for r in caplog.records].count(1) == 1
+    known = kafka_progress.remembered(memory)
+    assert known is not None
+    assert known.latest is not None
+    assert known.latest.end == written.end
+
+
 def test_kafka_counts_as_away_from_the_first_attempt_on(
     tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
