@@ -100,6 +100,17 @@ class Extent(NamedTuple):
         """Return the number of the last cut, 0 for none."""
         return self.cuts[-1][0] if self.cuts else 0
 
+    def cut_since(self, number: int) -> list[int]:
+        """Return where the log was cut since the cut of a number.
+
+        Numbers are times, and those of another output may be another host's: if this one has no
+        cut of that number, it says nothing of which came first, and all count. To look at a cut
+        again changes nothing where the log is as it was sent.
+        """
+        numbers = [each for each, _ in self.cuts]
+        first = numbers.index(number) + 1 if number in numbers else 0
+        return [place for _, place in self.cuts[first:]]
+
 
 @dataclass
 class Sent:
@@ -426,7 +437,7 @@ class KafkaSink:
         if start is None:
             end = extent.end
             start = Start(self.transactional_id, end, extent.last_cut, points_before(self.log, end))
-        end = min([start.end, *(place for number, place in extent.cuts if number > start.cut)])
+        end = min([start.end, *extent.cut_since(start.cut)])
         points = tuple(p for p in start.points if p.end <= end)
         oldest = points[0].record if points else None
         first = (oldest.physical_offset, oldest.hash) if oldest else self._first_record()
@@ -873,7 +884,7 @@ class KafkaSink:
         if known.is_unsent:
             self._follow_start(extent, sent)
             return
-        places = [place for number, place in extent.cuts if number > known.cut]
+        places = extent.cut_since(known.cut)
         found = trail.check(self.log, known.points)
         if not found.is_same:
             places.append(found.common.end if found.common is not None else self.log.min_offset)
@@ -881,7 +892,7 @@ class KafkaSink:
             places.append(tail)
         # What has expired cannot be sent again.
         common = max(min(places, default=known.end), self.log.min_offset)
-        followed = replace(known, cut=max(known.cut, extent.last_cut))
+        followed = replace(known, cut=extent.last_cut or known.cut)
         if common >= known.end and known.accepted < 0:
             self.position = followed
             return
@@ -960,10 +971,10 @@ class KafkaSink:
             KafkaError: nothing tells where that is, and the operator wants to know.
         """
         known = self._known
-        cuts = [place for number, place in extent.cuts if number > known.cut]
+        cuts = extent.cut_since(known.cut)
         tail = self._tail_before(known, extent) if extent.end < known.end else None
         begin = same_until(self.log, min([known.end, *cuts]), known.points, tail)
-        followed = replace(known, cut=max(known.cut, extent.last_cut))
+        followed = replace(known, cut=extent.last_cut or known.cut)
         if begin == known.end:
             self.position = followed
             return

@@ -689,7 +689,14 @@ class TestFollowing:
             prepared(sending, position, Extent(old.end, None))
 
     def follow(
-        self, path: Path, raw: list[Message], changed: list[Message], looked: int, **settings: Any
+        self,
+        path: Path,
+        raw: list[Message],
+        changed: list[Message],
+        looked: int,
+        *,
+        number: int = 1,
+        **settings: Any,
     ) -> tuple[Log, Position]:
         """Return where sending goes on after all from record 500 on was sent, and a log has changed.
 
@@ -698,12 +705,13 @@ class TestFollowing:
             raw: messages of the log that was sent.
             changed: those that it has now.
             looked: record before which dispatch has gone back to.
+            number: of that cut; that of the last one that was followed is 1000.
             **settings: of Kafka.
         """
         old, log = written(path / "store", raw, FILE_SIZE)
         since = old.places[500].position
         points = (*points_before(log, since), points_before(log, old.end)[-1])
-        position = Position(old.end, points, since=since)
+        position = Position(old.end, points, cut=1000, since=since)
         values = sent_until(sent_in(log, [old.end]), old.end).values
         known = SentRecords(since, values[500:], ((since, 0),))
         new, _ = written(path / "store", changed, FILE_SIZE)
@@ -711,7 +719,7 @@ class TestFollowing:
         sending._parting = lambda _: parting(  # type: ignore[method-assign]
             sending.log, known, old.end, new.end, {}, 1
         )
-        cuts = ((1, old.places[looked].position),)
+        cuts = ((number, old.places[looked].position),)
         return old, prepared(sending, position, Extent(new.end, None, cuts=cuts))[0]
 
     @pytest.mark.parametrize(
@@ -769,6 +777,38 @@ class TestFollowing:
             self.follow(tmp_path, raw, changed, 400)
         old, position = self.follow(tmp_path, raw, changed, 400, on_truncation="continue")
         assert position.end <= old.places[400].position
+
+    @pytest.mark.parametrize("number", [900, 1001], ids=["earlier", "later"])
+    def test_a_cut_counts_whatever_the_clock_says_of_the_host_that_found_it(
+        self, tmp_path: Path, number: int
+    ) -> None:
+        """
+        A new output, on a host whose clock is behind, gives it a lower number than that of the last
+        cut that was followed. The old bytes still stand where the points are.
+        """
+        raw = messages()
+        changed = list(raw)
+        for each in range(650, 710):
+            changed[each] = later(raw[each], -5)._replace(body=b"new%06d" % each)
+
+        with pytest.raises(KafkaError, match="is no longer in the log"):
+            self.follow(tmp_path, raw, changed, 600, number=number)
+        old, position = self.follow(
+            tmp_path, raw, changed, 600, number=number, on_truncation="continue"
+        )
+        assert (position.end, position.cut) == (old.places[650].position, number)
+        # And one that changed nothing is not told.
+        assert self.follow(tmp_path, raw, raw, 600, number=number)[1].end == old.end
+
+    def test_a_cut_that_was_followed_is_not_followed_again(self) -> None:
+        """
+        By the list of the output that has found it; of two that it has made one, too.
+        """
+        extent = Extent(100, None, cuts=((5, 50), (3, 40), (9, 30)))
+
+        assert extent.cut_since(0) == extent.cut_since(7) == [50, 40, 30]
+        assert extent.cut_since(5) == [40, 30]
+        assert extent.cut_since(9) == []
 
     @pytest.mark.parametrize(
         ("step", "cut"), [(50, 990), (50, None), (5_000, 990)], ids=["cut", "not cut", "long"]
