@@ -102,16 +102,22 @@ def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other
         log: the store's, as it is now.
     """
     others = []
-    remembered = _followed(positions, me)
+    followed = _followed(positions, me)
     for each, found in positions.items():
         if each != me.transactional_id and not found.position.moved:
-            is_remembered = each == remembered
-            is_certain = _is_of(log, found.position, me, is_remembered=is_remembered)
+            position, is_direct = found.position, each == me.remembered
+            is_certain = _is_of(log, position, me, is_remembered=is_direct)
+            is_hint = each == followed and not is_direct
+            if is_certain is None and is_hint:
+                # What has moved there may have moved on, and the id be another store's by now.
+                is_there = _is_of(log, position, me, is_remembered=True) is not None
+                is_certain = False if is_there else None
             if is_certain is not None:
-                others.append(Other(each, found, is_certain, is_remembered))
+                others.append(Other(each, found, is_certain, is_direct or is_hint))
     own = [other for other in others if other.is_remembered]
+    direct = [other for other in own if other.is_certain or other.transactional_id == me.remembered]
     certain = [other for other in others if other.is_certain]
-    return own or sorted(certain or others, key=lambda other: -other.found.position.end)
+    return direct or sorted(certain or own or others, key=lambda other: -other.found.position.end)
 
 
 def _followed(positions: Mapping[str, Found], me: Me) -> str:
@@ -144,7 +150,7 @@ def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -
     if first is not None and first[0] >= log.min_offset and log.damage_at(first[0]) is None:
         if trail.hash_at(log, first[0]) != first[1]:
             return None
-        return all(are_there) or is_remembered or position.origin == me.path
+        return all(are_there) or is_remembered
     if not left:
         # Where all has expired that was sent, nothing of it can be sent again.
         return is_remembered or None

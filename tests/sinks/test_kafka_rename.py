@@ -103,14 +103,15 @@ def test_a_log_that_begins_alike_is_not_taken_for_certain(
     tmp_path: Path, first: tuple[Log, CommitLog]
 ) -> None:
     """
-    A copy that went its own way; with the same path or output it is a log that was cut.
+    A copy that went its own way, at the same path as well; with the same output it is a log that was
+    cut.
     """
     _, copy = log_of(tmp_path / "b", 2, like=50)
     elsewhere = {"reput-a": sent(*first, 100, "/else")}
 
     assert ids(chosen(elsewhere, ME, copy)) == [("reput-a", False)]
     assert ids(chosen(elsewhere, ME._replace(remembered="reput-a"), copy)) == [("reput-a", True)]
-    assert ids(chosen({"reput-a": sent(*first, 100)}, ME, copy)) == [("reput-a", True)]
+    assert ids(chosen({"reput-a": sent(*first, 100)}, ME, copy)) == [("reput-a", False)]
 
 
 def test_of_a_log_without_its_beginning_and_its_end_the_output_knows_whose_it_was(
@@ -171,3 +172,27 @@ def test_what_the_output_remembers_is_followed_to_where_another_output_took_it(
     assert chosen(ways, ME, cut) == []
     back = ME._replace(transactional_id="reput-a", remembered="reput-a")
     assert chosen(ways, back, cut) == []
+
+
+def test_an_id_that_the_position_has_moved_on_from_may_be_another_store_s_by_now(
+    tmp_path: Path, first: tuple[Log, CommitLog]
+) -> None:
+    """
+    All of that one lies before the beginning of our log. Ours, which the log knows, stands under a
+    third id; without that, Kafka is held back, and nothing is taken over.
+    """
+    made, log = log_of(tmp_path / "b", 2, 2000)
+    mine = sent(made, log, 2000)
+    gone = mine._replace(position=replace(mine.position, moved="reput-b"))
+    min((tmp_path / "b" / "commitlog").iterdir()).unlink()
+    log.refresh()
+    foreign = sent(*first, 200, "/else")
+    assert foreign.position.end < log.min_offset
+    ways = {"reput-a": gone, "reput-b": foreign, "reput-c": mine}
+    me = ME._replace(remembered="reput-a")
+
+    assert ids(chosen(ways, me, log)) == [("reput-c", True)]
+    del ways["reput-c"]
+    assert ids(chosen(ways, me, log)) == [("reput-b", False)]
+    ways["reput-b"] = mine
+    assert ids(chosen(ways, me, log)) == [("reput-b", True)]
