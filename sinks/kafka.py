@@ -50,7 +50,15 @@ from sinks.kafka_settings import (
     TRANSACTIONS,
 )
 from sinks.kafka_start import Start, points_before, same_until
-from sinks.kafka_trail import Chunk, Trail, first_digest, first_newer, parting, sent_until
+from sinks.kafka_trail import (
+    Chunk,
+    Trail,
+    first_digest,
+    first_newer,
+    last_newer,
+    parting,
+    sent_until,
+)
 from stores import trail
 from stores.commitlog import CommitLog, LogChangedError, commitlog_directories
 from stores.holes import HoleWatch, find_hole
@@ -74,6 +82,8 @@ _POINTS = 16
 _NEWEST_POINTS = 4
 # A log in which nothing is wanted still moves the position now and then, to be read only once.
 _IDLE_BYTES = 64 << 20
+# How far before a place that nothing was sent before the store times are looked at.
+_NEAR_BYTES = 4 << 20
 _SHORT_PATIENCE = 1.0
 # Longer than a job needs from its beginning to its claim.
 _DOUBT_SECONDS = 5.0
@@ -222,6 +232,8 @@ class KafkaSink:
         self._is_unwritten = False
         # Of what it was last looked whether the log still reaches that far.
         self._reached: tuple[tuple[int, int, int], int | None] | None = None
+        # See `_old_until`.
+        self._old: tuple[tuple[int, int, int], int] | None = None
         # To be told with the next transaction that is committed.
         self._events: list[str] = []
         self._losses = 0
@@ -975,6 +987,8 @@ class KafkaSink:
         tail = self._tail_before(known, extent) if extent.end < known.end else None
         begin = same_until(self.log, min([known.end, *cuts]), known.points, tail)
         followed = replace(known, cut=extent.last_cut or known.cut)
+        if begin == known.end and extent.end >= begin:
+            begin = self._old_until(known, extent)
         if begin == known.end:
             self.position = followed
             return
@@ -1000,6 +1014,23 @@ class KafkaSink:
         points = tuple(p for p in known.points if p.end <= begin)
         self.position = replace(followed, end=begin, points=points, chunk=number, since=begin)
         sent.start = sent.end = begin
+
+    def _old_until(self, known: Position, extent: Extent) -> int:
+        """Return up to where all is old before a place, by the store times shortly before it.
+
+        New records may stand there between the points, and left-over ones after them.
+        """
+        key = known.end, extent.end, extent.last_cut
+        if self._old is None or self._old[0] != key:
+            near = [p for p in known.points if known.end - p.end <= _NEAR_BYTES]
+            near = [p for p in near if p.record.physical_offset >= self.log.min_offset]
+            new = None
+            if near:
+                start = near[0].record.physical_offset
+                new = last_newer(self.log, start, known.end, dict(extent.gaps))
+            ends = [p.end for p in near if new is not None and p.end <= new]
+            self._old = key, max(ends, default=known.end)
+        return self._old[1]
 
     def _tail_before(self, known: Position, extent: Extent) -> int | None:
         """Return where the log ends if it no longer reaches the position, None if it does.

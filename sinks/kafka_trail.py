@@ -282,6 +282,34 @@ def first_newer(
     return None
 
 
+def last_newer(log: CommitLog, start: int, end: int, gaps: Mapping[int, int]) -> int | None:
+    """Return the last record of a part of the log that was stored after all that follow it there.
+
+    As `first_newer`, where nothing says which records are left over.
+
+    Args:
+        log: as it is now.
+        start: physical offset of a record, or of a file's beginning.
+        end: physical offset where the part ends.
+        gaps: see `sinks.kafka_blocks.RowReader`.
+
+    Returns:
+        Its physical offset; None if there is none, or something is in the way that is not a record.
+    """
+    reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
+    stored, offsets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    try:
+        for block in reader.blocks(start, end, gaps):
+            stored.append(block.columns.store_timestamp.copy())
+            offsets.append(block.columns.physical_offset.copy())
+    except (FormatError, LogChangedError):
+        return None
+    times = np.concatenate(stored)
+    latest_after = np.maximum.accumulate(times[::-1])[::-1]
+    found = np.flatnonzero(times[:-1] > latest_after[1:])
+    return int(np.concatenate(offsets)[found[-1]]) if len(found) else None
+
+
 def sent_until(chunks: Iterable[Chunk], end: int) -> SentRecords:
     """Return the records that were sent without a gap up to `end`.
 

@@ -650,6 +650,32 @@ class TestFollowing:
         assert old.end - found.end <= 4 * (old.end - cut) + 2048
         assert all(p.end <= found.end for p in found.points)
 
+    @pytest.mark.parametrize(("cut", "new"), [(3, 1), (40, 30), (3, 3), (200, 100)])
+    @pytest.mark.parametrize("more", [0, 50])
+    def test_sending_begins_before_new_records_that_old_ones_follow(
+        self, tmp_path: Path, cut: int, new: int, more: int
+    ) -> None:
+        """
+        Of the same sizes, and where no point is; dispatch had not come there. They are newer.
+        """
+        raw = messages()
+        written(tmp_path / "store", raw, FILE_SIZE)
+        position = self.position(tmp_path, Extent(-1, None))
+        first = COUNT - cut
+        changed = messages(COUNT + more)
+        for number in range(first, first + new):
+            changed[number] = later(raw[number], 3_600_000)._replace(body=b"new%06d" % number)
+        for number in range(COUNT, COUNT + more):
+            changed[number] = later(changed[number], 7_200_000)
+        now, _ = written(tmp_path / "store", changed, FILE_SIZE)
+
+        found, sent = prepared(sink(tmp_path), position, Extent(now.end, None))
+
+        assert sent is not None
+        assert sent.start == found.end == found.since <= now.places[first].position
+        distance = position.end - now.places[first].position
+        assert position.end - found.end <= 4 * distance + 2048
+
     def test_the_place_stays_while_a_new_output_catches_up(self, tmp_path: Path) -> None:
         log_of(tmp_path)
         position = self.position(tmp_path, Extent(-1, None))
