@@ -356,7 +356,8 @@ class KafkaSink:
             return None
         without_record = [each for each in others if each.found.position.has_no_record]
         if without_record:
-            raise AwayError(kafka_rename.without_record(settings, me, without_record))
+            begin = memory.latest if memory is not None else None
+            raise AwayError(kafka_rename.without_record(settings, me, without_record, begin))
         if len(others) > 1:
             raise KafkaError(kafka_rename.several(settings, self._name, others))
         other = others[0]
@@ -602,12 +603,16 @@ class KafkaSink:
         left = [
             p.record for p in position.points if p.record.physical_offset >= self.log.min_offset
         ]
-        if position.origin == "" or any(trail.is_there(self.log, record) for record in left):
+        # What is in no file of a damaged log says nothing.
+        readable = [record for record in left if self.log.damage_at(record.end - 1) is None]
+        if position.origin == "" or any(trail.is_there(self.log, record) for record in readable):
             return
         is_here = position.origin == str(self._path)
         # The log of one that had no record has none before it either, nor can it get any.
         is_possible = not position.has_no_record or position.end <= self._own_begin
-        if not left and ((is_here and is_possible) or self._is_where_it_begins(position)):
+        if is_here and is_possible and not readable:
+            return
+        if not left and self._is_where_it_begins(position):
             return
         # Hosts and pods of one layout have one path, so where records differ it says nothing.
         if is_here and self._has_sent_to(cluster, position):

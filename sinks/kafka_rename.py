@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sinks.kafka_progress import Found, Position
     from sinks.kafka_settings import KafkaSettings
+    from sinks.kafka_start import Start
     from stores.commitlog import CommitLog
 
 
@@ -187,16 +188,27 @@ def alike(settings: KafkaSettings, name: str, other: Other) -> str:
     )
 
 
-def without_record(settings: KafkaSettings, me: Me, others: Sequence[Other]) -> str:
-    """Return what to say where a log at this path had no record when its place was written."""
+def without_record(
+    settings: KafkaSettings, me: Me, others: Sequence[Other], begin: Start | None
+) -> str:
+    """Return what to say where a log at this path had no record when its place was written.
+
+    Args:
+        settings: the operator's.
+        me: the store.
+        others: the positions of such logs.
+        begin: the place that a way beside those has, None if it is decided only then.
+    """
+    then = "it sends only what is dispatched after that start"
+    if begin is not None:
+        then = f"sending begins at {begin.end} then"
     ids = ", ".join(f"{each.transactional_id} ({each.found.position.end})" for each in others)
     return (
         f"{settings.progress_topic} has no position of {me.transactional_id}, but says for "
         f"a log at {me.path}, which had no record then, from which physical offset on it is to be "
         f"sent: {ids}. Nothing tells yet whether it is this log; it does as soon as one of its "
         "messages is sent. If it is, give the store the name and id_prefix that make up that id. "
-        'If it is another one, set on_rename = "begin" for one start: sending begins at '
-        f"{me.leaves_out} then"
+        f'If it is another one, set on_rename = "begin" for one start: {then}'
     )
 
 

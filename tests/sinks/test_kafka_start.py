@@ -507,6 +507,14 @@ class TestLogWithoutRecord:
             patch.setattr(kafka_progress, "read", lambda *_: None)
             with pytest.raises(AwayError, match=r"which had no record then.* reput-x \(0\)"):
                 sending._found_by_log("c", 8)
+            # A way beside has a place of its own, and not where the output was sent up to.
+            sending._memory = tmp_path / "sent.json"
+            for place, said in ((None, "only what is dispatched after that"), (7, "at 7 then")):
+                latest = Start("reput-y", place, 0) if place is not None else None
+                memory = Memory("d", "reput-z", latest=latest, sent=Start("reput-z", 5000, 0))
+                kafka_progress.remember(sending._memory, memory)
+                with pytest.raises(AwayError, match=said):
+                    sending._found_by_log("c", 8)
 
     def test_where_nothing_is_left_out_it_says_nothing(
         self, tmp_path: Path, position: Position
@@ -968,6 +976,28 @@ def test_another_store_at_the_same_path_is_another_one_though_both_have_lost_the
     sending._check_identity(replace(expired, end=FILE_SIZE - 1), "d")
     with pytest.raises(KafkaError, match="nothing of what was sent from there"):
         sending._check_identity(replace(expired, end=FILE_SIZE - 1, origin="/else/store"), "d")
+
+
+def test_a_file_that_is_damaged_does_not_make_a_store_another_one(tmp_path: Path) -> None:
+    """
+    All records that are known, and are not expired, were in it. At another path it is not known.
+    """
+    made, log = log_of(tmp_path, count=2000)
+    end = next(place.end for place in made.places if place.position > 2 * FILE_SIZE + 20_000)
+    points = tuple(p for p in points_before(log, end) if p.record.physical_offset >= 2 * FILE_SIZE)
+    hashed = trail.hash_at(log, 0)
+    assert hashed is not None
+    path = str((tmp_path / "store").resolve())
+    position = Position(end, points, first=(0, hashed), origin=path, since=0)
+    files = tmp_path / "store" / "commitlog"
+    (files / f"{0:020}").unlink()
+    broken = files / f"{2 * FILE_SIZE:020}"
+    broken.write_bytes(broken.read_bytes()[:1000])
+    sending = sink(tmp_path)
+
+    sending._check_identity(position, "c")
+    with pytest.raises(KafkaError, match="nothing of what was sent from there"):
+        sending._check_identity(replace(position, origin="/else/store"), "c")
 
 
 @pytest.mark.parametrize("damage", ["a record", "zeros"])
