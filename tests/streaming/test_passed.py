@@ -389,6 +389,42 @@ class TestCutThere:
         stored.dispatch(skips=True)
         assert progress.load(stored.config.output).truncations == 1
 
+    def test_the_second_of_two_files_that_come_back_has_its_turn(self, stored):
+        """
+        They are one place, whose first file is still missing.
+        """
+        stored.age()
+        stored.harm(1, "missing")
+        stored.harm(2, "missing")
+        dispatcher = StoreDispatcher(stored.config, skips_corrupt=True)
+        dispatcher.dispatch(3 * LOG_FILE)
+        dispatcher.close()
+        assert dispatcher.progress.skipped == ((LOG_FILE, 3 * LOG_FILE),)
+        stored.restore(2)
+        stored.dispatch(skips=True)
+
+        assert progress.load(stored.config.output).skipped == ((LOG_FILE, 2 * LOG_FILE),)
+        stored.check()
+
+    def test_the_first_of_two_places_has_its_turn(self, stored):
+        """
+        The second one follows it, and nothing after it was read.
+        """
+        stored.age()
+        at = [p.position for p in stored.log.places if p.position // LOG_FILE == 1][-3] - LOG_FILE
+        raw = stored.file(1).read_bytes()
+        stored.file(1).write_bytes(raw[:at] + b"\xff" * (LOG_FILE - at))
+        stored.harm(2, "missing")
+        dispatcher = StoreDispatcher(stored.config, skips_corrupt=True)
+        dispatcher.dispatch(3 * LOG_FILE)
+        dispatcher.close()
+        assert len(dispatcher.progress.skipped) == 2
+        stored.restore(1)
+        stored.dispatch(skips=True)
+
+        assert progress.load(stored.config.output).skipped == ((2 * LOG_FILE, 3 * LOG_FILE),)
+        stored.check()
+
     @pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "restored"])
     def test_a_place_before_a_blank_that_nothing_was_read_after(self, stored, is_cut):
         """

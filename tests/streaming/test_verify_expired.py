@@ -587,13 +587,18 @@ class TestMadeAhead:
 
     def test_what_is_not_as_it_was_left_is_refused(self, tmp_path):
         """
-        The file is gone, or has an entry; both are said by a start and by `verify`.
+        The file is gone, has an entry or another size, or nobody says that it was made ahead; all are
+        said by a start, and by `verify`.
         """
         made = Made(tmp_path)
         self.filled(made, made.output).close()
         path = made.output / self.QUEUE / names.offset_file(160)
         raw = path.read_bytes()
-        for harm in (path.unlink, lambda: path.write_bytes(b"\1" * 20 + raw[20:])):
+        for harm in (
+            path.unlink,
+            lambda: path.write_bytes(b"\1" * 20 + raw[20:]),
+            lambda: path.write_bytes(raw[:-20]),
+        ):
             harm()
             with pytest.raises(StoreError, match=str(path)):
                 StoreDispatcher(made.config)
@@ -602,3 +607,9 @@ class TestMadeAhead:
             assert str(path) in {finding.path for finding in report.findings}
         path.write_bytes(raw)
         assert verify(made.config).ok
+
+        known = progress.load(made.output)
+        assert self.QUEUE in known.ahead
+        progress.save(made.output, replace(known, ahead=(), clean=False))
+        with pytest.raises(StoreError, match="were removed as expired"):
+            StoreDispatcher(made.config)
