@@ -298,7 +298,7 @@ DataLoss = Annotated[
     typer.Option(
         "--fail-on-data-loss/--no-fail-on-data-loss",
         rich_help_panel=help_pages.ENDING,
-        help="Stop where records have expired before they were dispatched, or go on behind them.",
+        help="Stop where records have expired before they were dispatched, or go on after them.",
     ),
 ]
 MetricsPort = Annotated[

@@ -334,7 +334,8 @@ def print_report(report: Report, *, as_json: bool) -> None:
     shown = min(len(report.findings), _SHOWN)
     more = f" ({shown} of them shown)" if report.found > shown else ""
     verdict = verdict_of(report)
-    said = f"{verdict}, {report.found} findings{more}" if verdict == Verdict.DAMAGED else verdict
+    noun = "finding" if report.found == 1 else "findings"
+    said = f"{verdict}, {report.found} {noun}{more}" if verdict == Verdict.DAMAGED else verdict
     OUT.print(
         f"{said}: {report.messages:,} messages, {report.entries:,} queue entries, "
         f"{report.units:,} extension units, {report.items:,} index items in {report.files:,} files "
