@@ -110,6 +110,10 @@ class Extent(NamedTuple):
         """Return the number of the last cut, 0 for none."""
         return self.cuts[-1][0] if self.cuts else 0
 
+    def has_cut(self, number: int) -> bool:
+        """Tell whether the output has a cut of a number."""
+        return any(each == number for each, _ in self.cuts)
+
     def cut_since(self, number: int) -> list[int]:
         """Return where the log was cut since the cut of a number.
 
@@ -989,6 +993,13 @@ class KafkaSink:
         """
         known = self._known
         cuts = extent.cut_since(known.cut)
+        if (
+            known.cut
+            and not extent.has_cut(known.cut)
+            and trail.check(self.log, known.points).is_same
+        ):
+            # All of another output's time: what was cut before the place was decided says nothing.
+            cuts = []
         tail = self._tail_before(known, extent) if extent.end < known.end else None
         begin = same_until(self.log, min([known.end, *cuts]), known.points, tail)
         followed = replace(known, cut=extent.last_cut or known.cut)

@@ -118,7 +118,17 @@ def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other
     own = [other for other in others if other.is_remembered]
     direct = [other for other in own if other.is_certain or other.transactional_id == me.remembered]
     certain = [other for other in others if other.is_certain]
-    return direct or sorted(certain or own or others, key=lambda other: -other.found.position.end)
+    sent = max((other.found.position.end for other in certain), default=0)
+    # What may be this log's way as well, and was sent more: which of them counts is not known.
+    doubtful = [
+        other
+        for other in others
+        if not other.is_certain
+        and (other.is_remembered or other.found.position.origin == me.path)
+        and other.found.position.end > sent
+    ]
+    ways = certain + doubtful if certain else own or others
+    return direct or sorted(ways, key=lambda other: -other.found.position.end)
 
 
 def _followed(positions: Mapping[str, Found], me: Me) -> str:

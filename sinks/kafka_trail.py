@@ -249,14 +249,15 @@ def first_digest(log: CommitLog) -> int | None:
 
 
 def first_newer(
-    log: CommitLog, start: int, end: int, newest: tuple[int, int], gaps: Mapping[int, int]
+    log: CommitLog, start: int, end: int, newest: int, gaps: Mapping[int, int]
 ) -> int | None:
     """Return the first record of a part of the log that is newer than all left-over ones after it.
 
     A broker that cuts its log erases nothing. Where its new records are as long as the old ones,
-    records of before the cut follow them. The new ones were stored, and born, after all of these:
-    if the broker's clock has gone back, as at a change of master, those of the producers still
-    tell. Records in one log that are only out of order say nothing: any clock is set back at times.
+    records of before the cut follow them. The new ones were stored after all of these; and if the
+    broker's clock has gone back, as at a change of master, they were born after that, by the clocks
+    of the producers. That one was born after another says nothing: a delayed or repeated message
+    keeps its time. Nor do records that are out of order: any clock is set back at times.
 
     Args:
         log: as it is now.
@@ -269,12 +270,11 @@ def first_newer(
         Its physical offset; None if there is none, or something is in the way that is not a record.
     """
     reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
-    stored, born = newest
     try:
         for block in reader.blocks(start, end, gaps):
             columns = block.columns
-            is_newer = (columns.store_timestamp > stored) | (columns.born_timestamp > born)
-            found = np.flatnonzero(is_newer)
+            last = np.maximum(columns.store_timestamp, columns.born_timestamp)
+            found = np.flatnonzero(last > newest)
             if len(found):
                 return int(columns.physical_offset[found[0]])
     except (FormatError, LogChangedError):
@@ -347,7 +347,7 @@ class Parting(NamedTuple):
         last: a chunk to go on with, of records before that.
         kept: physical offset where the last record ends that is the same; `end` may be after a
             BLANK that follows it.
-        newest: the greatest store and born timestamp of the records that are the same, ms.
+        newest: the greatest store timestamp of the records that are the same, ms.
     """
 
     start: int
@@ -356,7 +356,7 @@ class Parting(NamedTuple):
     differs: bool
     last: Chunk
     kept: int
-    newest: tuple[int, int]
+    newest: int
 
 
 def parting(
@@ -373,7 +373,7 @@ def parting(
         number: of the last chunk that there is.
     """
     count, place, kept = 0, sent.start, sent.start
-    stored = born = 0
+    newest = 0
     reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
     is_same, differs = True, False
     try:
@@ -387,8 +387,7 @@ def parting(
                 columns = block.columns
                 rows = np.flatnonzero(columns.physical_offset <= now.offsets[same - 1])
                 kept = int(now.offsets[same - 1] + columns.size[rows[-1]])
-                stored = max(stored, int(columns.store_timestamp[rows].max()))
-                born = max(born, int(columns.born_timestamp[rows].max()))
+                newest = max(newest, int(columns.store_timestamp[rows].max()))
             if same < len(now.values):
                 is_same, differs, place = False, True, int(now.offsets[same])
                 break
@@ -400,4 +399,4 @@ def parting(
         place = end
     start, first = max(((at, n) for at, n in sent.borders if n <= count), default=(place, count))
     last = Chunk(number + 1, start, place, sent.values[first:count])
-    return Parting(sent.start, count, place, differs, last, kept, (stored, born))
+    return Parting(sent.start, count, place, differs, last, kept, newest)

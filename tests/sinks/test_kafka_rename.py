@@ -196,3 +196,22 @@ def test_an_id_that_the_position_has_moved_on_from_may_be_another_store_s_by_now
     assert ids(chosen(ways, me, log)) == [("reput-b", False)]
     ways["reput-b"] = mine
     assert ids(chosen(ways, me, log)) == [("reput-b", True)]
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_way_that_was_sent_more_is_not_hidden_by_one_that_is_certain(
+    tmp_path: Path, first: tuple[Log, CommitLog], *, is_remembered: bool
+) -> None:
+    """
+    The log was cut after the older way had stopped, so only that one fits it whole: which of the
+    two counts is not known.
+    """
+    made, log = first
+    ways = {"reput-b": sent(made, log, 200), "reput-x": sent(made, log, 60)}
+    if is_remembered:
+        moved = replace(ways["reput-b"].position, moved="reput-b")
+        ways["reput-a"] = ways["reput-b"]._replace(position=moved)
+    _, cut = log_of(tmp_path / "b", 2, 200, like=180)
+    me = ME._replace(remembered="reput-a" if is_remembered else "")
+
+    assert ids(chosen(ways, me, cut)) == [("reput-b", False), ("reput-x", True)]

@@ -867,6 +867,42 @@ class TestFollowing:
         assert position.since == old.places[500].position
         assert position.end == (old.end if cut is None else old.places[cut].position)
 
+    @pytest.mark.parametrize("cut", [990, None], ids=["cut", "not cut"])
+    @pytest.mark.parametrize("looked", [0, 400, 499])
+    def test_messages_that_were_born_long_before_are_no_cut(
+        self, tmp_path: Path, cut: int | None, looked: int
+    ) -> None:
+        """
+        Delayed and repeated ones: those before the place were born after all that was sent.
+        """
+        raw = messages()
+        raw[500:] = [m._replace(born_timestamp=m.born_timestamp - 10_000) for m in raw[500:]]
+        changed = list(raw)
+        if cut is not None:
+            changed = raw[:cut]
+
+        old, position = self.follow(tmp_path, raw, changed, looked, on_truncation="continue")
+        assert position.since == old.places[500].position
+        assert position.end == old.end
+
+    @pytest.mark.parametrize("number", [3, 5, 7])
+    def test_an_old_cut_of_another_output_does_not_move_the_place(
+        self, tmp_path: Path, number: int
+    ) -> None:
+        """
+        Both have found it, before the place was decided; each gave it a number of its own.
+        """
+        made, log = log_of(tmp_path)
+        position = replace(
+            self.position(tmp_path, Extent(made.end, None)),
+            points=points_before(log, made.end),
+            cut=5,
+        )
+        cuts = ((number, made.places[400].position),)
+
+        found, _ = prepared(sink(tmp_path), position, Extent(made.end, None, cuts=cuts))
+        assert found.end == found.since == made.end
+
 
 def test_a_memory_that_cannot_be_written_does_not_hold_back_what_kafka_has_taken(
     tmp_path: Path,
