@@ -68,6 +68,22 @@ class CommitLog(LogFiles):
         left = self.base_of(position) + self.file_size - position
         return self.bytes_at(position, BLANK_SIZE) == BLANK_HEAD.pack(left, MAGIC_BLANK)
 
+    def after_blank(self, position: int) -> int:
+        """Return the next file's beginning where a BLANK stands: no record starts before it.
+
+        As long as that file is not there a broker may still write over the BLANK: its recovery
+        takes the log's end to be there. A position that has expired, or is in a file that is not
+        there, is returned as it is.
+
+        Raises:
+            LogChangedError: the file is gone.
+        """
+        if position < self.min_offset or self.damage_at(position) is not None:
+            return position
+        file_end = self.base_of(position) + self.file_size
+        is_over = file_end < self.end_of_files and self.is_blank(position)
+        return file_end if is_over else position
+
     def pieces(self, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes of [start, end), all in one file, a few at a time."""
         while start < end:

@@ -688,7 +688,7 @@ class StoreDispatcher:
                     failure = error
                     break
                 if block is None:
-                    batch.end = self._behind_blank(batch.end)
+                    batch.end = self.log.after_blank(batch.end)
                     self.progress = replace(self.progress, end=batch.end)
                     break
                 is_whole = True
@@ -982,16 +982,6 @@ class StoreDispatcher:
             self._short = None
             return self.dispatch(self._tail())
         return self.dispatch(self._wanted_end)
-
-    def _behind_blank(self, position: int) -> int:
-        """Return the next file's beginning where a BLANK stands: no record starts before it.
-
-        As long as that file is not there a broker may still write over the BLANK: its recovery
-        takes the log's end to be there.
-        """
-        file_end = self.log.base_of(position) + self.log.file_size
-        is_over = file_end < self.log.end_of_files and self.log.is_blank(position)
-        return file_end if is_over else position
 
     def _skip_expired(self, events: list[str]) -> None:
         """Go on at the log's beginning if it has moved on, and say what is lost by that."""

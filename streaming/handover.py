@@ -162,11 +162,12 @@ def examine(config: StoreConfig) -> Handover:
         passed_over = [place for place in found.skipped if place[1] > log.min_offset]
         skipped = [log.file_of(max(start, log.min_offset)) for start, _ in passed_over]
         # What verify says of the rest is said below.
-        ends = [log.file_of(goes_on)] if found.end < result.end else []
+        is_short = log.after_blank(found.end) < result.end
+        ends = [log.file_of(goes_on)] if is_short else []
     finally:
         log.close()
     stop = None
-    if found.end < result.end:
+    if is_short:
         stop = obstacle(config, goes_on)
         reach = f"ends at {found.end}" if found.end >= 0 else "has nothing of the log yet"
         result.problems.append(

@@ -107,4 +107,5 @@ def _ends_of(config: StoreConfig, done: int, *, only_flushed: bool) -> tuple[int
         except ReputError:
             # Something is wrong with it, which is said by the next run: that has to go on.
             end = log.end_of_files
-        return log.min_offset, end
+        # Where only a BLANK is left nothing is.
+        return log.min_offset, done if log.after_blank(done) == end else end

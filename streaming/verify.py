@@ -209,7 +209,7 @@ class _Verification:
 
     def _report_rest(self) -> None:
         """Say how much of the log is not dispatched: lacking, unless a writer is about it."""
-        if self.progress is None or self.progress.end >= self.tail:
+        if self.progress is None or self.log.after_blank(self.progress.end) >= self.tail:
             return
         at = self.scope.end
         rest = (

@@ -559,6 +559,17 @@ KEPT = {
         put count=1 seed=181691 kind=same
         truncate back=1
     """,
+    "verify called an output incomplete that lacked only the BLANK before a file made ahead": """
+        start
+        put count=4 seed=830408 kind=same
+        put count=6 seed=213739 kind=large
+        open
+        truncate back=2
+        stop
+        start
+        close
+        ahead
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from checkpoints import progress
 from formats import names
 from formats.encode import Message
 from formats.errors import ReputError, StoreError
@@ -17,6 +18,8 @@ from streaming.config import FlushPolicy
 from streaming.console import print_handover
 from streaming.dispatcher import StoreDispatcher
 from streaming.handover import examine
+from streaming.job import StoreSummary, Summary
+from streaming.reach import shortfalls
 from streaming.verdict import Verdict
 from streaming.verify import verify
 from tests.streaming.stores_for_tests import LOG_FILE, Log, config_of, fill
@@ -117,6 +120,33 @@ def test_entries_of_further_queues_are_no_messages(tmp_path, further):
         f"{said}: {where}" for _ in range(further)
     ]
     assert problem.startswith(said if further == 1 else "2 entries of messages are left out, as ")
+
+
+def test_one_that_lacks_only_a_blank_is(tmp_path):
+    """
+    The output ended where its file does, with a BLANK; the broker then made the next file, and nothing
+    is in that: no message is missing. One is, once it has a record.
+    """
+    log = fill(Log(), 1, 10)
+    log.blank()
+    config = config_of(log.write(tmp_path / "store"), tmp_path / "out")
+    dispatch(config, log.end)
+    end = log.blanks[-1]
+    assert progress.load(config.output).end == end < log.end == LOG_FILE
+    log.write(tmp_path / "store", ahead=1)
+
+    report = verify(config)
+    assert report.ok
+    assert report.is_complete
+    assert examine(config).is_safe
+    summary = Summary([StoreSummary("store", end=end)], is_live=True)
+    ways = {"is_interrupted": True, "only_flushed": False}
+    assert shortfalls([config], summary, {}, **ways) == []
+
+    fill(log, 2, 1).write(tmp_path / "store", ahead=1)
+    assert not verify(config).is_complete
+    assert not examine(config).is_safe
+    assert [each.end for each in shortfalls([config], summary, {}, **ways)] == [end]
 
 
 def test_one_with_nothing_in_it_is_not(made):
