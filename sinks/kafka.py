@@ -360,7 +360,7 @@ class KafkaSink:
             return None
         without_record = [each for each in others if each.found.position.has_no_record]
         if without_record:
-            begin = memory.latest if memory is not None else None
+            begin = self._remembered_place(BEGIN)
             raise AwayError(kafka_rename.without_record(settings, me, without_record, begin))
         if len(others) > 1:
             raise KafkaError(kafka_rename.several(settings, self._name, others))
@@ -414,18 +414,22 @@ class KafkaSink:
         kafka_progress.remember(self._memory, known._replace(latest=self._decided))
         self._is_unwritten = False
 
-    def _remembered_place(self) -> Start | None:
+    def _remembered_place(self, on_rename: str | None = None) -> Start | None:
         """Return where the output remembers that sending goes on where Kafka has no position of it.
 
         That is where it ended in the Kafka of this address: if another one answers there, that has
         nothing from there on. Where nothing was sent, it is what was decided. Both are the
         output's, under any name, unless the operator asks for a way beside the former one.
+
+        Args:
+            on_rename: in place of the operator's setting.
         """
         known = kafka_progress.remembered(self._memory) if self._memory is not None else None
         if known is None:
             return None
         settings = self._settings
-        is_beside = settings.on_rename == BEGIN and known.transactional_id != self.transactional_id
+        begins = (on_rename or settings.on_rename) == BEGIN
+        is_beside = begins and known.transactional_id != self.transactional_id
         if known.sent is not None and known.bootstrap == settings.bootstrap and not is_beside:
             return known.sent
         return known.latest
@@ -1003,8 +1007,9 @@ class KafkaSink:
         tail = self._tail_before(known, extent) if extent.end < known.end else None
         begin = same_until(self.log, min([known.end, *cuts]), known.points, tail)
         followed = replace(known, cut=extent.last_cut or known.cut)
-        if begin == known.end and extent.end >= begin:
-            begin = self._old_until(known, extent)
+        if begin is not None and extent.end >= begin:
+            # What is new may begin before a later record that shows it.
+            begin = self._old_until(replace(known, end=begin), extent)
         if begin == known.end:
             self.position = followed
             return

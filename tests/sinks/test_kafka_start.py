@@ -658,13 +658,15 @@ class TestFollowing:
         assert old.end - found.end <= 4 * (old.end - cut) + 2048
         assert all(p.end <= found.end for p in found.points)
 
-    @pytest.mark.parametrize(("cut", "new"), [(3, 1), (40, 30), (3, 3), (200, 100)])
+    @pytest.mark.parametrize(("cut", "new"), [(3, 1), (50, 10), (40, 30), (3, 3), (200, 100)])
     @pytest.mark.parametrize("more", [0, 50])
+    @pytest.mark.parametrize("is_torn", [False, True], ids=["", "and the last one is new"])
     def test_sending_begins_before_new_records_that_old_ones_follow(
-        self, tmp_path: Path, cut: int, new: int, more: int
+        self, tmp_path: Path, cut: int, new: int, more: int, *, is_torn: bool
     ) -> None:
         """
-        Of the same sizes, and where no point is; dispatch had not come there. They are newer.
+        Of the same sizes, and where no point is; dispatch had not come there. They are newer. The
+        last old one may have been torn, and another one stands there.
         """
         raw = messages()
         written(tmp_path / "store", raw, FILE_SIZE)
@@ -673,6 +675,8 @@ class TestFollowing:
         changed = messages(COUNT + more)
         for number in range(first, first + new):
             changed[number] = later(raw[number], 3_600_000)._replace(body=b"new%06d" % number)
+        if is_torn:
+            changed[COUNT - 1] = later(raw[COUNT - 1], 3_700_000)._replace(body=b"trn%06d" % COUNT)
         for number in range(COUNT, COUNT + more):
             changed[number] = later(changed[number], 7_200_000)
         now, _ = written(tmp_path / "store", changed, FILE_SIZE)
