@@ -570,6 +570,15 @@ KEPT = {
         close
         ahead
     """,
+    "a record that is not indexed is found by the item of one that stood there": """
+        start
+        put count=9 seed=602591 kind=mixed
+        open
+        poison seed=220333
+        truncate back=2
+        put count=1 seed=397540 kind=mixed
+        put count=1 seed=683968 kind=same
+    """,
 }
 REAL = {
     "entries of cut records count again for a broker that starts": """
