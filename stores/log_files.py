@@ -384,10 +384,20 @@ class LogFiles:
         stamp = _stamp_of(self._store / names.LOCK)
         return math.inf if stamp is None else stamp.modified
 
+    def is_quiet(self) -> bool:
+        """Tell whether nothing was written lately, whoever may: a copy is made without a marker.
+
+        No broker holds the store's lock, and no file was touched in the last 3 s.
+        """
+        return not self.is_held() and self._quiet_ns() <= 0
+
     def _rest_ns(self) -> int:
         """Return how long the files have to stay as they are until the log is at rest, ns."""
         if self._store is not None and not (self._store / names.ABORT).exists():
             return 0
+        return self._quiet_ns()
+
+    def _quiet_ns(self) -> int:
         newest = max((stamp.modified for stamp in self.stamps.values()), default=0)
         # A time to come is of a clock that went back: it says no more than one long ago.
         return _REST_NS - abs(time.time_ns() - newest)

@@ -87,9 +87,9 @@ def shortfalls(
 
 
 def nobody_writes(config: StoreConfig) -> bool:
-    """Tell whether a log is at rest, see `LogFiles.is_at_rest`."""
+    """Tell whether nothing is being written to a log, see `LogFiles.is_quiet`."""
     with contextlib.closing(_log_of(config)) as log:
-        return log.is_at_rest()
+        return log.is_quiet()
 
 
 def _log_of(config: StoreConfig) -> CommitLog:

@@ -820,8 +820,6 @@ def test_a_job_that_waits_for_one_store_says_what_is_left_of_another(
     copy = tmp_path / "store"
     shutil.copytree(log[0], copy)
     if is_written:
-        # As a broker's host leaves it whose lock cannot be seen here.
-        (copy / "abort").touch()
         next((copy / "commitlog").iterdir()).touch()
     configs = [
         store_config(path, tmp_path / f"{path.name}-out", broker_conf={

@@ -68,6 +68,7 @@ def test_by_lock_marker_and_times(made, monkeypatch, is_held, is_marked, is_youn
     read = EndedLog(directories, config.settings, Report(), config.path)
 
     assert log.is_at_rest() is is_at_rest
+    assert log.is_quiet() is (not is_held and not is_young)
     assert find_tail(log).end == (place.end if is_at_rest else place.position)
     assert read.end() == find_tail(log).end
     for is_compiled in (False, True):
