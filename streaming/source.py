@@ -60,6 +60,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 NAME = "rocketmq"
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 RANGE_SCHEMA = StructType(
     [
         StructField("store", StringType()),
@@ -108,6 +110,22 @@ RANGE_SCHEMA = StructType(
         StructField("end", LongType()),
     ]
 )
+
+
+def expect_the_end() -> None:
+    """Have the process in which Spark plans end without a traceback where Spark ends first.
+
+    Its runner then tells of that by a socket that nobody reads. Elsewhere this does nothing.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == _RUNNER:
+        sys.excepthook = without_spark
+
+
+def without_spark(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Say nothing of a socket that is gone, at the end of a process, and all of anything else."""
+    if not isinstance(error, ConnectionError):
+        sys.__excepthook__(kind, error, trace)
 
 
 def register(spark: SparkSession) -> None:
@@ -240,6 +258,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         """Keep the options; nothing is opened yet."""
+        expect_the_end()
         self._options = options
         self._offsets: dict[str, StoreOffsets] | None = None
         self._latest: dict[str, int] | None = None
@@ -434,6 +453,7 @@ class RangeReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         """Keep the options; nothing is opened yet."""
+        expect_the_end()
         self._planner = StreamReader(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, so the next ones

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import PySparkException
 
 from formats.errors import UsageError
-from streaming.source import RocketMQDataSource
+from streaming.source import RocketMQDataSource, expect_the_end
 from tests.builders import FILE_SIZE, overwrite, write_store
 
 pytestmark = pytest.mark.spark
@@ -387,3 +389,21 @@ def test_a_wrong_option_has_one_frame_of_ours():
 
     frames = [each for each in raised.traceback if "test_source" not in str(each.path)]
     assert [each.name for each in frames] == ["__init__"]
+
+
+def test_a_planner_whose_spark_has_ended_says_nothing(monkeypatch, capsys):
+    """
+    Its socket is gone; any other error is told as ever, and so is that of any other process.
+    """
+    before = sys.excepthook
+    expect_the_end()
+    assert sys.excepthook is before
+    spec = SimpleNamespace(name="pyspark.sql.streaming.python_streaming_source_runner")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    monkeypatch.setattr(sys, "excepthook", before)
+    expect_the_end()
+
+    sys.excepthook(BrokenPipeError, BrokenPipeError(32, "Broken pipe"), None)
+    assert capsys.readouterr().err == ""
+    sys.excepthook(ValueError, ValueError("else"), None)
+    assert "ValueError: else" in capsys.readouterr().err
