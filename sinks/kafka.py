@@ -1002,7 +1002,7 @@ class KafkaSink:
             and not extent.has_cut(known.cut)
             and trail.check(self.log, known.points).is_same
         ):
-            # All of another output's time: what was cut before the place was decided says nothing.
+            # The log may have been cut before the place was decided, and not since.
             cuts = []
         tail = self._tail_before(known, extent) if extent.end < known.end else None
         begin = same_until(self.log, min([known.end, *cuts]), known.points, tail)

@@ -256,8 +256,8 @@ def first_newer(
     A broker that cuts its log erases nothing. Where its new records are as long as the old ones,
     records of before the cut follow them. The new ones were stored after all of these; and if the
     broker's clock has gone back, as at a change of master, they were born after that, by the clocks
-    of the producers. That one was born after another says nothing: a delayed or repeated message
-    keeps its time. Nor do records that are out of order: any clock is set back at times.
+    of the producers. To compare two born times says nothing: a delayed or repeated message keeps
+    its own. Records out of order say nothing either: any clock is set back at times.
 
     Args:
         log: as it is now.

@@ -385,9 +385,10 @@ class LogFiles:
         return math.inf if stamp is None else stamp.modified
 
     def is_quiet(self) -> bool:
-        """Tell whether nothing was written lately, whoever may: a copy is made without a marker.
+        """Tell whether no broker holds the store's lock, and no file was touched in the last 3 s.
 
-        No broker holds the store's lock, and no file was touched in the last 3 s.
+        Unlike `is_at_rest` it looks at the files' times also where no abort marker stands: whoever
+        copies a log makes none.
         """
         return not self.is_held() and self._quiet_ns() <= 0
 

@@ -115,7 +115,7 @@ RANGE_SCHEMA = StructType(
 def expect_the_end() -> None:
     """Have the process in which Spark plans end without a traceback where Spark ends first.
 
-    Its runner then tells of that by a socket that nobody reads. Elsewhere this does nothing.
+    The runner then writes to a socket that nobody reads. In any other process this does nothing.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name == _RUNNER:
@@ -123,7 +123,7 @@ def expect_the_end() -> None:
 
 
 def without_spark(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Say nothing of a socket that is gone, at the end of a process, and all of anything else."""
+    """Stay silent about a socket that Spark has closed; show any other error as Python does."""
     if not isinstance(error, ConnectionError):
         sys.__excepthook__(kind, error, trace)
 
@@ -453,7 +453,6 @@ class RangeReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         """Keep the options; nothing is opened yet."""
-        expect_the_end()
         self._planner = StreamReader(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, so the next ones

@@ -35,7 +35,7 @@ def warm_up() -> threading.Thread:
 
 
 def try_kernels() -> None:
-    """Dispatch a tiny log; what fails here fails in the first batch too, and is said there."""
+    """Dispatch a tiny log. A failure costs time only: the first batch loads the kernels itself."""
     with contextlib.suppress(Exception):
         load_kernels()
 

@@ -9,7 +9,7 @@ from streaming import warm
 
 def test_what_fails_in_the_thread_is_left_to_the_first_batch(monkeypatch, capsys):
     """
-    A process that ends early takes the thread's directory away: that is no error of the job.
+    A process that ends early takes the thread's directory away: that is not an error of the job.
     """
     begun = threading.Event()
 
