@@ -35,6 +35,7 @@ RUN python3 -m venv pip \
         --no-index wheels/*.whl \
     && rm -rf wheels /opt/reput/venv/lib/python3.11/site-packages/pyspark/examples
 COPY pyproject.toml README.md LICENSE source/
+COPY reput source/reput/
 COPY formats source/formats/
 COPY stores source/stores/
 COPY checkpoints source/checkpoints/

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from streaming.config import store_config
-from streaming.dispatcher import rebuild
-from streaming.verify import verify
-from tests import golden_stores
+from reput.streaming.dispatch.dispatcher import rebuild
+from reput.streaming.settings.config import store_config
+from reput.streaming.verify.output import verify
+from tests.builders import goldens as golden_stores
 
 if TYPE_CHECKING:
-    from streaming.config import StoreConfig
-    from tests.golden_stores import GoldenStore
+    from reput.streaming.settings.config import StoreConfig
+    from tests.builders.goldens import GoldenStore
 
 # Each has something of its own: fill, delays, transactions, further queues, extensions.
 SCENARIOS = (

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from kafka import KafkaProducer
 
-from formats import broker, names
-from formats.encode import Message, encode, encode_blank, fits
-from sinks.kafka import Extent, KafkaSink
-from stores.tail import find_tail
-from streaming.kafka_config import kafka_settings
+from reput.formats.rocketmq import broker, names
+from reput.formats.rocketmq.encode import Message, encode, encode_blank, fits
+from reput.sinks.kafka.sink import Extent, KafkaSink
+from reput.stores.log.tail import find_tail
+from reput.streaming.settings.kafka import kafka_settings
 from tests.kafka.broker import Broker
 
 FILE_SIZE = 1 << 28

@@ -33,9 +33,9 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from formats import names  # noqa: E402
-from formats.commitlog import BORN_HOST, HOST_V4, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT  # noqa: E402
-from formats.encode import Message, encode  # noqa: E402
+from reput.formats.rocketmq import names  # noqa: E402
+from reput.formats.rocketmq.commitlog import BORN_HOST, HOST_V4, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT  # noqa: E402
+from reput.formats.rocketmq.encode import Message, encode  # noqa: E402
 
 FILE_SIZE = 1 << 30
 ENTRY_SIZE = 20
@@ -93,7 +93,7 @@ class LiveStore:
 
     def command(self, *options: str) -> list[str]:
         own = ["--store", self.store, "--output", self.output, "--broker-conf", self.conf]
-        return [sys.executable, "-m", "streaming", "run", *map(str, own), *options]
+        return [sys.executable, "-m", "reput", "run", *map(str, own), *options]
 
 
 def wait_for_entry(path: Path, process: subprocess.Popen[bytes]) -> None:
@@ -173,11 +173,11 @@ def measure_latency(directory: Path, rates: list[int], seconds: float, idle: flo
 
 def run_job(store: str, output: str, conf: str) -> None:
     """Be a job like the command's until standard input ends; print how long its steps took."""
-    from streaming.config import store_config  # noqa: PLC0415 - numba
-    from streaming.job import Job  # noqa: PLC0415
-    from streaming.job_options import JobOptions  # noqa: PLC0415
-    from streaming.session import QUICK_START, build_session, end_session  # noqa: PLC0415
-    from streaming.source import register  # noqa: PLC0415
+    from reput.streaming.job.job import Job  # noqa: PLC0415
+    from reput.streaming.settings.config import store_config  # noqa: PLC0415 - numba
+    from reput.streaming.source.datasource import register  # noqa: PLC0415
+    from reput.streaming.spark.session import QUICK_START, build_session, end_session  # noqa: PLC0415
+    from reput.streaming.writers.job_options import JobOptions  # noqa: PLC0415
 
     kept = {**QUICK_START, "spark.sql.streaming.numRecentProgressUpdates": "1000"}
     spark = build_session("steps", "local[2]", **kept)

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from formats import names
-from formats.commitlog import (
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.commitlog import (
     BORN_HOST,
     HOST_V4,
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
 )
-from formats.encode import Message, encode, encode_blank
+from reput.formats.rocketmq.encode import Message, encode, encode_blank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

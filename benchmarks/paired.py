@@ -30,9 +30,9 @@ from benchmarks.logs import write_log  # noqa: E402
 _COMMON = """
 import os, sys, time
 from pathlib import Path
-from stores.tail import find_tail
-from streaming.config import store_config
-from streaming.dispatcher import StoreDispatcher, rebuild
+from reput.stores.log.tail import find_tail
+from reput.streaming.settings.config import store_config
+from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
 
 small, log, output = map(Path, sys.argv[1:])
 rebuild(small, output / "small", broker_version="5.5", broker_conf={})

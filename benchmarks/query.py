@@ -37,14 +37,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "oracle")]
 
 import oracle  # noqa: E402
 
-from formats import broker, indexfile, names  # noqa: E402
-from formats.encode import Message, encode  # noqa: E402
-from formats.indexfile import Header  # noqa: E402
-from formats.indexfile_kernels import State, insert  # noqa: E402
-from formats.messageid import offset_id  # noqa: E402
-from stores.index_search import ALWAYS  # noqa: E402
-from stores.message_store import MessageStore  # noqa: E402
-from streaming.dispatcher import rebuild  # noqa: E402
+from reput.formats.kernels.indexfile import State, insert  # noqa: E402
+from reput.formats.rocketmq import broker, indexfile, names  # noqa: E402
+from reput.formats.rocketmq.encode import Message, encode  # noqa: E402
+from reput.formats.rocketmq.indexfile import Header  # noqa: E402
+from reput.formats.rocketmq.messageid import offset_id  # noqa: E402
+from reput.stores.query.index_search import ALWAYS  # noqa: E402
+from reput.stores.query.message_store import MessageStore  # noqa: E402
+from reput.streaming.dispatch.dispatcher import rebuild  # noqa: E402
 
 VERSION = "5.3.3"
 TOPIC = "TopicTest"

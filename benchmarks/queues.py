@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from formats.commitlog import PHYSICAL_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT  # noqa: E402
-from formats.encode import Message, encode, encode_blank, fits  # noqa: E402
-from streaming.config import FlushPolicy, store_config  # noqa: E402
-from streaming.dispatcher import StoreDispatcher  # noqa: E402
-from streaming.warm import load_kernels  # noqa: E402
+from reput.formats.rocketmq.commitlog import PHYSICAL_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT  # noqa: E402
+from reput.formats.rocketmq.encode import Message, encode, encode_blank, fits  # noqa: E402
+from reput.streaming.dispatch.dispatcher import StoreDispatcher  # noqa: E402
+from reput.streaming.dispatch.warm import load_kernels  # noqa: E402
+from reput.streaming.settings.config import FlushPolicy, store_config  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.logs import write_log  # noqa: E402
 from benchmarks.processes import Measured, measure  # noqa: E402
-from formats import names  # noqa: E402
-from formats.indexfile import FIRST_ITEM, HEADER_SIZE, Header  # noqa: E402
+from reput.formats.rocketmq import names  # noqa: E402
+from reput.formats.rocketmq.indexfile import FIRST_ITEM, HEADER_SIZE, Header  # noqa: E402
 from tests.oracle import oracle  # noqa: E402
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def run_broker(store: Path, work: Path, version: str) -> dict[str, float]:
 def run_ours(store: Path, work: Path, *options: str) -> dict[str, float]:
     """Time the command."""
     warm(store)
-    command = [sys.executable, "-m", "streaming", "rebuild", "--store", store, "--output", work]
+    command = [sys.executable, "-m", "reput", "rebuild", "--store", store, "--output", work]
     done = measure([*command, "--json", *options], cwd=ROOT)
     shown = json.loads(done.output)
     rate = shown["messages"] / shown["dispatch_seconds"]

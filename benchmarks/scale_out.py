@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.logs import write_log  # noqa: E402
-from formats import names  # noqa: E402
-from streaming.config import store_config  # noqa: E402
-from streaming.placement_mode import Placement  # noqa: E402
+from reput.formats.rocketmq import names  # noqa: E402
+from reput.streaming.settings.config import store_config  # noqa: E402
+from reput.streaming.writers.placement_mode import Placement  # noqa: E402
 
 QUEUES = 32
 _HERE = "127.0.0.1"
@@ -95,11 +95,11 @@ def cpu_seconds(process: int) -> float:
 
 def run_job(master: str, placement: str, stores: str, output: str, batch_bytes: int) -> None:
     """Be the driver of one run, and print its figures."""
-    from streaming.job import Job  # noqa: PLC0415
-    from streaming.job_options import JobOptions  # noqa: PLC0415
-    from streaming.session import build_session  # noqa: PLC0415
-    from streaming.source import register  # noqa: PLC0415
-    from streaming.warm import load_kernels  # noqa: PLC0415
+    from reput.streaming.dispatch.warm import load_kernels  # noqa: PLC0415
+    from reput.streaming.job.job import Job  # noqa: PLC0415
+    from reput.streaming.source.datasource import register  # noqa: PLC0415
+    from reput.streaming.spark.session import build_session  # noqa: PLC0415
+    from reput.streaming.writers.job_options import JobOptions  # noqa: PLC0415
 
     configs = [
         store_config(path, Path(output) / path.name) for path in sorted(Path(stores).iterdir())

@@ -26,19 +26,21 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.logs import write_log  # noqa: E402
-from formats import consumequeue_kernels, indexfile, indexfile_kernels  # noqa: E402
-from formats.commitlog import CHECK_BODY_CRC  # noqa: E402
-from formats.compiled import kernel  # noqa: E402
-from formats.consumequeue import ENTRY_SIZE  # noqa: E402
-from formats.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE  # noqa: E402
-from formats.indexfile_kernels import State  # noqa: E402
-from formats.scan import Columns  # noqa: E402
-from sinks.mapped_file import MappedFile  # noqa: E402
-from sinks.queues import QueueDirectory  # noqa: E402
-from stores.commitlog import CommitLog, commitlog_directories  # noqa: E402
-from stores.tail import find_tail  # noqa: E402
-from streaming.config import store_config  # noqa: E402
-from streaming.pipeline import BLOCK_SIZE, Pipeline  # noqa: E402
+from reput.formats.kernels import consumequeue  # noqa: E402
+from reput.formats.kernels import indexfile as indexfile_kernels  # noqa: E402
+from reput.formats.kernels.compiled import kernel  # noqa: E402
+from reput.formats.kernels.indexfile import State  # noqa: E402
+from reput.formats.kernels.scan import Columns  # noqa: E402
+from reput.formats.rocketmq import indexfile  # noqa: E402
+from reput.formats.rocketmq.commitlog import CHECK_BODY_CRC  # noqa: E402
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE  # noqa: E402
+from reput.formats.rocketmq.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE  # noqa: E402
+from reput.sinks.files.mapped_file import MappedFile  # noqa: E402
+from reput.sinks.files.queues import QueueDirectory  # noqa: E402
+from reput.stores.log.commitlog import CommitLog, commitlog_directories  # noqa: E402
+from reput.stores.log.tail import find_tail  # noqa: E402
+from reput.streaming.dispatch.pipeline import BLOCK_SIZE, Pipeline  # noqa: E402
+from reput.streaming.settings.config import store_config  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +157,7 @@ class Stages:
         window_end = np.full(queues, most, np.int64)
         began = time.perf_counter()
         for count, c in self.blocks:
-            done = consumequeue_kernels.put(
+            done = consumequeue.put(
                 0, count, c.queue, c.queue_offset, c.physical_offset, c.size, c.tags_code,
                 c.sys_flag, c.special, next_entry, last_end, addresses, window_end,
             )  # fmt: skip

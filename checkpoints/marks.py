@@ -6,15 +6,15 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from formats import names, storecheckpoint
-from formats.errors import FormatError
-from stores import disk
-from stores.printable import printable
+from reput.checkpoints.disk import changes
+from reput.formats.errors import FormatError
+from reput.formats.rocketmq import checkpoint, names
+from reput.stores.inspect.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from formats.storecheckpoint import StoreCheckpoint
+    from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 
 
 # The file in our own directory that is there while `reput rebuild --repair` exchanges files.
@@ -34,7 +34,7 @@ def read_checkpoint(root: Path) -> StoreCheckpoint | None:
     except FileNotFoundError:
         return None
     try:
-        return storecheckpoint.unpack(data)
+        return checkpoint.unpack(data)
     except ValueError as error:
         raise FormatError(path, len(data), str(error), "Remove the file.") from error
 
@@ -49,9 +49,9 @@ def write_checkpoint(root: Path, staging: Path, values: StoreCheckpoint, fields:
         fields: longs that the broker's version knows.
     """
     made = staging / f"{names.CHECKPOINT}.new"
-    disk.write_file(made, values.pack(fields))
-    disk.rename(made, root / names.CHECKPOINT)
-    disk.sync_directory(root)
+    changes.write_file(made, values.pack(fields))
+    changes.rename(made, root / names.CHECKPOINT)
+    changes.sync_directory(root)
 
 
 def set_abort(root: Path, staging: Path) -> None:
@@ -62,16 +62,16 @@ def set_abort(root: Path, staging: Path) -> None:
         staging: see `write_checkpoint`. A mark that was half written would be taken for a broker's.
     """
     made = staging / f"{names.ABORT}.new"
-    disk.write_file(made, f"{names.OUR_ABORT}{os.getpid()}".encode())
-    disk.rename(made, root / names.ABORT)
-    disk.sync_directory(root)
+    changes.write_file(made, f"{names.OUR_ABORT}{os.getpid()}".encode())
+    changes.rename(made, root / names.ABORT)
+    changes.sync_directory(root)
 
 
 def clear_abort(root: Path) -> None:
     """Take the mark away: everything is flushed."""
     if has_abort(root):
-        disk.remove_file(root / names.ABORT)
-        disk.sync_directory(root)
+        changes.remove_file(root / names.ABORT)
+        changes.sync_directory(root)
 
 
 def note_failure(root: Path, text: str) -> None:
@@ -106,15 +106,15 @@ def set_repairing(staging: Path) -> None:
     Args:
         staging: our own directory in it.
     """
-    disk.write_file(staging / REPAIRING, b"")
-    disk.sync_directory(staging)
+    changes.write_file(staging / REPAIRING, b"")
+    changes.sync_directory(staging)
 
 
 def clear_repairing(staging: Path) -> None:
     """Take that mark away."""
     if is_repairing(staging):
-        disk.remove_file(staging / REPAIRING)
-        disk.sync_directory(staging)
+        changes.remove_file(staging / REPAIRING)
+        changes.sync_directory(staging)
 
 
 def is_repairing(staging: Path) -> bool:

@@ -2,8 +2,8 @@
 
 One JSON file in a sub-directory that a broker ignores, replaced as a whole and on disk before
 anything relies on it. It is written only after a flush, so all that it names is on disk too; what
-the files hold beyond it is taken back when the output is opened again (`streaming.resume`). A CRC
-tells a damaged record from a good one.
+the files hold beyond it is taken back when the output is opened again
+(`streaming.dispatch.resume`). A CRC tells a damaged record from a good one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import zlib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from formats import names
-from formats.errors import FormatError
-from stores import disk
-from stores.identity import FileHeads
-from stores.log_files import Stamp
-from stores.trail import Fingerprint, Point
+from reput.checkpoints.disk import changes
+from reput.formats.errors import FormatError
+from reput.formats.rocketmq import names
+from reput.stores.following.identity import FileHeads
+from reput.stores.log.files import Stamp
+from reput.stores.log.trail import Fingerprint, Point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,9 +193,9 @@ def save(root: Path, progress: Progress) -> None:
     # Not asdict of it all: that copies each queue's name and number, thousands of them.
     rest = json.dumps(vars(progress), default=asdict)[1:]
     temporary = directory / f"{FILE_NAME}.new"
-    disk.write_file(temporary, f'{{"crc": {_crc(rest)},\n{rest}'.encode())
-    disk.rename(temporary, directory / FILE_NAME)
-    disk.sync_directory(directory)
+    changes.write_file(temporary, f'{{"crc": {_crc(rest)},\n{rest}'.encode())
+    changes.rename(temporary, directory / FILE_NAME)
+    changes.sync_directory(directory)
 
 
 def _crc(text: str) -> int:

@@ -11,9 +11,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from checkpoints.progress import STATE_DIRECTORY
-from formats import names
-from stores import disk
+from reput.checkpoints.disk import changes
+from reput.checkpoints.progress import STATE_DIRECTORY
+from reput.formats.rocketmq import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,17 +58,17 @@ def keep(root: Path, skipped: Skipped, pieces: Iterable[bytes]) -> Path | None:
         OSError: no space, no permission.
     """
     directory = root / STATE_DIRECTORY / DIRECTORY
-    changed = disk.make_directories(directory)
+    changed = changes.make_directories(directory)
     copy = directory / f"{names.offset_file(skipped.start)}.bin"
     there = (piece for piece in pieces if piece)
     first = next(there, None)
     if first is not None:
         # A place may be a whole file of the log: never all of it in memory.
-        disk.write_pieces(copy, itertools.chain([first], there))
+        changes.write_pieces(copy, itertools.chain([first], there))
     report = json.dumps(asdict(skipped), indent=1)
-    disk.write_file(copy.with_suffix(".json"), report.encode())
+    changes.write_file(copy.with_suffix(".json"), report.encode())
     for path in [*changed, directory]:
-        disk.sync_directory(path)
+        changes.sync_directory(path)
     return copy if first is not None else None
 
 

@@ -10,13 +10,13 @@ import os
 import zlib
 from typing import TYPE_CHECKING
 
-from formats import names
+from reput.formats.rocketmq import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from formats.broker import BrokerSettings
+    from reput.formats.rocketmq.broker import BrokerSettings
 
 # Bytes before a queue's end that its CRC covers: 204 entries of a consume queue.
 TAIL_SIZE = 4096

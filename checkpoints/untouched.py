@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from checkpoints import tails
-from formats import batchconsumequeue, consumequeue, consumequeue_ext, indexfile, names
-from formats.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
-from formats.consumequeue_ext import END_MARK
-from formats.errors import StoreError
-from formats.indexfile import HEADER_SIZE, Header
-from stores import disk
+from reput.checkpoints import tails
+from reput.checkpoints.disk import changes
+from reput.formats.errors import StoreError
+from reput.formats.rocketmq import (
+    batchconsumequeue,
+    consumequeue,
+    consumequeue_ext,
+    indexfile,
+    names,
+)
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
+from reput.formats.rocketmq.consumequeue_ext import END_MARK
+from reput.formats.rocketmq.indexfile import HEADER_SIZE, Header
 
 if TYPE_CHECKING:
-    from checkpoints.progress import Progress
-    from formats.broker import BrokerSettings
+    from reput.checkpoints.progress import Progress
+    from reput.formats.rocketmq.broker import BrokerSettings
 
 REMEDY = (
     "Somebody has removed it, set it back or written to it since; `reput rebuild --repair` with "
@@ -118,7 +124,7 @@ class _Queues:
         size, unit = kind
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            with disk.naming(Path(path)):
+            with changes.naming(Path(path)):
                 _check_size(path, size, descriptor)
                 if unit:
                     at = size // unit * unit - unit
@@ -155,7 +161,7 @@ class _Queues:
             os.close(descriptor)
 
     def _check_end(self, path: str, descriptor: int, name: str, end: int, kind: _Kind) -> None:
-        with disk.naming(Path(path)):
+        with changes.naming(Path(path)):
             _check_size(path, kind.file_size, descriptor)
             base = (end - 1) // kind.file_size * kind.file_size
             if kind.unit_size:
@@ -174,7 +180,7 @@ class _Queues:
         if not self._found.clean:
             # It may have lost its size with its writer, or have got entries.
             return
-        with open(path, "rb", 0) as file, disk.naming(Path(path)):  # noqa: PTH123 - as above
+        with open(path, "rb", 0) as file, changes.naming(Path(path)):  # noqa: PTH123 - as above
             _check_size(path, kind.file_size, file.fileno())
             if any(file.read(kind.unit_size)):
                 raise StoreError(

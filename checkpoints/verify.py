@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from checkpoints import marks
-from formats import broker, names, storecheckpoint
-from formats.storecheckpoint import StoreCheckpoint
-from stores.findings import Kind
+from reput.checkpoints import marks
+from reput.formats.rocketmq import broker, checkpoint, names
+from reput.formats.rocketmq.checkpoint import StoreCheckpoint
+from reput.stores.findings import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from checkpoints.progress import Progress
-    from stores.findings import Report, Scope
+    from reput.checkpoints.progress import Progress
+    from reput.stores.findings import Report, Scope
 
 _LONG = 8
 _LOGICS_TIMESTAMP = 1
@@ -84,8 +84,8 @@ class CheckpointCheck:
                 self._report.add(Kind.MISSING, self._path, 0, "no such file")
             return
         self._report.files += 1
-        if len(data) != storecheckpoint.FILE_SIZE:
-            expected = storecheckpoint.FILE_SIZE
+        if len(data) != checkpoint.FILE_SIZE:
+            expected = checkpoint.FILE_SIZE
             detail = f"the file has {len(data)} bytes, expected {expected}"
             self._report.add(Kind.SIZE, self._path, len(data), detail)
         unused = data[self._fields * _LONG :]
@@ -104,7 +104,7 @@ class CheckpointCheck:
                 )
             self._report.add(Kind.SURPLUS, self._path, at, detail)
         try:
-            values = storecheckpoint.unpack(data)
+            values = checkpoint.unpack(data)
         except ValueError:
             return
         if self._scope.is_ours and progress is not None:

@@ -97,7 +97,7 @@ mapfile -t health < <(buildah inspect --type image \
 # The writer runs beside, as a broker does, and writes where the job only reads.
 mkdir -p "$root/mnt/store"
 mount --bind "$work/volume/store" "$root/mnt/store"
-in_image python -m streaming.demo_writer /mnt/store/commitlog 1000 "${DEMO_SECONDS:-10}" 16777216 &
+in_image python -m reput.streaming.demo.writer /mnt/store/commitlog 1000 "${DEMO_SECONDS:-10}" 16777216 &
 writer=$!
 inside 3000:3000 run --store /tmp/store --output /tmp/volume/out --broker-conf /tmp/volume/broker.conf \
     --metrics-port "$port" 2>"$work/run.log" &

@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formats import broker
 from helm.monitoring import alerts
-from streaming import config, kafka_config, kafka_pass_through
+from reput.formats.rocketmq import broker
+from reput.streaming.settings import config, kafka_pass_through
+from reput.streaming.settings import kafka as kafka_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

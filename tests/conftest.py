@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.session import build_session
-from streaming.source import register
-from tests import golden_stores
+from reput.streaming.source.datasource import register
+from reput.streaming.spark.session import build_session
+from tests.builders import goldens as golden_stores
 from tests.skips import pytest_terminal_summary
 
 __all__ = ["pytest_terminal_summary"]
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.golden_stores import GoldenStore
+    from tests.builders.goldens import GoldenStore
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.demo_writer import Writer
-from streaming.dispatcher import rebuild
-from tests.golden_stores import GOLDENS, VERSIONS
+from reput.streaming.demo.writer import Writer
+from reput.streaming.dispatch.dispatcher import rebuild
+from tests.builders.goldens import GOLDENS, VERSIONS
 from tests.json_schema import fits
 from tests.test_goldens import FROM_NOTHING, files_below
 
@@ -28,7 +28,7 @@ fcntl.lockf(lock, fcntl.LOCK_EX, 1, 0)
 print("held", flush=True)
 time.sleep(60)
 """
-REPUT = [sys.executable, "-m", "streaming"]
+REPUT = [sys.executable, "-m", "reput"]
 ROOT = Path(__file__).parent.parent
 
 
@@ -119,7 +119,7 @@ def test_sigterm_ends_a_live_job_in_order(tmp_path):
     conf = {"mappedFileSizeCommitLog": size, "maxHashSlotNum": 5000, "maxIndexNum": 20000}
     log, output = tmp_path / "store" / "commitlog", tmp_path / "out"
     writer = subprocess.Popen(
-        [sys.executable, "-m", "streaming.demo_writer", log, "500", "120", str(size)],
+        [sys.executable, "-m", "reput.streaming.demo.writer", log, "500", "120", str(size)],
         stdout=subprocess.DEVNULL,
         cwd=ROOT,
     )

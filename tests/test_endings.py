@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import progress
-from formats.errors import ReputError
-from streaming.config import store_config
-from streaming.demo_writer import Writer
-from streaming.endings import Ending, beside, elsewhere, interrupted_code
-from streaming.job_command import conclude_unbegun
+from reput.checkpoints import progress
+from reput.formats.errors import ReputError
+from reput.streaming.cli.job import conclude_unbegun
+from reput.streaming.demo.writer import Writer
+from reput.streaming.endings.interruptions import Ending, beside, elsewhere, interrupted_code
+from reput.streaming.settings.config import store_config
 from tests.json_schema import fits
 
 ROOT = Path(__file__).parent.parent
@@ -72,7 +72,7 @@ class Command:
     def __init__(self, directory, *arguments, python=(), words=(), environment=None):
         self.output = directory / "stdout"
         self.errors = directory / "stderr"
-        command = [sys.executable, *python, *(words or ("-m", "streaming")), *map(str, arguments)]
+        command = [sys.executable, *python, *(words or ("-m", "reput")), *map(str, arguments)]
         with self.output.open("wb") as out, self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 command,
@@ -134,7 +134,7 @@ def options(log, output):
 
 def reput(*arguments, **more):
     return subprocess.run(
-        [sys.executable, "-m", "streaming", *map(str, arguments)],
+        [sys.executable, "-m", "reput", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -164,7 +164,7 @@ class TestBeforeItBegins:
         """
         The script of an installation takes signals before it imports the rest, too.
         """
-        program = "from streaming.command import main; main()"
+        program = "from reput.streaming.cli.command import main; main()"
         job = Command(
             tmp_path,
             "verify",
@@ -476,7 +476,7 @@ class TestUnexpected:
             "def fail(*_, **__):\n"
             f"    raise {error}\n"
             "topic_commands.open_store = fail\n"
-            "import streaming.verify; streaming.verify.verify = fail\n"
+            "import reput.streaming.verify.output; streaming.verify.output.verify = fail\n"
             "command.main()\n"
         )
         return ran(program, *arguments, TMPDIR=str(tmp_path))
@@ -515,7 +515,7 @@ class TestUnexpected:
         """
         program = (
             "import tempfile\n"
-            "from streaming.failures import FAILURES\n"
+            "from reput.streaming.endings.failures import FAILURES\n"
             "def full(*_, **__):\n"
             "    raise OSError(28, 'No space left on device')\n"
             "tempfile.mkstemp = full\n"
@@ -545,7 +545,7 @@ class TestOutput:
         """
         The answer did not arrive, so it is not 0, nor 1.
         """
-        command = [sys.executable, "-m", "streaming", command, *map(str, topics), *json_option]
+        command = [sys.executable, "-m", "reput", command, *map(str, topics), *json_option]
         with Path("/dev/full").open("wb") as full:
             done = subprocess.run(
                 command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
@@ -555,7 +555,7 @@ class TestOutput:
         assert done.stderr == "reput: standard output: No space left on device\n"
 
     def test_closed(self, topics):
-        command = [sys.executable, "-m", "streaming", "topics", *map(str, topics)]
+        command = [sys.executable, "-m", "reput", "topics", *map(str, topics)]
         shell = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
         done = subprocess.run(shell, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
 
@@ -571,7 +571,7 @@ class TestOutput:
         if command == "tail":
             more += ["--topic", "topic-1", "--from-start", "--limit", "50"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "streaming", command, *more],
+            [sys.executable, "-m", "reput", command, *more],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
@@ -592,7 +592,7 @@ class TestOutput:
             [
                 sys.executable,
                 "-m",
-                "streaming",
+                "reput",
                 "verify",
                 *map(str, options(log, tmp_path / "out")),
             ],
@@ -709,7 +709,7 @@ def test_half_an_answer_is_followed_by_no_second_document():
     program = (
         "import signal, sys\n"
         "from streaming import endings\n"
-        "from streaming.failures import FAILURES\n"
+        "from reput.streaming.endings.failures import FAILURES\n"
         "endings.begin()\n"
         "sys.argv = ['reput', 'verify', '--json']\n"
         "FAILURES.answered(1)\n"
@@ -741,7 +741,7 @@ def test_a_thread_that_fails_says_one_line(tmp_path):
     program = (
         "import threading\n"
         "from pathlib import Path\n"
-        "from streaming.failures import FAILURES\n"
+        "from reput.streaming.endings.failures import FAILURES\n"
         f"FAILURES.writes([Path({str(tmp_path)!r})])\n"
         "FAILURES.watch_threads()\n"
         "thread = threading.Thread(target=lambda: 1 / 0, name='ends')\n"
@@ -842,7 +842,7 @@ def test_secrets_stay_out_of_the_details(monkeypatch, tmp_path):
     """
     The command line is written down, except for what looks like a secret.
     """
-    from streaming.failures import Failures
+    from reput.streaming.endings.failures import Failures
 
     monkeypatch.setattr(sys, "argv", ["reput", "run", "--kafka", "sasl_password=abc"])
     failures = Failures()

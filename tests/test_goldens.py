@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from streaming.dispatcher import rebuild
-from tests.golden_stores import GOLDENS, OUTPUTS
+from reput.streaming.dispatch.dispatcher import rebuild
+from tests.builders.goldens import GOLDENS, OUTPUTS
 
 # A torn last record: the broker died with entries of it; its next start takes them back.
 DIRTY = "unclean-dirty"

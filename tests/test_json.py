@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from formats import names
-from formats.batchconsumequeue import Unit
-from streaming import query_commands
-from streaming.__main__ import app, main
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.batchconsumequeue import Unit
+from reput.streaming.cli import query
+from reput.streaming.cli.main import app, main
 from tests import json_schema
 from tests.json_schema import SCHEMAS, fits, gaps, load, problems
 
@@ -53,7 +53,7 @@ def test_each_command_with_json_has_a_schema(command):
     """
     So a new command comes with one.
     """
-    commands = (query_commands.app if command == "query" else app).registered_commands
+    commands = (query.app if command == "query" else app).registered_commands
     prefix = "query-" if command == "query" else ""
     names = {prefix + (each.name or each.callback.__name__) for each in commands}
     names -= {"prepare"}
@@ -348,7 +348,7 @@ def test_what_writes(golden, tmp_path):
         (["rebuild", "--repair", *output], "repair"),
         (["export", "--to", tmp_path / "copy", *output], "export"),
     ):
-        words = [sys.executable, "-m", "streaming", *map(str, (*command, *common))]
+        words = [sys.executable, "-m", "reput", *map(str, (*command, *common))]
         done = subprocess.run(
             words, capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent
         )

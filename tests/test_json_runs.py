@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from formats import names
-from streaming import query_commands
-from streaming.__main__ import app, main
-from streaming.dispatcher import StoreDispatcher
-from streaming.failures import FAILURES, Failures
-from streaming.inspect_commands import app as inspect_app
+from reput.formats.rocketmq import names
+from reput.streaming.cli import query
+from reput.streaming.cli.inspect import app as inspect_app
+from reput.streaming.cli.main import app, main
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.endings.failures import FAILURES, Failures
+from tests.builders.stores import LOG_FILE, SMALL, Log, config_of, fill
 from tests.json_schema import fits
-from tests.streaming.stores_for_tests import LOG_FILE, SMALL, Log, config_of, fill
 
 ROOT = Path(__file__).parent.parent
 
@@ -256,7 +256,7 @@ def test_several_stores_are_repaired(place, state, tmp_path):
 
 def commands():
     """Return the words of each command that takes --json."""
-    groups = (("", app), ("query ", query_commands.app), ("inspect ", inspect_app))
+    groups = (("", app), ("query ", query.app), ("inspect ", inspect_app))
     words = {
         f"{prefix}{each.name or each.callback.__name__}"
         for prefix, group in groups
@@ -294,7 +294,7 @@ def test_rebuilds(tmp_path, placement):
             f'broker_conf = "{each.root / "broker.conf"}"\n'
         )
     (tmp_path / "reput.toml").write_text("\n".join(tables))
-    line = [sys.executable, "-m", "streaming", "rebuild", "--config", tmp_path / "reput.toml"]
+    line = [sys.executable, "-m", "reput", "rebuild", "--config", tmp_path / "reput.toml"]
     line += ["--placement", placement, "--json"]
 
     stopped = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -11,11 +11,11 @@ import sys
 
 import pytest
 
-from formats import indexfile
-from streaming.config import store_config
-from streaming.dispatcher import rebuild
-from streaming.verify import verify
-from tests.golden_stores import VERSIONS
+from reput.formats.rocketmq import indexfile
+from reput.streaming.dispatch.dispatcher import rebuild
+from reput.streaming.settings.config import store_config
+from reput.streaming.verify.output import verify
+from tests.builders.goldens import VERSIONS
 from tests.oracle import bodies, compare, filters, oracle
 
 pytestmark = pytest.mark.oracle

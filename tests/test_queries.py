@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.golden_stores import VERSIONS
+from tests.builders.goldens import VERSIONS
 
 pytestmark = pytest.mark.oracle
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.__main__ import main
+from reput.streaming.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "query.md").read_text("utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.config import read_config
+from reput.streaming.settings.config import read_config
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -65,7 +65,7 @@ def test_the_commands_do_what_the_text_says(data):
             # It ends by a signal: tests/test_command.py does that; here its arguments are checked.
             words += ["--help"]
         done = subprocess.run(
-            [sys.executable, "-m", "streaming", *words],
+            [sys.executable, "-m", "reput", *words],
             capture_output=True,
             text=True,
             check=False,
@@ -111,7 +111,7 @@ def test_the_configuration_is_read(tmp_path):
 
 def test_every_setting_of_the_table_is_known():
     """
-    What the README promises to honour is what `formats/broker.py` and `streaming/config.py` read.
+    What the README promises to honour is what `formats/rocketmq/broker.py` and `streaming/settings/config.py` read.
     """
     table = README.split("what it changes |\n")[1].split("\n\n")[0]
     named = set(
@@ -120,7 +120,8 @@ def test_every_setting_of_the_table_is_known():
         )
     )
     source = "".join(
-        (ROOT / path).read_text() for path in ("formats/broker.py", "streaming/config.py")
+        (ROOT / path).read_text()
+        for path in ("formats/rocketmq/broker.py", "streaming/settings/config.py")
     )
 
     assert len(named) > 12

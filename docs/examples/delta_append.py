@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from streaming.session import build_session
-from streaming.source import register
+from reput.streaming.source.datasource import register
+from reput.streaming.spark.session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

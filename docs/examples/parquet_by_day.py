@@ -11,8 +11,8 @@ import sys
 
 from pyspark.sql import functions as f
 
-from streaming.session import build_session
-from streaming.source import register
+from reput.streaming.source.datasource import register
+from reput.streaming.spark.session import build_session
 
 
 def main(store: str, topic: str, target: str, **options: str) -> None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from formats import names
-from formats.encode import Message, encode, encode_blank
-from streaming.config import store_config
-from streaming.dispatcher import rebuild
-from streaming.session import archive_classes
-from streaming.verify import verify
-from streaming.warm import load_kernels
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.encode import Message, encode, encode_blank
+from reput.streaming.dispatch.dispatcher import rebuild
+from reput.streaming.dispatch.warm import load_kernels
+from reput.streaming.settings.config import store_config
+from reput.streaming.spark.session import archive_classes
+from reput.streaming.verify.output import verify
 
 _FILE_SIZE = 4096
 _CONF = {

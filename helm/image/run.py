@@ -1,5 +1,5 @@
 """What a SparkApplication names as its main file: the command, with its arguments."""
 
-from streaming.__main__ import main
+from reput.streaming.cli.main import main
 
 main()

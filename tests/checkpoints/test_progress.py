@@ -8,13 +8,13 @@ import zlib
 
 import pytest
 
-from checkpoints import marks, progress
-from checkpoints.progress import FILE_NAME, STATE_DIRECTORY, Progress
-from formats.errors import FormatError
-from formats.storecheckpoint import StoreCheckpoint
-from stores.identity import FileHeads
-from stores.log_files import Stamp
-from stores.trail import Fingerprint, Point
+from reput.checkpoints import marks, progress
+from reput.checkpoints.progress import FILE_NAME, STATE_DIRECTORY, Progress
+from reput.formats.errors import FormatError
+from reput.formats.rocketmq.checkpoint import StoreCheckpoint
+from reput.stores.following.identity import FileHeads
+from reput.stores.log.files import Stamp
+from reput.stores.log.trail import Fingerprint, Point
 
 SAVED = Progress(
     end=4096,

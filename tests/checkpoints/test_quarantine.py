@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from checkpoints import quarantine
-from checkpoints.quarantine import Skipped
+from reput.checkpoints import quarantine
+from reput.checkpoints.quarantine import Skipped
 
 PLACE = Skipped("store", "log/0", 7, 7, 7 + (64 << 20), "a record that is none")
 PIECE = 1 << 20

@@ -8,10 +8,10 @@ import zlib
 
 import pytest
 
-from checkpoints import tails
-from checkpoints.tails import TAIL_SIZE
-from formats import names
-from formats.broker import settings_of
+from reput.checkpoints import tails
+from reput.checkpoints.tails import TAIL_SIZE
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.broker import settings_of
 
 FILE_SIZE = 400 * 20
 SETTINGS = settings_of(

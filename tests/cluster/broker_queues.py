@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from formats import consumequeue
+from reput.formats.rocketmq import consumequeue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from formats import consumequeue
+from reput.formats.rocketmq import consumequeue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,11 +16,11 @@ import sys
 import time
 from pathlib import Path
 
-from stores.commitlog import CommitLog, commitlog_directories
-from stores.tail import TailWatch
-from streaming.config import FlushPolicy, read_config
-from streaming.dispatcher import StoreDispatcher
-from streaming.events import kind_of_event
+from reput.stores.log.commitlog import CommitLog, commitlog_directories
+from reput.stores.log.tail import TailWatch
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.events import kind_of_event
+from reput.streaming.settings.config import FlushPolicy, read_config
 
 _POLL_SECONDS = 0.05
 _POLICY = FlushPolicy(is_sync=False, seconds=0.5, least_pages=2, thorough_seconds=1.0)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkpoints import progress
+from reput.checkpoints import progress
 from tests.cluster import cluster, evidence, processes
 from tests.cluster.cluster import Client, Cluster
 from tests.cluster.processes import ClusterError, Memory

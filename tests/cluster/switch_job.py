@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from checkpoints import progress
-from stores.commitlog import CommitLog, commitlog_directories
-from stores.tail import find_tail
-from streaming.config import FlushPolicy, read_config
-from streaming.dispatcher import StoreDispatcher
-from streaming.events import TRUNCATION
-from streaming.verify import verify
+from reput.checkpoints import progress
+from reput.stores.log.commitlog import CommitLog, commitlog_directories
+from reput.stores.log.tail import find_tail
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.events import TRUNCATION
+from reput.streaming.settings.config import FlushPolicy, read_config
+from reput.streaming.verify.output import verify
 from tests.cluster import broker_queues, processes
 from tests.cluster.cluster import ROOT
 from tests.cluster.processes import ClusterError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from streaming.config import StoreConfig
+    from reput.streaming.settings.config import StoreConfig
     from tests.cluster.replicas import Ack
 
 # A job that was just killed has to start first, on a machine that may have other work.
@@ -66,7 +66,7 @@ class Job:
         self.stores = {store.name: store for store in read_config(self._config)}
         self._command = [sys.executable, "-m", "tests.cluster.follow", str(self._config)]
         if whole:
-            self._command = [sys.executable, "-m", "streaming", "run", "--log-format", "json"]
+            self._command = [sys.executable, "-m", "reput", "run", "--log-format", "json"]
             self._command += ["--config", str(self._config), "--flush-seconds", "1"]
         self._logs: list[Path] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -312,7 +312,7 @@ def compare_closed(job: Job, properties: Mapping[str, str], report: Report) -> N
         oracle.run(_VERSION, "Replay", copy, "--mode=reput", *values)
         found = compare.differences(store.output, copy)
         report.faults += [f"the end, not RocketMQ's rebuild: {line}" for line in found[:3]]
-        command = [sys.executable, "-m", "streaming", "verify", "--store", str(store.path)]
+        command = [sys.executable, "-m", "reput", "verify", "--store", str(store.path)]
         command += ["--output", str(store.output), "--broker-conf", str(job.conf)]
         verified = subprocess.run(
             command,

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formats import names
+from reput.formats.rocketmq import names
 from tests.cluster import cluster, evidence, processes, soak
 from tests.cluster.cluster import Client, Cluster
 from tests.cluster.processes import ClusterError

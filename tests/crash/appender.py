@@ -13,9 +13,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats import names
-from formats.encode import encode, encode_blank, fits
-from tests.streaming.stores_for_tests import Messages
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.encode import encode, encode_blank, fits
+from tests.builders.stores import Messages
 
 if TYPE_CHECKING:
     import random

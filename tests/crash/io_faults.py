@@ -33,16 +33,17 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats import names
-from formats.errors import ReputError
-from stores import broker_lock, disk
+from reput.checkpoints.disk import changes
+from reput.formats.errors import ReputError
+from reput.formats.rocketmq import names
+from reput.stores.log import broker_lock
 from tests.crash.model import Boundary, Machine, Rules
 from tests.crash.power_loss import KINDS, Material, State, _finish, check_end, check_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming.dispatcher import StoreDispatcher
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
 
 _RECORDS = 24
 _RECORDS_A_FILE = 16
@@ -74,19 +75,19 @@ class Operation(NamedTuple):
 _DESCRIPTOR, _LIBC, _STREAM, _ADDRESS = -1, -2, -3, -4
 _FULL = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
 OPERATIONS = (
-    Operation(disk, "make_directories", _FULL),
-    Operation(disk, "make_file", _FULL),
-    Operation(disk, "write_file", _FULL),
-    Operation(disk, "write_pieces", _FULL),
-    Operation(disk, "clear", _FULL),
-    Operation(disk, "sync_file_system", (errno.EIO,)),
-    Operation(disk, "rename", _FULL),
-    Operation(disk, "remove_file", (errno.EIO, errno.EACCES)),
-    Operation(disk, "remove_directory", (errno.EIO, errno.EACCES)),
-    Operation(disk, "sync_directory", (errno.EIO,)),
-    Operation(disk, "map_file", (errno.ENOMEM, errno.EMFILE)),
-    Operation(disk, "populate", _FULL),
-    Operation(disk, "sync_memory", (errno.EIO, errno.ENOSPC)),
+    Operation(changes, "make_directories", _FULL),
+    Operation(changes, "make_file", _FULL),
+    Operation(changes, "write_file", _FULL),
+    Operation(changes, "write_pieces", _FULL),
+    Operation(changes, "clear", _FULL),
+    Operation(changes, "sync_file_system", (errno.EIO,)),
+    Operation(changes, "rename", _FULL),
+    Operation(changes, "remove_file", (errno.EIO, errno.EACCES)),
+    Operation(changes, "remove_directory", (errno.EIO, errno.EACCES)),
+    Operation(changes, "sync_directory", (errno.EIO,)),
+    Operation(changes, "map_file", (errno.ENOMEM, errno.EMFILE)),
+    Operation(changes, "populate", _FULL),
+    Operation(changes, "sync_memory", (errno.EIO, errno.ENOSPC)),
     Operation(os, "open", (errno.EMFILE, errno.ENOSPC, errno.EIO)),
     Operation(os, "mkdir", _FULL),
     Operation(os, "replace", _FULL),
@@ -102,10 +103,10 @@ OPERATIONS = (
     Operation(fcntl, "lockf", (errno.ENOLCK, errno.EIO), _DESCRIPTOR),
     Operation(io, "open", (errno.EMFILE, errno.ENOSPC, errno.EACCES)),
     Operation(io, "write", _FULL, _STREAM),
-    Operation(disk, "mmap", (errno.ENOMEM, errno.ENODEV), _LIBC),
-    Operation(disk, "madvise", (errno.EFAULT, errno.ENOMEM), _LIBC),
-    Operation(disk, "msync", (errno.EIO, errno.ENOMEM), _LIBC),
-    Operation(disk, "syncfs", (errno.EIO,), _LIBC),
+    Operation(changes, "mmap", (errno.ENOMEM, errno.ENODEV), _LIBC),
+    Operation(changes, "madvise", (errno.EFAULT, errno.ENOMEM), _LIBC),
+    Operation(changes, "msync", (errno.EIO, errno.ENOMEM), _LIBC),
+    Operation(changes, "syncfs", (errno.EIO,), _LIBC),
 )
 _BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
@@ -144,8 +145,8 @@ class Faults:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Have calls fail for a while."""
-        calls = _Calls(disk._libc, self)
-        self._replace(disk, "_libc", calls)
+        calls = _Calls(changes._libc, self)
+        self._replace(changes, "_libc", calls)
         for operation in OPERATIONS:
             if operation.path_at not in {_LIBC, _STREAM}:
                 self._wrap(operation)
@@ -248,7 +249,7 @@ class _Calls:
             import ctypes
 
             ctypes.set_errno(number)
-            return disk._FAILED if name == "mmap" else -1
+            return changes._FAILED if name == "mmap" else -1
 
         return call
 
@@ -573,7 +574,7 @@ def try_full_disks(directory: Path, name: str, *, records: int, seed: int, step:
     home = directory / "full"
     material = Material(name, KINDS[name], home / "material", seed, records)
     row = result.row("a full disk")
-    size = 2 * disk.PAGE
+    size = 2 * changes.PAGE
     while True:
         row.tried += 1
         said = _fill(material, home / "disk", size)
@@ -636,7 +637,7 @@ def main() -> int:
     results = [
         try_all(directory, sequences, records=records, seed=seed, lasting=True),
         try_lost_syncs(directory, "batch and ext", records=records, seed=seed),
-        try_full_disks(directory, "batch and ext", records=records, seed=seed, step=disk.PAGE),
+        try_full_disks(directory, "batch and ext", records=records, seed=seed, step=changes.PAGE),
     ]
     whole = Result(seconds=sum(r.seconds for r in results))
     for result in results:

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from formats.errors import UnreadableError
-from stores.tail import find_tail
-from streaming.config import FlushPolicy
+from reput.formats.errors import UnreadableError
+from reput.stores.log.tail import find_tail
+from reput.streaming.settings.config import FlushPolicy
 from tests.crash.kill_points import (
     AFTER,
     BEFORE,

@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from checkpoints import progress
-from streaming.dispatcher import rebuild
+from reput.checkpoints import progress
+from reput.streaming.dispatch.dispatcher import rebuild
+from tests.builders.stores import name_batch_topics
 from tests.crash.appender import Producer
 from tests.crash.kill_stores import HarnessError
 from tests.oracle import compare
-from tests.streaming.stores_for_tests import name_batch_topics
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER, JVM, DAEMON, WORKER = "driver", "jvm", "daemon", "worker"
@@ -117,7 +117,7 @@ class JobProcess:
             flush: options.
         """
         self.log = directory / f"job-{number}.log"
-        command = [sys.executable, "-m", "streaming", "run", "--broker-version", _VERSION]
+        command = [sys.executable, "-m", "reput", "run", "--broker-version", _VERSION]
         command += ["--store", str(directory / "store"), "--output", str(directory / "output")]
         command += ["--broker-conf", str(directory / "broker.conf"), *flush]
         # A backlog in many batches: each is progress that the next start begins at.

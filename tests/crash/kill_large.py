@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.logs import write_log
-from stores.commitlog import CommitLog, commitlog_directories
-from stores.tail import find_tail
-from streaming.config import FlushPolicy, store_config
-from streaming.dispatcher import StoreDispatcher
+from reput.stores.log.commitlog import CommitLog, commitlog_directories
+from reput.stores.log.tail import find_tail
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.settings.config import FlushPolicy, store_config
 from tests.oracle import compare
 
 _STEP = 16 << 20

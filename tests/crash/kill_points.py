@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from checkpoints import marks, progress
-from formats import consumequeue_kernels, indexfile, indexfile_kernels
-from formats.consumequeue import ENTRY_SIZE
-from formats.indexfile_kernels import State
-from sinks import cut
-from sinks.mapped_file import MappedFile
-from stores import disk
-from streaming import resume
-from streaming.dispatcher import StoreDispatcher
+from reput.checkpoints import marks, progress
+from reput.checkpoints.disk import changes
+from reput.formats.kernels import consumequeue
+from reput.formats.kernels import indexfile as indexfile_kernels
+from reput.formats.kernels.indexfile import State
+from reput.formats.rocketmq import indexfile
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
+from reput.sinks.files.mapped_file import MappedFile
+from reput.sinks.upkeep import rollback
+from reput.streaming.dispatch import resume
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
 
 if TYPE_CHECKING:
     import random
@@ -100,7 +102,7 @@ def _part_of_slots(pick: random.Random, file: Any, count: int, slots: int, heads
 
 
 _PUT, _INSERT, _RESTORE_SLOTS = (
-    consumequeue_kernels.put,
+    consumequeue.put,
     indexfile_kernels.insert,
     indexfile_kernels.restore_slots,
 )
@@ -120,22 +122,22 @@ class Operation(NamedTuple):
 
 
 OPERATIONS = (
-    Operation(disk, "make_directories", _part_of_directories),
-    Operation(disk, "make_file", _part_of_making),
-    Operation(disk, "write_file", _part_of_file),
-    Operation(disk, "write_pieces", _part_of_pieces),
-    Operation(disk, "clear", _part_of_clearing),
-    Operation(disk, "sync_file_system"),
-    Operation(disk, "rename"),
-    Operation(disk, "remove_file"),
-    Operation(disk, "remove_directory"),
-    Operation(disk, "sync_directory"),
-    Operation(disk, "map_file"),
-    Operation(disk, "unmap"),
-    Operation(disk, "populate"),
-    Operation(disk, "sync_memory"),
+    Operation(changes, "make_directories", _part_of_directories),
+    Operation(changes, "make_file", _part_of_making),
+    Operation(changes, "write_file", _part_of_file),
+    Operation(changes, "write_pieces", _part_of_pieces),
+    Operation(changes, "clear", _part_of_clearing),
+    Operation(changes, "sync_file_system"),
+    Operation(changes, "rename"),
+    Operation(changes, "remove_file"),
+    Operation(changes, "remove_directory"),
+    Operation(changes, "sync_directory"),
+    Operation(changes, "map_file"),
+    Operation(changes, "unmap"),
+    Operation(changes, "populate"),
+    Operation(changes, "sync_memory"),
     Operation(MappedFile, "write", _part_of_write),
-    Operation(consumequeue_kernels, "put", _part_of_put),
+    Operation(consumequeue, "put", _part_of_put),
     Operation(indexfile_kernels, "insert", _part_of_insert),
     Operation(indexfile_kernels, "restore_slots", _part_of_slots),
     Operation(progress, "save"),
@@ -255,9 +257,9 @@ def _die() -> NoReturn:
 
 
 BREAKS: dict[str, tuple[Any, str, Any]] = {
-    "restore": (cut, "restore", lambda *_args: cut.Taken()),
+    "restore": (rollback, "restore", lambda *_args: rollback.Taken()),
     "restore_slots": (indexfile_kernels, "restore_slots", lambda *_args: None),
-    "clear": (disk, "clear", lambda *_args: 0),
+    "clear": (changes, "clear", lambda *_args: 0),
     "progress": (resume, "_restore", lambda *_args: None),
 }
 """Ways to break the code on purpose, to see that the loop finds it."""

@@ -26,19 +26,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from formats.errors import ReputError
-from stores.tail import find_tail
-from streaming import repair as repairing
-from streaming.dispatcher import StoreDispatcher
-from streaming.verify import verify
+from reput.formats.errors import ReputError
+from reput.stores.log.tail import find_tail
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.verify import repair as repairing
+from reput.streaming.verify.output import verify
+from tests.builders.stores import Log, Messages, config_of, name_batch_topics
 from tests.crash.kill_points import AFTER, BEFORE, OPERATIONS, WITHIN
 from tests.oracle import compare
-from tests.streaming.stores_for_tests import Log, Messages, config_of, name_batch_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.config import StoreConfig
+    from reput.streaming.settings.config import StoreConfig
 
 _MOMENTS = (BEFORE, WITHIN, AFTER)
 

@@ -8,16 +8,16 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checkpoints import marks, progress
-from formats import names
-from formats.consumequeue import ENTRY_SIZE
-from formats.errors import UnreadableError
-from stores.tail import find_tail
-from streaming.config import FlushPolicy, store_config
-from streaming.dispatcher import StoreDispatcher, rebuild
+from reput.checkpoints import marks, progress
+from reput.formats.errors import UnreadableError
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
+from reput.stores.log.tail import find_tail
+from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
+from reput.streaming.settings.config import FlushPolicy, store_config
+from tests.builders.stores import SMALL, Log, Messages, name_batch_topics
 from tests.crash.appender import Appender, Frame, frames_of
 from tests.oracle import compare
-from tests.streaming.stores_for_tests import SMALL, Log, Messages, name_batch_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

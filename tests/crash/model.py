@@ -1,6 +1,6 @@
-"""A model of the page cache: what a power cut may leave of the files that `stores.disk` writes.
+"""A model of the page cache: what a power cut may leave of the files that `checkpoints.disk.changes` writes.
 
-`Machine` wraps the functions of `stores.disk`, the system calls that make things last (fsync, msync,
+`Machine` wraps the functions of `checkpoints.disk.changes`, the system calls that make things last (fsync, msync,
 syncfs) and the stores into maps, and keeps for everything below a directory what is on disk for
 certain and what has been done since. `Machine.image` draws one of the states that a power cut can
 leave of that; what it may draw is written down in README.md.
@@ -16,11 +16,11 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import sinks.consumequeue
-from checkpoints import locks
-from formats import consumequeue_kernels, indexfile_kernels
-from sinks.mapped_file import MappedFile
-from stores import disk
+from reput.checkpoints.disk import changes as disk
+from reput.checkpoints.disk import locks
+from reput.formats.kernels import consumequeue, indexfile
+from reput.sinks.files import consumequeue as consumequeue_sink
+from reput.sinks.files.mapped_file import MappedFile
 
 if TYPE_CHECKING:
     import random
@@ -366,13 +366,13 @@ class Machine:
             self._wrap(disk, name, getattr(self, f"_behind_{name}"))
         self._replace(disk, "_libc", _Calls(disk._libc, self))
         # Queues are flushed in turn: what may be lost does not depend on it, and runs are repeatable.
-        self._replace(sinks.consumequeue, "_FLUSHERS", 1 << 30)
+        self._replace(consumequeue_sink, "_FLUSHERS", 1 << 30)
         self._replace(os, "fsync", self._fsync(os.fsync))
         self._wrap(MappedFile, "write", self._behind_write, is_before=False)
         for owner, name in (
-            (consumequeue_kernels, "put"),
-            (indexfile_kernels, "insert"),
-            (indexfile_kernels, "restore_slots"),
+            (consumequeue, "put"),
+            (indexfile, "insert"),
+            (indexfile, "restore_slots"),
         ):
             self._wrap(owner, name, self._behind_kernel, is_before=False)
         self._wrap(locks.FileLock, "acquire", self._behind_lock)

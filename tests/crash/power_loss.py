@@ -31,24 +31,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from checkpoints import marks, progress
-from formats import names
-from formats.indexfile import HEADER_SIZE, Header
-from sinks import cut
-from stores.tail import find_tail
-from streaming import resume
-from streaming.config import FlushPolicy, StoreConfig, store_config
-from streaming.dispatcher import StoreDispatcher
+from reput.checkpoints import marks, progress
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.indexfile import HEADER_SIZE, Header
+from reput.sinks.upkeep import rollback
+from reput.stores.log.tail import find_tail
+from reput.streaming.dispatch import resume
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.settings.config import FlushPolicy, StoreConfig, store_config
+from tests.builders.stores import SMALL, Log, Messages, files_of, name_batch_topics
 from tests.crash.kill_stores import SAME_PROGRESS
 from tests.crash.model import Boundary, Image, Killed, Machine, Rules
 from tests.oracle import compare
-from tests.streaming.stores_for_tests import SMALL, Log, Messages, files_of, name_batch_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from checkpoints.progress import Progress
-    from formats.encode import Message
+    from reput.checkpoints.progress import Progress
+    from reput.formats.rocketmq.encode import Message
 
 _NEVER = FlushPolicy(seconds=1e9, thorough_seconds=1e9)
 # More than one page a file, and entries that lie on two.
@@ -243,7 +243,7 @@ class Reference:
             queues, lasts = dict(self.progress.queues), self.progress.lasts
             self._positions[offset] = {
                 name: end
-                for name, end in cut.queues_before(
+                for name, end in rollback.queues_before(
                     self.output, self.config.settings, queues, offset, lasts
                 ).items()
                 if not name.startswith(names.CONSUMEQUEUE_EXT)
@@ -453,7 +453,7 @@ class Watch:
         """Have the model and the phases in place for a while."""
         with self.machine.installed(), contextlib.ExitStack() as undone:
             for owner, name, phase in (
-                (cut, "restore", "take back"),
+                (rollback, "restore", "take back"),
                 (resume, "_gone_back", "go back"),
                 (StoreDispatcher, "flush", "flush"),
                 (StoreDispatcher, "dispatch", "dispatch"),

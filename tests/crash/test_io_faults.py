@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from formats import names
-from formats.errors import ReputError
-from stores import disk
+from reput.checkpoints.disk import changes
+from reput.formats.errors import ReputError
+from reput.formats.rocketmq import names
+from tests.builders.stores import LOG_FILE
 from tests.crash.io_faults import (
     FaultError,
     Sequence,
@@ -32,7 +33,6 @@ from tests.crash.io_faults import (
     try_lost_syncs,
 )
 from tests.crash.power_loss import KINDS, Material, _finish, check_end
-from tests.streaming.stores_for_tests import LOG_FILE
 
 _RECORDS = 12
 
@@ -60,7 +60,9 @@ class TestFaults:
         result = try_all(scratch, (sequence,), records=_RECORDS, seed=1, lasting=False)
 
         assert result.failures == Counter()
-        assert all(row.tried for name, row in result.rows.items() if name.startswith("disk."))
+        tried = [row.tried for name, row in result.rows.items() if name.startswith("changes.")]
+        assert len(tried) > 10
+        assert all(tried)
 
     def test_a_sync_that_failed_is_not_taken_for_done(self, scratch):
         """
@@ -74,7 +76,7 @@ class TestFaults:
         """
         A map that is not given back is seen.
         """
-        monkeypatch.setattr(disk, "unmap", lambda *_: None)
+        monkeypatch.setattr(changes, "unmap", lambda *_: None)
         with pytest.raises(FaultError, match="map of"):
             try_all(tmp_path, ("plain",), records=_RECORDS, seed=1, lasting=False)
 
@@ -84,7 +86,7 @@ class TestFullDisk:
         """
         ENOSPC with a file's name wherever the last page goes; completed when there is room.
         """
-        step = 3 * disk.PAGE
+        step = 3 * changes.PAGE
         result = try_full_disks(tmp_path, "batch and ext", records=_RECORDS, seed=1, step=step)
 
         assert result.failures == Counter()

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from checkpoints import progress
-from sinks import cut
-from stores import disk
-from streaming import resume
-from streaming.dispatcher import StoreDispatcher
+from reput.checkpoints import progress
+from reput.checkpoints.disk import changes
+from reput.sinks.upkeep import rollback
+from reput.streaming.dispatch import resume
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.crash.model import PAGE, File, Machine, Rules
 from tests.crash.power_loss import KINDS, PowerLoss
 
@@ -68,13 +68,13 @@ class TestModel:
         """
         machine = Machine(tmp_path, Rules())
         with machine.installed():
-            disk.write_file(tmp_path / "a", b"one")
-            disk.sync_directory(tmp_path)
-            disk.rename(tmp_path / "a", tmp_path / "b")
+            changes.write_file(tmp_path / "a", b"one")
+            changes.sync_directory(tmp_path)
+            changes.rename(tmp_path / "a", tmp_path / "b")
             found = {str(machine.image(random.Random(seed)).files) for seed in range(60)}
             assert found == {"{'a': b'one'}", "{'b': b'one'}"}
 
-            disk.sync_directory(tmp_path)
+            changes.sync_directory(tmp_path)
             found = {str(machine.image(random.Random(seed)).files) for seed in range(60)}
             assert found == {"{'b': b'one'}"}
 
@@ -84,9 +84,9 @@ class TestModel:
         """
         machine = Machine(tmp_path, Rules())
         with machine.installed():
-            disk.make_file(tmp_path / "a", 2 * PAGE)
-            disk.sync_directory(tmp_path)
-            address = disk.map_file(tmp_path / "a", 2 * PAGE)
+            changes.make_file(tmp_path / "a", 2 * PAGE)
+            changes.sync_directory(tmp_path)
+            address = changes.map_file(tmp_path / "a", 2 * PAGE)
             import ctypes
 
             ctypes.memset(address, 1, 2 * PAGE)
@@ -95,10 +95,10 @@ class TestModel:
             kinds = {(len(data), data[:1], data[PAGE : PAGE + 1]) for data in found}
             assert {(0, b"", b""), (2 * PAGE, b"\0", b"\1"), (2 * PAGE, b"\1", b"\0")} <= kinds
 
-            disk.sync_memory(tmp_path / "a", address, PAGE, PAGE)
+            changes.sync_memory(tmp_path / "a", address, PAGE, PAGE)
             found = {machine.image(random.Random(seed)).files["a"] for seed in range(60)}
             assert {data[PAGE:] for data in found} == {b"\1" * PAGE}
-            disk.unmap(address, 2 * PAGE)
+            changes.unmap(address, 2 * PAGE)
 
 
 class TestPowerLoss:
@@ -174,7 +174,7 @@ class TestFaultsAreFound:
         """
         Files beyond go, but what is beyond in the last one stays.
         """
-        monkeypatch.setattr(cut.disk, "clear", lambda *_: 0)
+        monkeypatch.setattr(rollback.changes, "clear", lambda *_: 0)
         assert _find(scratch, ["all"])
 
     def test_a_record_has_to_be_replaced_at_once(self, scratch, monkeypatch):
@@ -186,9 +186,9 @@ class TestFaultsAreFound:
             if target.name != progress.FILE_NAME:
                 rename(path, target)
                 return
-            disk.write_file(target, path.read_bytes())
-            disk.remove_file(path)
+            changes.write_file(target, path.read_bytes())
+            changes.remove_file(path)
 
-        rename = disk.rename
-        monkeypatch.setattr(disk, "rename", write_in_place)
+        rename = changes.rename
+        monkeypatch.setattr(changes, "rename", write_in_place)
         assert _find(scratch, ["plain"], states=4 * _MOST)

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from formats import broker, commitlog, storecheckpoint
-from formats.errors import FormatError, StoreError
-from formats.layout import field_offsets
-from formats.storecheckpoint import StoreCheckpoint
+from reput.formats.errors import FormatError, StoreError
+from reput.formats.layout import field_offsets
+from reput.formats.rocketmq import broker, checkpoint, commitlog
+from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 
 
 class TestCheckpoint:
@@ -23,7 +23,7 @@ class TestCheckpoint:
         )
 
         assert self.VALUES.pack(6) == raw + bytes(4096 - 48)
-        assert storecheckpoint.unpack(self.VALUES.pack(6)) == self.VALUES
+        assert checkpoint.unpack(self.VALUES.pack(6)) == self.VALUES
 
     @pytest.mark.parametrize(
         ("version", "fields"), [("4.9", 3), ("5.3", 5), ("5.4", 5), ("5.5", 6)]
@@ -38,7 +38,7 @@ class TestCheckpoint:
 
     def test_too_few_bytes(self):
         with pytest.raises(ValueError, match="47 bytes"):
-            storecheckpoint.unpack(bytes(47))
+            checkpoint.unpack(bytes(47))
 
 
 class TestLayout:

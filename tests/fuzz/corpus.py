@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from formats import commitlog, frames, names
-from formats.commitlog import ACCEPT_V2, BORN_HOST_V6, STORE_HOST_V6, Record, Verdict
-from formats.encode import Message, encode
-from tests import golden_stores
+from reput.formats.kernels import frames
+from reput.formats.rocketmq import commitlog, names
+from reput.formats.rocketmq.commitlog import ACCEPT_V2, BORN_HOST_V6, STORE_HOST_V6, Record, Verdict
+from reput.formats.rocketmq.encode import Message, encode
+from tests.builders import goldens as golden_stores
+from tests.builders.stores import Log, Messages, config_of, fill, name_batch_topics
 from tests.fuzz.mutate import Parts
-from tests.streaming.stores_for_tests import Log, Messages, config_of, fill, name_batch_topics
 
 if TYPE_CHECKING:
-    from streaming.config import StoreConfig
+    from reput.streaming.settings.config import StoreConfig
 
 EXT = {"enableConsumeQueueExt": "true"}
 MULTI = {"enableMultiDispatch": "true", "enableLmq": "true"}
@@ -158,8 +159,8 @@ def _sound(number: int) -> Sound:
 
 def _dispatch(config: StoreConfig, middle: int | None) -> dict[str, bytes]:
     """Return an output; with `middle`, as one whose writer was killed behind its record there."""
-    from stores.tail import find_tail
-    from streaming.dispatcher import StoreDispatcher
+    from reput.stores.log.tail import find_tail
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
 
     dispatcher = StoreDispatcher(config, threads=1)
     try:

@@ -20,12 +20,12 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 # No kernels in these: what a kernel calls `np` has to be numpy itself.
 _GUARDED_MODULES = (
-    "stores.commitlog",
-    "stores.index_reader",
-    "stores.index_replay",
-    "stores.verify_queues",
-    "sinks.consumequeue",
-    "streaming.pipeline",
+    "reput.stores.log.commitlog",
+    "reput.stores.verify.index.reader",
+    "reput.stores.verify.index.replay",
+    "reput.stores.verify.queues",
+    "reput.sinks.files.consumequeue",
+    "reput.streaming.dispatch.pipeline",
 )
 
 
@@ -96,7 +96,7 @@ def install() -> None:
     guarded = _GuardedNumpy()
     for name in _GUARDED_MODULES:
         vars(import_module(name))["np"] = guarded
-    scan = import_module("formats.scan")
+    scan = import_module("reput.formats.kernels.scan")
 
     def of(cls: Any, records: int, keys: int) -> Any:
         columns = vars(scan)["_plain_of"](records, keys)

@@ -35,17 +35,16 @@ def _import() -> dict[str, Callable[[bytes], object]]:
     import atheris
 
     with atheris.instrument_imports(include=["formats", "stores"]):
-        from formats import (
+        from reput.formats.errors import UsageError
+        from reput.formats.filters import consumerfilter, sql92
+        from reput.formats.java import strings
+        from reput.formats.rocketmq import (
             broker,
+            checkpoint,
             commitlog,
             consumequeue_ext,
-            consumerfilter,
-            java,
             properties,
-            sql92,
-            storecheckpoint,
         )
-        from formats.errors import UsageError
 
     def text_of(data: bytes) -> str:
         return data.decode("utf-8", "replace")
@@ -73,7 +72,7 @@ def _import() -> dict[str, Callable[[bytes], object]]:
         return commitlog.read(data, _HEAD.size, position, position + left, flags)
 
     def run_properties(data: bytes) -> object:
-        return properties.parse(data), java.hash_code(java.decode(data))
+        return properties.parse(data), strings.hash_code(strings.decode(data))
 
     def run_conf(data: bytes) -> object:
         # The first byte of a line chooses the setting: names are not for guessing.
@@ -87,7 +86,7 @@ def _import() -> dict[str, Callable[[bytes], object]]:
     def run_units(data: bytes) -> object:
         at = 0
         with contextlib.suppress(ValueError):
-            storecheckpoint.unpack(data)
+            checkpoint.unpack(data)
         try:
             while (unit := consumequeue_ext.unpack(data, at)) is not None:
                 at += unit.size

@@ -9,7 +9,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.commitlog import (
+from reput.formats.rocketmq.commitlog import (
     BORN_HOST_V6,
     MAGIC_BLANK,
     MAGIC_V1,

@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numba import njit
 
-from formats import (
-    commitlog,
-    consumequeue,
-    crc,
-    frames,
-    java,
-    java_kernels,
-    properties,
-    property_kernels,
-    rows,
-    scan,
-    texts,
-)
-from formats.batchconsumequeue import inner_batch
-from formats.commitlog import (
+from reput.formats.java import strings
+from reput.formats.kernels import crc, frames, scan
+from reput.formats.kernels import java as java_kernels
+from reput.formats.kernels import properties as property_kernels
+from reput.formats.kernels.properties import MASK_WIDTH
+from reput.formats.kernels.routes import SCHEDULE, RouteTable
+from reput.formats.rocketmq import commitlog, consumequeue, properties
+from reput.formats.rocketmq.batchconsumequeue import inner_batch
+from reput.formats.rocketmq.commitlog import (
     ACCEPT_V2,
     CHECK_BODY_CRC,
     CHECK_PROPERTY_CRC,
@@ -35,8 +29,8 @@ from formats.commitlog import (
     Record,
     Verdict,
 )
-from formats.property_kernels import MASK_WIDTH
-from formats.routes import SCHEDULE, RouteTable
+from reput.formats.rows import columns as rows
+from reput.formats.rows import texts
 from tests.fuzz import corpus, guard, mutate
 from tests.fuzz.mutate import fix, pack, spoil, spoil_bytes
 from tests.fuzz.target import same
@@ -136,7 +130,7 @@ class Frames:
         same(size, record.size, "size")
         same(struct.unpack_from(">q", raw, timestamp_at)[0], record.store_timestamp, "timestamp")
         same(raw[body_at : body_at + body_length], record.body, "body")
-        same(java.decode(raw[topic_at : topic_at + topic_length]), record.topic, "topic")
+        same(strings.decode(raw[topic_at : topic_at + topic_length]), record.topic, "topic")
         inside = raw[properties_at : frame.at + size]
         same(properties.parse(inside), record.properties, "properties")
 
@@ -269,8 +263,8 @@ class Scan:
         parts = frames.check(data, at, limit, origin + at, batch.file_end, batch.rules)
         topic = batch.raw[parts[5] : parts[5] + parts[6]]
         (queue_id,) = struct.unpack_from(">i", batch.raw, at + 12)
-        number = self._queues.setdefault((java.decode(topic), queue_id), len(self._queues))
-        kind = SCHEDULE if java.decode(topic) == consumequeue.SCHEDULE_TOPIC else 0
+        number = self._queues.setdefault((strings.decode(topic), queue_id), len(self._queues))
+        kind = SCHEDULE if strings.decode(topic) == consumequeue.SCHEDULE_TOPIC else 0
         self._routes.add(topic, queue_id, number, kind)
 
     def _read(self, batch: Chain, at: int) -> tuple[Verdict, Record | int]:
@@ -413,7 +407,7 @@ class Rows:
         same(int(columns.body_crc[row]), wanted.body_crc, "body_crc")
         same(piece(columns.body), record.body, "body")
         topic, inside = piece(columns.topic), piece(columns.raw_properties)
-        same(java.decode(topic), record.topic, "topic")
+        same(strings.decode(topic), record.topic, "topic")
         same(properties.parse(inside), record.properties, "properties")
         is_text = _is_text(topic) and _is_text(inside)
         if columns.odd[row]:
@@ -502,16 +496,16 @@ class Texts:
         bare = self._arena.hold(raw)
         is_text = _is_text(raw)
         same(bool(texts.is_utf8(bare, 0, length)), is_text, "UTF-8")
-        text = java.decode(raw)
+        text = strings.decode(raw)
         hashed = int(np.uint32(java_kernels.hash_utf8(np.uint32(0), bare, 0, length)))
-        same(hashed, java.hash_code(text) & 0xFFFFFFFF, "hash")
+        same(hashed, strings.hash_code(text) & 0xFFFFFFFF, "hash")
         same(int(_crc32(bare, length)), zlib.crc32(raw), "CRC")
         data = self._arena.hold(raw + piece.behind)
         wanted = properties.parse(raw)
         found = property_kernels.find(data, 0, length)
         for i, name in enumerate((properties.TAGS, properties.KEYS, properties.UNIQ_KEY, "DELAY")):
             at, size = int(found[2 * i]), int(found[2 * i + 1])
-            same(java.decode(raw[at : at + size]), wanted.get(name, ""), name)
+            same(strings.decode(raw[at : at + size]), wanted.get(name, ""), name)
         same(bool(found[9]), raw.isascii(), "ASCII")
         end, is_ascii = rows.split_properties(data, 0, length, 0, self._names, self._values)
         if end < 0:

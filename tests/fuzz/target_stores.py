@@ -14,21 +14,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formats import names
-from formats.commitlog import Verdict, read
-from formats.encode import encode_blank
-from formats.errors import FormatError, ReputError
+from reput.formats.errors import FormatError, ReputError
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.commitlog import Verdict, read
+from reput.formats.rocketmq.encode import encode_blank
+from tests.builders.stores import LOG_FILE, config_of
 from tests.fuzz import corpus
 from tests.fuzz.mutate import I64, fix, pack, spoil, spoil_bytes, spoil_text
 from tests.fuzz.target import Tree, WrongError, keep_tree, named, same
-from tests.streaming.stores_for_tests import LOG_FILE, config_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from stores.commitlog import CommitLog
-    from streaming.config import StoreConfig
+    from reput.stores.log.commitlog import CommitLog
+    from reput.streaming.settings.config import StoreConfig
 
 _BASES = (*(0,) * 9, LOG_FILE, 1 << 40, (1 << 62) - 8 * LOG_FILE, (1 << 63) - 2 * LOG_FILE)
 _PROGRESS = ".reput/progress.json"
@@ -204,14 +204,14 @@ def _rebased(raw: bytes, at: int, base: int) -> bytes:
 
 
 def _log(config: StoreConfig) -> CommitLog:
-    from stores.commitlog import CommitLog, commitlog_directories
+    from reput.stores.log.commitlog import CommitLog, commitlog_directories
 
     return CommitLog(commitlog_directories(config.path, config.settings), config.settings)
 
 
 def _look_at_log_at(config: StoreConfig, places: list[int]) -> str:
-    from stores.records import read_record
-    from stores.tail import find_tail
+    from reput.stores.log.records import read_record
+    from reput.stores.log.tail import find_tail
 
     log = _log(config)
     try:
@@ -291,8 +291,8 @@ class Dispatch(_Trees):
 
 
 def _dispatch(config: StoreConfig, cuts: int) -> str:
-    from stores.tail import find_tail
-    from streaming.dispatcher import StoreDispatcher
+    from reput.stores.log.tail import find_tail
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
 
     dispatcher = StoreDispatcher(config, threads=1)
     try:
@@ -315,7 +315,7 @@ _dispatched = named(_dispatch, ReputError)
 
 
 def _recorded_end(output: Path) -> int | None:
-    from checkpoints import progress
+    from reput.checkpoints import progress
 
     found = progress.load(output)
     return None if found is None else found.end
@@ -326,7 +326,7 @@ def _check_output(root: Path, case: Tree, config: StoreConfig, end: int) -> None
 
     What stands after it may be damaged, so that `verify` could not read it.
     """
-    from streaming.verify import verify
+    from reput.streaming.verify.output import verify
 
     size = config.settings.commitlog_file_size
     for path, raw in _log_of(case).items():
@@ -375,7 +375,7 @@ class Recovery(_Trees):
         return Tree({**files, **output}, {**_options(sound), "touched": touched})
 
     def run(self, root: Path, case: Tree) -> str:
-        from streaming.verify import verify
+        from reput.streaming.verify.output import verify
 
         config = _config(root, case.options)
         verdict = _resumed(config)
@@ -465,8 +465,8 @@ class Verify(_Trees):
         return Tree({**files, **output}, {**_options(sound), "own": is_own})
 
     def run(self, root: Path, case: Tree) -> str:
-        from streaming.config import store_config
-        from tests.streaming.stores_for_tests import SMALL
+        from reput.streaming.settings.config import store_config
+        from tests.builders.stores import SMALL
 
         options = case.options
         config = _config(root, options)
@@ -480,7 +480,7 @@ class Verify(_Trees):
 
 
 def _verify(config: StoreConfig) -> str:
-    from streaming.verify import verify
+    from reput.streaming.verify.output import verify
 
     report = verify(config)
     for finding in report.findings:
@@ -524,8 +524,8 @@ class Inspect(_Trees):
 def _inspect(
     path: Path, name: str, config: StoreConfig, first: int, limit: int | None, chance: float
 ) -> str:
-    from stores import inspect
-    from stores.printable import printable
+    from reput.stores.inspect import files as inspect
+    from reput.stores.inspect.printable import printable
 
     settings = config.settings
     kind = name.split("/")[1]
@@ -556,7 +556,7 @@ _inspected = named(_inspect, ReputError, OSError)
 
 
 def _look_up(config: StoreConfig) -> str:
-    from stores.message_store import MessageStore
+    from reput.stores.query.message_store import MessageStore
 
     with MessageStore.open(config.path, config.output, config.settings) as store:
         found = sum(len(store.by_key("orders", key).messages) for key in ("k1", "k2", "k3"))
@@ -583,7 +583,7 @@ def without_waiting() -> None:
     for module, name in ((time, "sleep"), (os, "fsync"), (os, "fdatasync")):
         setattr(module, name, at_once)
     # Of the disk's own calls those that make things durable and change nothing else.
-    disk = import_module("stores.disk")
+    disk = import_module("reput.checkpoints.disk.changes")
     for name in ("sync_memory", "sync_directory", "sync_file_system"):
         if hasattr(disk, name):
             setattr(disk, name, lambda *_arguments: None)

@@ -7,18 +7,19 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkpoints import marks, progress
-from formats import broker, consumequeue_ext, consumerfilter, indexfile, names, sql92
-from formats.bloomfilter import BloomFilter
-from formats.consumerfilter import FilterBitmaps
-from formats.errors import ReputError, UsageError
-from formats.sql92 import EvaluationError, ExpressionError
-from stores import layout
-from stores.deleted_topics import deleted_topics
-from stores.filters import bitmaps_of
-from stores.inspect import inspect_checkpoint, inspect_index
-from stores.printable import printable
-from streaming.config import read_broker_conf, read_config, store_config
+from reput.checkpoints import marks, progress
+from reput.formats.errors import ReputError, UsageError
+from reput.formats.filters import consumerfilter, sql92
+from reput.formats.filters.bloomfilter import BloomFilter
+from reput.formats.filters.consumerfilter import FilterBitmaps
+from reput.formats.filters.sql92 import EvaluationError, ExpressionError
+from reput.formats.rocketmq import broker, consumequeue_ext, indexfile, names
+from reput.stores.config import layout
+from reput.stores.config.deleted_topics import deleted_topics
+from reput.stores.config.filters import bitmaps_of
+from reput.stores.inspect.files import inspect_checkpoint, inspect_index
+from reput.stores.inspect.printable import printable
+from reput.streaming.settings.config import read_broker_conf, read_config, store_config
 from tests.fuzz import corpus
 from tests.fuzz.mutate import I64, encode_text, soup, spoil_bytes, spoil_text
 from tests.fuzz.target import Tree, WrongError, keep_tree, named, same
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from formats.broker import BrokerSettings
+    from reput.formats.rocketmq.broker import BrokerSettings
 
 _NUMBERS = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum",
             "mappedFileSizeConsumeQueueExt", "mapperFileSizeBatchConsumeQueue", "maxIndexNum",

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from checkpoints import progress
-from formats import broker, indexfile, names, scan
-from formats.commitlog import ROLLBACK, Record, read
-from formats.encode import Message, encode
-from formats.errors import FormatError, ReputError, StoreError, UsageError
-from stores import layout
-from stores.by_key import KeyStatus
-from stores.deleted_topics import deleted_topics
-from stores.filters import bitmaps_of
-from stores.findings import Kind
-from stores.inspect import inspect_commitlog
-from stores.message_store import MessageStore
-from stores.tail import find_tail
-from streaming.config import read_broker_conf, read_config, store_config
-from streaming.dispatcher import StoreDispatcher, rebuild
-from streaming.log_records import LogRecords
-from streaming.verify import verify
-from tests.streaming.stores_for_tests import SLOTS, SMALL, Log, config_of, fill
+from reput.checkpoints import progress
+from reput.formats.errors import FormatError, ReputError, StoreError, UsageError
+from reput.formats.kernels import scan
+from reput.formats.rocketmq import broker, indexfile, names
+from reput.formats.rocketmq.commitlog import ROLLBACK, Record, read
+from reput.formats.rocketmq.encode import Message, encode
+from reput.stores.config import layout
+from reput.stores.config.deleted_topics import deleted_topics
+from reput.stores.config.filters import bitmaps_of
+from reput.stores.findings import Kind
+from reput.stores.inspect.files import inspect_commitlog
+from reput.stores.log.tail import find_tail
+from reput.stores.query.by_key import KeyStatus
+from reput.stores.query.message_store import MessageStore
+from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
+from reput.streaming.settings.config import read_broker_conf, read_config, store_config
+from reput.streaming.verify.log_records import LogRecords
+from reput.streaming.verify.output import verify
+from tests.builders.stores import SLOTS, SMALL, Log, config_of, fill
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from streaming.error_kinds import ERROR_KINDS
+from reput.streaming.observe.error_kinds import ERROR_KINDS
 from tests.helm.helm_tools import CHART, ROOT, find_tool, run
 
 yaml = pytest.importorskip("yaml")

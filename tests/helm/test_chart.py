@@ -6,8 +6,8 @@ import re
 import pytest
 
 from helm import golden
-from streaming import __main__ as command
-from streaming.config import read_config
+from reput.streaming.cli import main as command
+from reput.streaming.settings.config import read_config
 from tests.helm.helm_tools import CHART, ROOT, TOOLS, find_tool, run
 
 yaml = pytest.importorskip("yaml")

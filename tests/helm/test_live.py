@@ -1,4 +1,4 @@
-"""Alerts and panels over real jobs: what `helm.monitoring.live` does, in short."""
+"""Alerts and panels over real jobs: what `tests.alerts.live` does, in short."""
 
 import http.client
 import json
@@ -13,10 +13,10 @@ pytest.importorskip("yaml")
 
 import yaml
 
-from helm.cluster import CheckError, free_port
 from helm.monitoring import alerts, dashboard, panels, series
-from helm.monitoring.causes import CAUSES
-from helm.monitoring.server import SPEED, THRESHOLDS, Server
+from tests.alerts.causes import CAUSES
+from tests.alerts.server import SPEED, THRESHOLDS, Server
+from tests.cluster.chart import CheckError, free_port
 from tests.helm.helm_tools import ROOT, TOOLS, find_tool, run
 
 # With a unit, or the seconds that `predict_linear` looks ahead, or of a process's age.
@@ -177,7 +177,7 @@ def test_a_job_beside_a_live_writer_is_seen_and_an_alert_fires(tmp_path):
     find_tool("prometheus")
     result = subprocess.run(
         [
-            sys.executable, "-m", "helm.monitoring.live", "--seconds", "150",
+            sys.executable, "-m", "tests.alerts.live", "--seconds", "150",
             "--only", "live", "--only", "gap", "--directory", str(tmp_path),
         ],
         capture_output=True,

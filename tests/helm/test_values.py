@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from formats import broker
-from formats.errors import UsageError
 from helm import golden, values_schema
 from helm.monitoring import alerts
-from sinks.kafka_settings import KafkaSecurity, KafkaSettings
-from streaming import kafka_config, kafka_pass_through
-from streaming.config import read_broker_conf, read_config
+from reput.formats.errors import UsageError
+from reput.formats.rocketmq import broker
+from reput.sinks.kafka.client.settings import KafkaSecurity, KafkaSettings
+from reput.streaming.settings import kafka as kafka_config
+from reput.streaming.settings import kafka_pass_through
+from reput.streaming.settings.config import read_broker_conf, read_config
 from tests.helm.helm_tools import CHART, ROOT, find_tool, run
 from tests.helm.test_chart import objects
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import EqualTo
 
-from formats import names
-from formats.commitlog import COMMIT
-from formats.errors import FormatError
-from stores.index_search import Window
-from stores.message_store import MessageStore
-from stores.records import is_in_queue
-from streaming import choosing
-from streaming.filtered import FilteringReader
-from streaming.options import parse
+from reput.formats.errors import FormatError
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.commitlog import COMMIT
+from reput.stores.log.records import is_in_queue
+from reput.stores.query.index_search import Window
+from reput.stores.query.message_store import MessageStore
+from reput.streaming.source import choosing
+from reput.streaming.source.filtered import FilteringReader
+from reput.streaming.source.options import parse
+from tests.builders.slow_twins import SlowStore, differences
 from tests.histories.messages import BATCHES
-from tests.sinks.slow_twins import SlowStore, differences
 
 if TYPE_CHECKING:
     import random
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from streaming.config import StoreConfig
+    from reput.streaming.settings.config import StoreConfig
     from tests.histories.logs import Rec
     from tests.histories.real import Real
 
@@ -234,7 +234,7 @@ def filters_differ(
 
 
 SMALL_STEPS = {"_NEAR": 16, "_BEGINNING": 0, "_WORTH": 100, "ENTRY_SIZE": 0}
-"""Of `streaming.choosing`, for logs whose records are close together."""
+"""Of `streaming.source.choosing`, for logs whose records are close together."""
 assert all(hasattr(choosing, name) for name in SMALL_STEPS)
 
 

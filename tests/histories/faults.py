@@ -14,15 +14,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from checkpoints import untouched
-from stores import trail
-from stores.identity import FileWalk
-from stores.log_end import EndedLog
-from stores.log_files import LogFiles
-from streaming import choosing
-from streaming.dispatcher import StoreDispatcher
-from streaming.offsets import StoreOffsets
-from streaming.trust import Trust
+from reput.checkpoints import untouched
+from reput.stores.following.identity import FileWalk
+from reput.stores.following.log_end import EndedLog
+from reput.stores.log import trail
+from reput.stores.log.files import LogFiles
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.source import choosing
+from reput.streaming.source.offsets import StoreOffsets
+from reput.streaming.source.trust import Trust
 from tests.histories.run import run
 
 if TYPE_CHECKING:

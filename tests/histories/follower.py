@@ -6,16 +6,16 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from streaming.dispatcher import StoreDispatcher
-from streaming.marks import marks_of
-from streaming.options import parse
-from streaming.source import RangeReader, StreamReader
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.source.datasource import RangeReader, StreamReader
+from reput.streaming.source.marks import marks_of
+from reput.streaming.source.options import parse
 from tests.histories.points import POINTS, Killed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streaming.config import StoreConfig
+    from reput.streaming.settings.config import StoreConfig
 
 # Between two looks, s.
 SECONDS = 0.6

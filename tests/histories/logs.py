@@ -9,8 +9,8 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats import names, properties
-from formats.commitlog import (
+from reput.formats.rocketmq import names, properties
+from reput.formats.rocketmq.commitlog import (
     BLANK_SIZE,
     BORN_HOST_V6,
     MAGIC_BLANK,

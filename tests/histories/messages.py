@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from formats.commitlog import COMMIT, PREPARED, ROLLBACK
+from reput.formats.rocketmq.commitlog import COMMIT, PREPARED, ROLLBACK
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 BATCHES = "batches"

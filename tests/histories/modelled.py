@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from formats import names
-from formats.commitlog import BLANK_HEAD, BLANK_SIZE, COMMIT, MAGIC_BLANK
-from formats.encode import Message, encode, fits
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.commitlog import BLANK_HEAD, BLANK_SIZE, COMMIT, MAGIC_BLANK
+from reput.formats.rocketmq.encode import Message, encode, fits
 from tests.histories.logs import Files, Rec, properties_of
 from tests.histories.messages import (
     BATCHES,

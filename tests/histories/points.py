@@ -13,11 +13,12 @@ from concurrent.futures import Future
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from checkpoints import locks
-from sinks import mapped_file
-from stores import broker_lock
-from streaming import pipeline, rows
-from streaming.dispatcher import StoreDispatcher
+from reput.checkpoints.disk import locks
+from reput.sinks.files import mapped_file
+from reput.stores.log import broker_lock
+from reput.streaming.dispatch import pipeline
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.source import rows
 from tests.crash.kill_points import AFTER, OPERATIONS, WITHIN, Operation
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from formats import names
+from reput.formats.rocketmq import names
 from tests.histories.logs import Files
 from tests.histories.messages import BATCHES, FAN
 from tests.oracle import oracle

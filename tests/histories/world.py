@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkpoints import progress
-from formats import names
-from formats.commitlog import MIN_SIZE
-from formats.errors import FormatError, ReputError, StoreError
-from formats.indexfile import Header
-from stores import broker_lock
-from stores.findings import Kind
-from streaming import choosing
-from streaming.config import store_config
-from streaming.dispatcher import rebuild
-from streaming.verify import verify
+from reput.checkpoints import progress
+from reput.formats.errors import FormatError, ReputError, StoreError
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.commitlog import MIN_SIZE
+from reput.formats.rocketmq.indexfile import Header
+from reput.stores.findings import Kind
+from reput.stores.log import broker_lock
+from reput.streaming.dispatch.dispatcher import rebuild
+from reput.streaming.settings.config import store_config
+from reput.streaming.source import choosing
+from reput.streaming.verify.output import verify
+from tests.builders.slow_twins import differences
 from tests.histories import checks
 from tests.histories.follower import (
     Follower,
@@ -35,13 +36,12 @@ from tests.histories.modelled import Modelled, with_fan_out
 from tests.histories.points import POINTS, Killed
 from tests.histories.real import BrokerError, Real
 from tests.histories.steps import step
-from tests.sinks.slow_twins import differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from checkpoints.progress import Progress
-    from stores.findings import Report
+    from reput.checkpoints.progress import Progress
+    from reput.stores.findings import Report
     from tests.histories.checks import SlowStore
     from tests.histories.logs import Rec
     from tests.histories.real import Jvm
@@ -134,7 +134,7 @@ class World:
             self.broker = Modelled(self.store, self.traits)
             (self.store / names.COMMITLOG).mkdir()
             if self.traits.has_batches:
-                from tests.streaming.stores_for_tests import name_batch_topics
+                from tests.builders.stores import name_batch_topics
 
                 name_batch_topics(self.store, checks.BATCHES)
         self.is_real = jvm is not None

@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from stores.tail import find_tail
-from streaming.config import FlushPolicy
-from streaming.dispatcher import StoreDispatcher
-from streaming.kafka_config import pairs
+from reput.stores.log.tail import find_tail
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.settings.config import FlushPolicy
+from reput.streaming.settings.kafka import pairs
 from tests.kafka import stores
 
 

@@ -27,15 +27,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formats.commitlog import COMMIT, TRANSACTION_TYPE
-from formats.encode import Message, encode, encode_blank, fits
-from sinks.kafka_routes import NEVER, kafka_topic
-from streaming.dispatcher import rebuild
+from reput.formats.rocketmq.commitlog import COMMIT, TRANSACTION_TYPE
+from reput.formats.rocketmq.encode import Message, encode, encode_blank, fits
+from reput.sinks.kafka.messages.routes import NEVER, kafka_topic
+from reput.streaming.dispatch.dispatcher import rebuild
+from tests.builders.stores import Messages
 from tests.crash.appender import LogFiles
 from tests.crash.kill_job import processes_of
 from tests.kafka.broker import Broker
 from tests.oracle import compare
-from tests.streaming.stores_for_tests import Messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -243,7 +243,7 @@ class Loop:
         self._is_job = is_job
         output = self._directory / "output"
         if is_job:
-            command = [sys.executable, "-m", "streaming", "run", "--store", str(self._store)]
+            command = [sys.executable, "-m", "reput", "run", "--store", str(self._store)]
             command += ["--output", str(output), "--broker-conf", f"{self._directory}/broker.conf"]
             command += ["--kafka-bootstrap", self._broker.address, "--flush-seconds", "0.5"]
             for each in self._settings:

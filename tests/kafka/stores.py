@@ -6,12 +6,12 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.encode import Message
-from stores.tail import find_tail
-from streaming.config import StoreConfig, store_config
-from streaming.dispatcher import StoreDispatcher
-from streaming.kafka_config import kafka_settings
-from tests.streaming.stores_for_tests import Log
+from reput.formats.rocketmq.encode import Message
+from reput.stores.log.tail import find_tail
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.settings.config import StoreConfig, store_config
+from reput.streaming.settings.kafka import kafka_settings
+from tests.builders.stores import Log
 
 if TYPE_CHECKING:
     import random

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from formats.encode import Message
-from formats.errors import ReputError
+from reput.formats.errors import ReputError
+from reput.formats.rocketmq.encode import Message
 from tests.kafka import stores
 from tests.kafka.test_failures import open_transactions
 

@@ -15,15 +15,15 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from formats.commitlog import COMPRESSED
-from formats.encode import Message
-from formats.errors import ReputError
-from sinks.kafka_client import Client
-from streaming.dispatcher import StoreDispatcher
+from reput.formats.errors import ReputError
+from reput.formats.rocketmq.commitlog import COMPRESSED
+from reput.formats.rocketmq.encode import Message
+from reput.sinks.kafka.client.producer import Client
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from tests.builders.stores import Log
 from tests.json_schema import fits
 from tests.kafka import stores
 from tests.kafka.broker import Broker, free_port
-from tests.streaming.stores_for_tests import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -671,7 +671,7 @@ class TestRebuild:
         stores.write(tmp_path / "store", messages or stores.messages(50, ("x",), random.Random(1)))
         (tmp_path / "broker.conf").write_text(f"mappedFileSizeCommitLog={stores.FILE_SIZE}\n")
         return subprocess.run(
-            [sys.executable, "-m", "streaming", "rebuild", "--store", str(tmp_path / "store"),
+            [sys.executable, "-m", "reput", "rebuild", "--store", str(tmp_path / "store"),
              "--output", str(tmp_path / "out"), "--broker-conf", str(tmp_path / "broker.conf"),
              "--kafka-bootstrap", f"127.0.0.1:{free_port()}", "--kafka", "retry_seconds=1",
              "--kafka", "request_seconds=1", *more],

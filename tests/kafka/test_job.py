@@ -46,7 +46,7 @@ def test_rebuild_ends_when_kafka_has_everything(
     (tmp_path / "reput.toml").write_text(text)
 
     done = subprocess.run(
-        [sys.executable, "-m", "streaming", "rebuild", "--config", str(tmp_path / "reput.toml"),
+        [sys.executable, "-m", "reput", "rebuild", "--config", str(tmp_path / "reput.toml"),
          "--placement", placement, "--json"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=400,
     )  # fmt: skip

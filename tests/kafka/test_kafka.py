@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from formats import java
-from formats.commitlog import (
+from reput.formats.errors import ReputError
+from reput.formats.java import strings
+from reput.formats.rocketmq.commitlog import (
     COMMIT,
     COMPRESSED,
     INNER_BATCH,
@@ -20,9 +21,8 @@ from formats.commitlog import (
     PREPARED,
     ROLLBACK,
 )
-from formats.encode import Message
-from formats.errors import ReputError
-from streaming.dispatcher import StoreDispatcher
+from reput.formats.rocketmq.encode import Message
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.kafka import stores
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def test_arrival_notices_are_what_a_brokers_listener_hears(broker: Broker, tmp_p
             "topic": "noticed",
             "queueId": m.queue_id,
             "queueOffset": m.queue_offset + 1,
-            "tagsCode": java.hash_code(m.properties["TAGS"]),
+            "tagsCode": strings.hash_code(m.properties["TAGS"]),
             "storeTimestamp": m.store_timestamp,
         }
         for m in (place.message for place in log.places)

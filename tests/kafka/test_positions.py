@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaConsumer
 
-from formats.errors import ReputError
-from sinks import kafka_progress, kafka_trail
-from stores.tail import find_tail
-from streaming.dispatcher import StoreDispatcher
+from reput.formats.errors import ReputError
+from reput.sinks.kafka.position import progress as kafka_progress
+from reput.sinks.kafka.position import trail
+from reput.stores.log.tail import find_tail
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.kafka import stores
 from tests.kafka.broker import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from formats.encode import Message
+    from reput.formats.rocketmq.encode import Message
+    from tests.builders.stores import Log
     from tests.kafka.broker import Broker
-    from tests.streaming.stores_for_tests import Log
 
 pytestmark = pytest.mark.kafka
 
@@ -252,7 +253,7 @@ class TestNames:
         A store is renamed, and another one gets its name and is cut later: it is compared with its
         own records, where the first one's were in pieces that ended at the same places.
         """
-        monkeypatch.setattr(kafka_trail, "_RECORDS", 5)
+        monkeypatch.setattr(trail, "_RECORDS", 5)
         topic = tmp_path.name
         broker.make_topic(topic)
 

@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka.errors import KafkaError
 
-from sinks import kafka, kafka_rename
-from sinks.kafka import Extent, KafkaSink
-from sinks.kafka_client import AwayError, Client, EndedError, FencedError, RefusedError
-from streaming.dispatcher import StoreDispatcher
+from reput.sinks.kafka import sink as kafka
+from reput.sinks.kafka.client.producer import (
+    AwayError,
+    Client,
+    EndedError,
+    FencedError,
+    RefusedError,
+)
+from reput.sinks.kafka.position import rename
+from reput.sinks.kafka.sink import Extent, KafkaSink
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.kafka import stores
 from tests.kafka.broker import Broker
 
@@ -52,7 +59,7 @@ def start(
 # Stops itself as it is about to commit its claim.
 STOPS = """
 import os, signal, sys
-from sinks.kafka_client import Client
+from reput.sinks.kafka.client.producer import Client
 from tests.kafka.core import main
 commit = Client.commit
 def stop(self):
@@ -66,7 +73,7 @@ sys.exit(main(*sys.argv[1:]))
 # Stops itself once Kafka has refused a batch, before it begins again without what is wrong.
 STOPS_AT_A_REFUSAL = """
 import os, signal, sys
-from sinks.kafka_refusals import Refusals
+from reput.sinks.kafka.messages.refusals import Refusals
 from tests.kafka.core import main
 learn = Refusals.learn
 def stop(self, error):
@@ -79,7 +86,7 @@ sys.exit(main(*sys.argv[1:]))
 # Stops itself before it connects.
 STOPS_AT_ONCE = """
 import os, signal, sys
-from sinks.kafka_client import Client
+from reput.sinks.kafka.client.producer import Client
 from tests.kafka.core import main
 connect = Client.__init__
 def stop(self, *args):
@@ -417,17 +424,17 @@ class TestTwoSinks:
         new = f"new-{tmp_path.name}"
         other = make(name=new, on_rename="continue")
         last = make(name=new, on_rename=on_rename)
-        take_over, find = kafka_rename.take_over, kafka_rename.find
+        take_over, find = rename.take_over, rename.find
 
         def connect_last(*taken: Any) -> None:
             def find_late(*asked: Any) -> Any:
                 take_over(*taken)
                 return find(*asked)
 
-            monkeypatch.setattr(kafka_rename, "find", find_late)
+            monkeypatch.setattr(rename, "find", find_late)
             send_all(last, extent)
 
-        monkeypatch.setattr(kafka_rename, "take_over", connect_last)
+        monkeypatch.setattr(rename, "take_over", connect_last)
         with pytest.raises(EndedError):
             other.open(extent)
 
@@ -448,14 +455,14 @@ class TestTwoSinks:
         first.close()
         new = {"name": f"new-{tmp_path.name}", "on_rename": "continue"}
         slow, fast, heir = make(**new), make(**new), make(**new)
-        take_over = kafka_rename.take_over
+        take_over = rename.take_over
 
         def take_over_late(*taken: Any) -> None:
-            monkeypatch.setattr(kafka_rename, "take_over", take_over)
+            monkeypatch.setattr(rename, "take_over", take_over)
             send_all(fast, extent)
             take_over(*taken)
 
-        monkeypatch.setattr(kafka_rename, "take_over", take_over_late)
+        monkeypatch.setattr(rename, "take_over", take_over_late)
         with pytest.raises(EndedError):
             slow.open(extent)
         send_all(heir, extent)
@@ -476,14 +483,14 @@ class TestTwoSinks:
         # However slow the machine is, it has not waited so long that the other one counts as later.
         slow._began, slow._first_tried = int(time.time() * 1000), time.monotonic() + 600
         fast = make(name=f"fast-{tmp_path.name}", on_rename="continue")
-        take_over = kafka_rename.take_over
+        take_over = rename.take_over
 
         def take_over_late(*taken: Any) -> None:
-            monkeypatch.setattr(kafka_rename, "take_over", take_over)
+            monkeypatch.setattr(rename, "take_over", take_over)
             send_all(fast, extent)
             take_over(*taken)
 
-        monkeypatch.setattr(kafka_rename, "take_over", take_over_late)
+        monkeypatch.setattr(rename, "take_over", take_over_late)
         with pytest.raises(AwayError, match=f"taken over by .* under reput-fast-{tmp_path.name}"):
             slow.open(extent)
         send_all(slow, extent)

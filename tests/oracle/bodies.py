@@ -21,7 +21,7 @@ import zstandard
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from formats.bodies import Compression, decompressed  # noqa: E402
+from reput.formats.rocketmq.bodies import Compression, decompressed  # noqa: E402
 from tests.oracle import oracle  # noqa: E402
 
 _HEAD = struct.Struct(">ii")

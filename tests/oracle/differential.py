@@ -3,7 +3,7 @@
 
     python tests/oracle/differential.py --version 5.5.0 --stores 300 --seed 1
 
-The rebuild is streaming.dispatcher.rebuild. With --by reput or --by default it is the broker's own:
+The rebuild is streaming.dispatch.dispatcher.rebuild. With --by reput or --by default it is the broker's own:
 that checks the stores, not us. A store that differs is kept, with the rebuild beside it, if --keep
 gives a directory; its seed makes it again in any case.
 
@@ -34,7 +34,7 @@ Rebuild = Callable[[str, int, int, Path, Path], None]
 
 
 def _by_us(version: str, seed: int, count: int, stores: Path, outputs: Path) -> None:
-    from streaming.dispatcher import rebuild
+    from reput.streaming.dispatch.dispatcher import rebuild
 
     for n in range(seed, seed + count):
         bare = outputs / f"{n}.input"

@@ -27,11 +27,13 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import oracle  # noqa: E402
 
-from formats import broker, java, sql92  # noqa: E402
-from formats.bloomfilter import BloomFilter  # noqa: E402
-from formats.consumequeue_ext import Unit  # noqa: E402
-from formats.consumerfilter import ConsumerFilter  # noqa: E402
-from stores.message_filter import FilterError, Sql92Filter, compile_filter  # noqa: E402
+from reput.formats.filters import sql92  # noqa: E402
+from reput.formats.filters.bloomfilter import BloomFilter  # noqa: E402
+from reput.formats.filters.consumerfilter import ConsumerFilter  # noqa: E402
+from reput.formats.java import strings  # noqa: E402
+from reput.formats.rocketmq import broker  # noqa: E402
+from reput.formats.rocketmq.consumequeue_ext import Unit  # noqa: E402
+from reput.stores.config.message_filter import FilterError, Sql92Filter, compile_filter  # noqa: E402
 
 MAPS = 4
 # Of ConsumerFilterManager's constructor without a broker.
@@ -224,7 +226,7 @@ def tag_case(maker: Maker) -> Case:
         return Case(question, f"!{error.java}", shown)
     answers = []
     for tag in tags:
-        by_code = keep.matches_code(java.hash_code(tag) if tag is not None else 0)
+        by_code = keep.matches_code(strings.hash_code(tag) if tag is not None else 0)
         by_tag = keep.matches({"TAGS": tag} if tag is not None else {})
         answers.append(f"{'FT'[by_code]}{'FT'[by_tag]}")
     return Case(question, "\t".join(answers), shown)

@@ -35,18 +35,18 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import oracle  # noqa: E402
 
-from formats import broker, messageid  # noqa: E402
-from stores.index_search import Window  # noqa: E402
-from stores.message_filter import MessageFilter, compile_filter  # noqa: E402
-from stores.message_store import MessageStore  # noqa: E402
-from stores.queue_time import Boundary  # noqa: E402
-from stores.records import NoRecordError, is_in_queue  # noqa: E402
+from reput.formats.rocketmq import broker, messageid  # noqa: E402
+from reput.stores.config.message_filter import MessageFilter, compile_filter  # noqa: E402
+from reput.stores.log.records import NoRecordError, is_in_queue  # noqa: E402
+from reput.stores.query.index_search import Window  # noqa: E402
+from reput.stores.query.message_store import MessageStore  # noqa: E402
+from reput.stores.queues.by_time import Boundary  # noqa: E402
 from tests import golden_stores  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formats.commitlog import Record
+    from reput.formats.rocketmq.commitlog import Record
 
 FOREVER = (1 << 63) - 1
 TIMES_A_QUEUE = 40

@@ -17,7 +17,7 @@ import random
 import struct
 from typing import TYPE_CHECKING
 
-from formats.commitlog import (
+from reput.formats.rocketmq.commitlog import (
     BLANK_SIZE,
     BORN_HOST,
     BORN_HOST_V6,
@@ -26,7 +26,7 @@ from formats.commitlog import (
     STORE_HOST_V6,
     SYS_FLAG_AT,
 )
-from formats.encode import Message, encode, encode_blank, fits
+from reput.formats.rocketmq.encode import Message, encode, encode_blank, fits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

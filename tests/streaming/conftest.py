@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats import names
-from streaming.session import build_session
-from streaming.source import register
-from tests.streaming.brokers_for_tests import Broker
-from tests.streaming.stores_for_tests import config_of, name_batch_topics
+from reput.formats.rocketmq import names
+from reput.streaming.source.datasource import register
+from reput.streaming.spark.session import build_session
+from tests.builders.brokers import Broker
+from tests.builders.stores import config_of, name_batch_topics
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,9 @@ import logging
 import re
 from pathlib import Path
 
-import streaming
-from streaming import events
-from streaming.kafka_feed import KafkaState
-from streaming.kafka_news import KafkaNews
+from reput.streaming import events
+from reput.streaming.kafka.feed import KafkaState
+from reput.streaming.kafka.news import KafkaNews
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +28,7 @@ def test_no_event_is_spelled_out_where_it_is_said():
     """
     One that is only there is in neither table.
     """
-    for path in sorted(Path(streaming.__file__).parent.glob("*.py")):
+    for path in sorted((ROOT / "streaming").rglob("*.py")):
         assert not re.search(r'"event": f?"', path.read_text("utf-8")), path
 
 

@@ -1,0 +1,1 @@
+"""Which messages does a consumer want? Tags, SQL92, bloom filters and consumerFilter.json."""

@@ -1,0 +1,1 @@
+"""What does Java make of bytes? Its strings, its properties files, fastjson's JSON."""

@@ -1,0 +1,130 @@
+"""ConsumeQueue files: one fixed-size entry for every message of a (topic, queue).
+
+Entry *n* of a queue starts at byte ``n * ENTRY_SIZE`` of that queue's files laid end to end. A
+queue offset is therefore an address, and writing an entry twice is harmless.
+
+====== ==== =============== ==============================================================
+offset size field           meaning (all integers signed, big-endian)
+====== ==== =============== ==============================================================
+     0    8 physical_offset first byte of the record in the commitlog
+     8    4 size            bytes of the whole record
+    12    8 tags_code       Java hash of the tag, 0 for none; delayed: the due time in ms;
+                            with ConsumeQueueExt: the address of its unit (below -2**31)
+====== ==== =============== ==============================================================
+
+A queue whose first message is not its number 0 (older files have expired) begins inside its
+first file; the entries before it are `PRE_BLANK`. Source: docs/formats/consumequeue.md,
+RocketMQ `ConsumeQueue#putMessagePositionInfo`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reput.formats.java import strings
+from reput.formats.layout import dtype_of, struct_of
+from reput.formats.rocketmq.commitlog import COMMIT, TRANSACTION_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    ENTRY: np.dtype[Any]
+
+FIELDS = (
+    ("physical_offset", "i8"),
+    ("size", "i4"),
+    ("tags_code", "i8"),
+)
+ENTRY_STRUCT = struct_of(FIELDS)
+ENTRY_SIZE = ENTRY_STRUCT.size
+FILE_SIZE = 300_000 * ENTRY_SIZE
+PRE_BLANK = ENTRY_STRUCT.pack(0, 0x7FFFFFFF, 0)
+NEVER = -1
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+UNKNOWN_LEVEL_MS = 1000
+_U64 = (1 << 64) - 1
+_INT64_MAX = _U64 >> 1
+
+
+def __getattr__(name: str) -> Any:
+    # The dtype is made when it is first asked for: see `formats.layout`.
+    if name == "ENTRY":
+        value = globals()["ENTRY"] = dtype_of(FIELDS)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class Entry(NamedTuple):
+    """One entry; see the table above."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    def pack(self) -> bytes:
+        """Return its 20 bytes."""
+        return ENTRY_STRUCT.pack(*self)
+
+
+class Slot(NamedTuple):
+    """Where an entry lives: the file, named by its first byte, and its number inside it."""
+
+    base_offset: int
+    entry: int
+
+
+def locate(queue_offset: int, file_size: int = FILE_SIZE) -> Slot:
+    """Return the slot of `queue_offset` (an entry number, not a byte position)."""
+    position = queue_offset * ENTRY_SIZE
+    return Slot(position - position % file_size, position % file_size // ENTRY_SIZE)
+
+
+def round_file_size(size: int) -> int:
+    """Return `size` as the broker's getter gives it: rounded up to whole entries."""
+    return -(-size // ENTRY_SIZE) * ENTRY_SIZE
+
+
+def has_entry(sys_flag: int) -> bool:
+    """Tell whether a record of this sysFlag is put into its queue: plain and committed ones."""
+    return sys_flag & TRANSACTION_TYPE in {0, COMMIT}
+
+
+def count_entries(sys_flags: NDArray[np.int32]) -> int:
+    """Return how many of these records are put into their queue, see `has_entry`."""
+    return int(with_entry(sys_flags).sum())
+
+
+def with_entry(sys_flags: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Tell which of these records are put into their queue, see `has_entry`; shape (n,)."""
+    kinds = sys_flags & TRANSACTION_TYPE
+    found: NDArray[np.bool_] = (kinds == 0) | (kinds == COMMIT)
+    return found
+
+
+def tags_code(
+    topic: str, properties: dict[str, str], store_timestamp: int, delays: Sequence[int]
+) -> int:
+    """Return the tags code of a record (`CommitLog#checkMessageAndReturnSize`).
+
+    Args:
+        topic: the record's topic.
+        properties: its properties.
+        store_timestamp: ms.
+        delays: ms to wait by delay level, level 1 first.
+
+    Raises:
+        ValueError: the record waits in the schedule topic and its DELAY is no number.
+    """
+    level_text = properties.get("DELAY")
+    if topic == SCHEDULE_TOPIC and level_text is not None:
+        level = min(strings.parse_int(level_text), len(delays))
+        if level > 0:
+            # Java's sum of two longs wraps around.
+            due = (store_timestamp + delays[level - 1]) & _U64
+            return due - (_U64 + 1) if due > _INT64_MAX else due
+    tags = properties.get("TAGS")
+    return strings.hash_code(tags) if tags else 0

@@ -1,0 +1,34 @@
+"""Message properties: `name 0x01 value 0x02` repeated, UTF-8, the last 0x02 optional.
+
+The rules are those of `MessageDecoder#string2messageProperties` from 4.9.1 on: pieces end at each
+0x02; a piece counts only with a first 0x01 that has something on both sides; the value is all
+that follows it, further 0x01 included; of equal names the last one stays.
+"""
+
+from __future__ import annotations
+
+from reput.formats.java import strings
+
+NAME_END = 1
+VALUE_END = 2
+
+TAGS = "TAGS"
+KEYS = "KEYS"
+UNIQ_KEY = "UNIQ_KEY"
+DELAY = "DELAY"
+INNER_NUM = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+CRC32 = "__CRC32#"
+
+
+def parse(raw: bytes) -> dict[str, str]:
+    """Return the properties of a record as the broker's parser has them."""
+    properties: dict[str, str] = {}
+    for piece in strings.decode(raw).split(chr(VALUE_END)):
+        name, found, value = piece.partition(chr(NAME_END))
+        if found and name and value:
+            # Java's map keeps the place of the first; the value is the last one's.
+            properties[name] = value
+    return properties

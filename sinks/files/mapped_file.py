@@ -1,0 +1,194 @@
+"""A file of fixed size that is written through memory.
+
+Files are made whole, then prepared piece by piece ahead of the writer: preparing has the kernel
+allocate the blocks and the pages, so a later write costs no page fault, and a full disk is an
+`OSError` here instead of a SIGBUS at some store in a kernel. Nothing may be written that was not
+prepared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from reput.checkpoints.disk import changes
+from reput.checkpoints.disk.changes import PAGE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reput.formats.kernels.memory import Bytes
+
+
+# Of less there is nothing to be gained by beginning early.
+_WORTH_BEGINNING = 64 << 10
+
+
+@functools.lru_cache(maxsize=1)
+def _helpers(_process: int) -> ThreadPoolExecutor:
+    """Return the threads that work ahead, for a process; one that is forked off has them no more.
+
+    One prepares, which mostly is the kernel's work, while another may wait for the device.
+    """
+    return ThreadPoolExecutor(2, thread_name_prefix="ahead")
+
+
+class MappedFile:
+    """One mapped file; `close` it, for its memory is not given back otherwise.
+
+    Attributes:
+        maps: how many there are in this process, which Linux limits (vm.max_map_count, 65530).
+    """
+
+    maps: ClassVar[int] = 0
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, path: Path, size: int) -> None:
+        """Map the file `path`, which has `size` bytes.
+
+        Raises:
+            OSError: it cannot be opened or mapped, or has another size.
+        """
+        self.path = path
+        self.size = size
+        # What is on disk already has its blocks; a hole is prepared like new.
+        self.prepared = 0
+        # What is being prepared, and how far.
+        self._coming: Future[None] | None = None
+        self._coming_end = 0
+        found = path.stat().st_size
+        if found != size:
+            raise OSError(errno.EINVAL, f"has {found} bytes, expected {size}", str(path))
+        self.address = changes.map_file(path, size)
+        self._count(1)
+        memory = (ctypes.c_uint8 * size).from_address(self.address)
+        self.data: Bytes = np.ctypeslib.as_array(memory)
+
+    @classmethod
+    def create(cls, path: Path, size: int, staging: Path) -> MappedFile:
+        """Make a file of zeros and map it; its directory must be there.
+
+        It gets its size under another name first: a broker refuses to start on a file of a
+        wrong size, so none may be seen at `path` at any moment.
+
+        Args:
+            path: where it will stand.
+            size: its bytes.
+            staging: a directory on the same file system, ours alone.
+
+        Raises:
+            OSError: no space, no permission, or there is such a file.
+        """
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        # One name, so that what killed writers leave behind is not more than one file.
+        made = staging / "new"
+        changes.make_file(made, size)
+        changes.rename(made, path)
+        return cls(path, size)
+
+    @classmethod
+    def _count(cls, more: int) -> None:
+        with cls._lock:
+            MappedFile.maps += more
+
+    def fault_single_pages(self) -> None:
+        """Have a page that is touched brought in alone.
+
+        The kernel brings in those around it otherwise, as many as the device reads ahead: of a new
+        file pages of zeros by the megabyte, which cost a thousand times what the one page does.
+        """
+        changes.fault_single_pages(self.address, self.size)
+
+    def prepare(self, end: int) -> None:
+        """Make all bytes before `end` writable without a fault.
+
+        Raises:
+            OSError: no space is left, a quota is reached, the device fails.
+        """
+        if end > self.prepared:
+            self._take_coming()
+        start, stop = self._pages_to(end)
+        if stop > start:
+            changes.populate(self.path, self.address, start, stop - start, self.size)
+            self.prepared = min(stop, self.size)
+
+    def prepare_ahead(self, end: int) -> None:
+        """Have all bytes before `end` prepared by another thread meanwhile.
+
+        Making pages costs more than writing them. What fails there is tried again by `prepare`,
+        which says so, if it ever comes to that.
+        """
+        start, stop = self._pages_to(end)
+        if self._coming is None and stop > start:
+            self._coming = _helpers(os.getpid()).submit(
+                changes.populate, self.path, self.address, start, stop - start, self.size
+            )
+            self._coming_end = min(stop, self.size)
+
+    def _pages_to(self, end: int) -> tuple[int, int]:
+        """Return where the pages that are not prepared begin, and where those before `end` end."""
+        start = self.prepared // PAGE * PAGE
+        return start, min(-(-end // PAGE) * PAGE, -(-self.size // PAGE) * PAGE)
+
+    def _take_coming(self) -> None:
+        """Wait for what `prepare_ahead` has begun."""
+        coming, self._coming = self._coming, None
+        if coming is not None and coming.exception() is None:
+            self.prepared = max(self.prepared, self._coming_end)
+
+    def prepare_again(self, start: int, end: int) -> None:
+        """Take the write faults that a flush has left on bytes prepared before."""
+        first = start // PAGE * PAGE
+        changes.populate(self.path, self.address, first, -(-end // PAGE) * PAGE - first, self.size)
+
+    def write(self, at: int, data: bytes) -> None:
+        """Write prepared bytes."""
+        self.data[at : at + len(data)] = np.frombuffer(data, np.uint8)
+
+    def read(self, at: int, length: int) -> bytes:
+        """Return `length` bytes from `at`."""
+        return self.data[at : at + length].tobytes()
+
+    def flush(self, start: int = 0, end: int | None = None) -> None:
+        """Have the bytes of [start, end) on disk before returning.
+
+        Raises:
+            OSError: the device failed; what is on disk is unknown.
+        """
+        first = start // PAGE * PAGE
+        length = (self.size if end is None else min(end, self.size)) - first
+        if length > 0:
+            changes.sync_memory(self.path, self.address, first, length)
+
+    def begin_flush(self, start: int = 0, end: int | None = None) -> None:
+        """Have the device begin with the bytes of [start, end); `flush` waits for it.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        length = (self.size if end is None else min(end, self.size)) - start
+        if length >= _WORTH_BEGINNING:
+            changes.begin_sync(self.path, start, length)
+
+    def begin_flush_meanwhile(self) -> None:
+        """Have another thread begin to flush all of it; what fails there, `flush` says."""
+        if self.size >= _WORTH_BEGINNING:
+            _helpers(os.getpid()).submit(changes.begin_sync, self.path, 0, self.size)
+
+    def close(self) -> None:
+        """Give the memory back; written bytes stay in the page cache."""
+        if self.address:
+            # Whatever takes the addresses next must not be touched.
+            self._take_coming()
+            self.data = np.zeros(0, np.uint8)
+            changes.unmap(self.address, self.size)
+            self.address = 0
+            self._count(-1)

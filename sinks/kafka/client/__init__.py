@@ -1,0 +1,1 @@
+"""Who speaks to Kafka? kafka-python, its settings and its versions."""

@@ -1,0 +1,1 @@
+"""What does a message become? Routes, rows, dead letters, what Kafka refuses."""

@@ -1,0 +1,1 @@
+"""Where does sending resume? Positions kept in Kafka, and what was sent before them."""

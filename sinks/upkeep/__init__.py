@@ -1,0 +1,1 @@
+"""What else happens to an output's files? They are rolled back, repaired, or expire."""

@@ -1,0 +1,1 @@
+"""What stands in one file? Rows of any file of a store."""

@@ -1,0 +1,511 @@
+"""The files of a commitlog: finding them and reading them; `stores.log.commitlog` knows records.
+
+All reading is `pread` into memory of our own: a file that is cut or replaced under us then gives
+fewer bytes, which is an answer, where a mapping would give a SIGBUS, which is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+import weakref
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from reput.formats.errors import FileSizeError, ReputError, StoreError
+from reput.formats.rocketmq import names
+from reput.stores.log import broker_lock
+from reput.stores.log.left_behind import LeftBehind
+from reput.stores.log.left_over import LeftOvers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reput.formats.rocketmq.broker import BrokerSettings
+
+# Looked up once: the call takes half a microsecond, and a name in a module a tenth of that.
+_preadv = os.preadv
+_OPEN_FILES = 64
+# Length and magic of a file's first record.
+_HEAD_BYTES = 8
+# Before a broker removes a file it waits for its readers, usually a second at most.
+_GAP_SECONDS = 2.0
+_NS = 1_000_000_000
+_REST_NS = 3 * _NS
+_GAP_POLL_SECONDS = 0.02
+
+
+class LogChangedError(ReputError):
+    """A file went while it was to be read: it has expired, or its broker has cut the log."""
+
+
+class Stamp(NamedTuple):
+    """What tells whether a file was touched: its inode, and when content and inode changed, ns."""
+
+    inode: int
+    modified: int
+    changed: int
+
+
+def _stamp(stat: os.stat_result) -> Stamp:
+    return Stamp(stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def _is_blank(path: Path) -> bool:
+    """Tell whether nothing stands where a file begins, or the file has gone."""
+    try:
+        with path.open("rb") as file:
+            return not any(file.read(_HEAD_BYTES))
+    except FileNotFoundError:
+        return True
+
+
+def _stamp_of(path: Path) -> Stamp | None:
+    try:
+        return _stamp(path.stat())
+    except FileNotFoundError:
+        return None
+
+
+class Damage(NamedTuple):
+    """Bytes of a log that are in no file: one is missing, empty or too short.
+
+    Attributes:
+        path: the file.
+        byte: where in it they should be.
+        start: physical offset of the first one.
+        end: physical offset after the last one: where the next file begins that has any.
+        found: what is wrong, for messages.
+    """
+
+    path: Path
+    byte: int
+    start: int
+    end: int
+    found: str
+
+
+class _File(NamedTuple):
+    """A file as a directory shows it."""
+
+    path: Path
+    inode: tuple[int, int]
+    size: int
+    stamp: Stamp
+
+
+class LogFiles:
+    """The files of one store's commitlog, as they are now; `refresh` looks again.
+
+    Attributes:
+        directories: where they stand.
+        settings: see `__init__`.
+        file_size: bytes of each.
+        min_offset: the first physical offset that is still there.
+        end_of_files: the physical offset after the last file, written or not.
+        stamps: by where a file begins; replaced as a whole by each `refresh`.
+        damages: bytes that are missing between files, in order: they read as the end of a file.
+        unfinished: what the last file lacks, None if nothing: somebody may be copying it.
+        left_overs: records past the log's end that are known to be cut off.
+    """
+
+    damages: tuple[Damage, ...]
+    unfinished: Damage | None
+
+    def __init__(
+        self, directories: Sequence[Path], settings: BrokerSettings, store: Path | None = None
+    ) -> None:
+        """Look at the files.
+
+        Args:
+            directories: where they stand; several when the broker has several paths.
+            settings: file size, how records are read.
+            store: the broker's storePathRootDir, whose lock tells whether a broker writes.
+
+        Raises:
+            StoreError: there is none, or a file that is none of a commitlog's.
+            FormatError: no file has the size that the settings say.
+        """
+        self.directories = list(directories)
+        self.settings = settings
+        self.file_size = settings.commitlog_file_size
+        self._store = store
+        self._open: dict[int, int] = {}
+        # As with a Python file, a log that nobody closes leaves no descriptor open.
+        weakref.finalize(self, _close_all, self._open)
+        self._files: dict[int, Path] = {}
+        self._inodes: dict[int, tuple[int, int]] = {}
+        self.stamps: dict[int, Stamp] = {}
+        self.left_overs = LeftOvers()
+        self._left_behind = LeftBehind()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the files again: new ones come, old ones expire.
+
+        A directory is not read in one moment, and a broker with several paths makes the next file
+        in another one: files are missing in between only if a second look misses them too.
+        """
+        found = self._found()
+        if self._is_damaged(found):
+            found = self._found()
+        deadline = time.monotonic() + _GAP_SECONDS
+        while self._has_new_gap(found) and time.monotonic() < deadline:
+            # A broker that cuts its log removes files one by one, the first of them first.
+            time.sleep(_GAP_POLL_SECONDS)
+            found = self._found()
+        self._require_files(found)
+        self._take(found)
+        # Where a file goes meanwhile, the next look is at what is there then.
+        with contextlib.suppress(LogChangedError):
+            left = self._left_behind.first(self)
+            if left is not None:
+                self._take({base: file for base, file in found.items() if base < left})
+
+    def _take(self, found: dict[int, _File]) -> None:
+        """Take these files for the log's."""
+        # An empty file in between counts as missing; one at the end is still being made.
+        there = [base for base in sorted(found) if found[base].size]
+        # A file that was removed and made again has only its name in common with the old one.
+        inodes = {base: found[base].inode for base in there}
+        for base in [b for b in self._open if inodes.get(b) != self._inodes.get(b)]:
+            os.close(self._open.pop(base))
+        self._files = {base: found[base].path for base in there}
+        self.min_offset, self.end_of_files = there[0], there[-1] + self.file_size
+        self._inodes = inodes
+        self.stamps = {base: found[base].stamp for base in there}
+        self.damages, self.unfinished = self._damages(found, there)
+
+    def _has_new_gap(self, found: dict[int, _File]) -> bool:
+        """Tell whether files are missing in between that were not when we looked last."""
+        if not self._files or self.damages:
+            return False
+        there = [base for base, file in found.items() if file.size]
+        return bool(there) and max(there) - min(there) != (len(there) - 1) * self.file_size
+
+    def _is_damaged(self, found: dict[int, _File]) -> bool:
+        there = [base for base, file in found.items() if file.size]
+        if not there:
+            return False
+        is_whole = all(found[base].size == self.file_size for base in there)
+        return not is_whole or max(there) - min(there) != (len(there) - 1) * self.file_size
+
+    def _damages(
+        self, found: dict[int, _File], there: list[int]
+    ) -> tuple[tuple[Damage, ...], Damage | None]:
+        """Return what is missing between the files, and at the end of the last one."""
+        damages = []
+        for base, following in zip(there, [*there[1:], self.end_of_files], strict=True):
+            path, _, size, _ = found[base]
+            start = base + size
+            if start == following:
+                continue
+            if size < self.file_size:
+                lack = f"the file ends here, expected {self.file_size} bytes"
+                byte = size
+            else:
+                empty = found.get(start)
+                path = empty.path if empty else path.with_name(names.offset_file(start))
+                lack = "the file is empty" if empty else "the file is missing"
+                lack += f", expected {self.file_size} bytes"
+                byte = 0
+            if following - base > 2 * self.file_size or (
+                byte and following > base + self.file_size
+            ):
+                lack += f", and the next one with any is {names.offset_file(following)}"
+            damages.append(Damage(path, byte, start, following, lack))
+        is_unfinished = bool(damages) and damages[-1].end == self.end_of_files
+        return (tuple(damages[:-1]), damages[-1]) if is_unfinished else (tuple(damages), None)
+
+    def _require_files(self, found: dict[int, _File]) -> None:
+        """Refuse a directory without a file of a commitlog with this file size."""
+        if not any(file.size for file in found.values()):
+            where = ", ".join(str(d) for d in self.directories)
+            raise StoreError(
+                where,
+                "no commitlog file is here",
+                "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
+            )
+        is_sure = any(file.size == self.file_size for file in found.values())
+        for base, file in sorted(found.items()):
+            if file.size and (base % self.file_size or file.size > self.file_size or not is_sure):
+                raise FileSizeError(
+                    file.path,
+                    file.size,
+                    f"the file ends here, expected {self.file_size} bytes",
+                    "Give the broker's mappedFileSizeCommitLog in --broker-conf. If that is the "
+                    "right size, no file has it: restore them from the broker.",
+                )
+
+    def _found(self) -> dict[int, _File]:
+        """Return the files of all directories.
+
+        Raises:
+            StoreError: a file that is none of a commitlog's, or two of the same name.
+        """
+        found: dict[int, _File] = {}
+        for directory in self.directories:
+            for base, file in self._files_in(directory).items():
+                other = found.get(base)
+                if other is not None and other.inode != file.inode and other.size and file.size:
+                    raise StoreError(
+                        file.path,
+                        f"{other.path} has the same name",
+                        "A broker with several paths has each file once: move one of the two away",
+                    )
+                if other is None or file.size:
+                    found[base] = file
+        return self._without_ahead(found)
+
+    def _without_ahead(self, found: dict[int, _File]) -> dict[int, _File]:
+        """Return the files without those that a broker had made ahead of one that a cut removed.
+
+        They hold nothing; the one before them comes back with the next record.
+        """
+        there = [base for base in sorted(found) if found[base].size]
+        for before, after in pairwise(there):
+            if after != before + self.file_size:
+                if all(_is_blank(found[base].path) for base in there if base >= after):
+                    return {base: file for base, file in found.items() if base < after}
+                return found
+        return found
+
+    def _files_in(self, directory: Path) -> dict[int, _File]:
+        files: dict[int, _File] = {}
+        try:
+            entries = sorted(directory.iterdir())
+        except FileNotFoundError:
+            return files
+        for path in entries:
+            base = names.parse_offset_file(path.name)
+            if path.is_dir():
+                continue
+            # Its end has to be a Java long as well.
+            if base is None or base + self.file_size >= 1 << 63:
+                raise StoreError(
+                    path, "not the name of a commitlog file", "Move it away; no broker wrote it"
+                )
+            try:
+                stat = path.stat()
+            except FileNotFoundError:
+                # It went between the two looks.
+                continue
+            files[base] = _File(path, (stat.st_dev, stat.st_ino), stat.st_size, _stamp(stat))
+        return files
+
+    def damage_at(self, position: int) -> Damage | None:
+        """Return the damage that has a physical offset, None if its byte is in a file."""
+        for damage in (*self.damages, *([self.unfinished] if self.unfinished else [])):
+            if damage.start <= position < damage.end:
+                return damage
+        return None
+
+    @property
+    def bases(self) -> list[int]:
+        """Return the physical offsets where files begin, in order."""
+        return list(self._files)
+
+    def file_of(self, position: int) -> tuple[Path, int]:
+        """Return the file that holds a physical offset, and the byte in it: for messages.
+
+        A position behind all files is said to be at the last one's end.
+        """
+        base = self.base_of(position)
+        damage = self.damage_at(position)
+        if damage is not None and base not in self._files:
+            return damage.path.with_name(names.offset_file(base)), position - base
+        if base not in self._files:
+            last = self.bases[-1]
+            return self._files[last], position - last
+        return self._files[base], position - base
+
+    def holds(self, offset: int) -> bool:
+        """Tell whether a physical offset is in the files; of the log, ask `following.log_end`."""
+        return self.min_offset <= offset < self.end_of_files
+
+    @property
+    def known_end(self) -> int:
+        """Return a physical offset up to which all is in the log, without looking for the end."""
+        return self.end_of_files
+
+    def end(self) -> int:
+        """Return the physical offset after the last file; `following.log_end` has the log's end."""
+        return self.end_of_files
+
+    def sure_of(self, base: int) -> int:
+        """Return the physical offset before which what `holds` says of a file needs no look at it.
+
+        Past that, a record may stand in the space of the file's BLANK; `stores.following.log_end`
+        looks.
+        """
+        return base + self.file_size
+
+    def stop_of(self, base: int) -> int:
+        """Return the physical offset where the file that begins at `base` ends."""
+        return base + self.file_size
+
+    def base_of(self, position: int) -> int:
+        """Return where the file of a physical offset begins."""
+        return position - position % self.file_size
+
+    def is_at_rest(self) -> bool:
+        """Tell whether nobody writes to the log.
+
+        No broker holds the store's lock; and where its abort marker stands, or the store is not
+        known, no file was touched in the last 3 s: the lock of another host may not be seen. A
+        store that its broker has closed is at rest at once.
+        """
+        return not self.is_held() and self._rest_ns() <= 0
+
+    def wait_for_rest(self) -> bool:
+        """Wait until the log is at rest, a few seconds at most; False if a broker holds the store.
+
+        What may still be written counts as missing, which a log that a killed broker has left a
+        moment ago need not lack.
+        """
+        while not self.is_held():
+            left = self._rest_ns()
+            if left <= 0:
+                return True
+            time.sleep(left / _NS)
+            self.refresh()
+        return False
+
+    def is_held(self) -> bool:
+        """Tell whether a broker holds the store."""
+        return self._store is not None and broker_lock.is_held(self._store / names.LOCK)
+
+    def held_since(self) -> float:
+        """Return when the broker started that holds the store, ns; infinity if none does."""
+        if self._store is None or not self.is_held():
+            return math.inf
+        stamp = _stamp_of(self._store / names.LOCK)
+        return math.inf if stamp is None else stamp.modified
+
+    def is_quiet(self) -> bool:
+        """Tell whether no broker holds the store's lock, and no file was touched in the last 3 s.
+
+        Unlike `is_at_rest` it looks at the files' times also where no abort marker stands: whoever
+        copies a log makes none.
+        """
+        return not self.is_held() and self._quiet_ns() <= 0
+
+    def _rest_ns(self) -> int:
+        """Return how long the files have to stay as they are until the log is at rest, ns."""
+        if self._store is not None and not (self._store / names.ABORT).exists():
+            return 0
+        return self._quiet_ns()
+
+    def _quiet_ns(self) -> int:
+        newest = max((stamp.modified for stamp in self.stamps.values()), default=0)
+        # A time to come is of a clock that went back: it says no more than one long ago.
+        return _REST_NS - abs(time.time_ns() - newest)
+
+    def has(self, path: str) -> bool:
+        """Tell whether a path is that of a file in the log's directories."""
+        return Path(path).parent in self.directories
+
+    def stamp_of(self, base: int) -> Stamp | None:
+        """Return the stamp of the file that begins at a physical offset now; None if it went."""
+        path = self._files.get(base)
+        return None if path is None else _stamp_of(path)
+
+    def signs(self, position: int) -> tuple[Stamp | None, ...]:
+        """Return what changes with any cut or growth: a few stamps, however many files there are.
+
+        Args:
+            position: physical offset up to which the caller has read.
+
+        Returns:
+            Stamps of the directories, and of the files at and just before the position.
+        """
+        bases = {self.base_of(max(position, 0)), self.base_of(max(position - 1, 0))}
+        directories = [_stamp_of(directory) for directory in self.directories]
+        return (*directories, *(self.stamp_of(base) for base in sorted(bases)))
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Read bytes of one file; return how many it had.
+
+        Raises:
+            LogChangedError: the file is not there any more.
+            OSError: the device failed.
+        """
+        base = self.base_of(position)
+        wanted = min(len(buffer), base + self.file_size - position)
+        got = 0
+        while got < wanted:
+            count = self.read_once([buffer[got:wanted]], position + got)
+            if count == 0:
+                break
+            got += count
+        return got
+
+    def read_once(self, buffers: list[memoryview], position: int) -> int:
+        """Read bytes of one file in one go; return how many came: not always all that are there.
+
+        Raises:
+            LogChangedError: the file is not there any more.
+            OSError: the device failed.
+        """
+        base = position - position % self.file_size
+        descriptor = self._open.get(base)
+        if descriptor is None:
+            descriptor = self._descriptor(base)
+        try:
+            return _preadv(descriptor, buffers, position - base)
+        except OSError as error:
+            path, _ = self.file_of(base)
+            raise OSError(error.errno, error.strerror, str(path)) from error
+
+    def _descriptor(self, base: int) -> int:
+        known = self._open.get(base)
+        if known is not None:
+            return known
+        while len(self._open) >= _OPEN_FILES:
+            os.close(self._open.pop(next(iter(self._open))))
+        descriptor = self.open_file(base)
+        # Two parsers may get here at once; the second one's descriptor is one too many.
+        first = self._open.setdefault(base, descriptor)
+        if first != descriptor:
+            os.close(descriptor)
+        return first
+
+    def open_file(self, base: int) -> int:
+        """Open the file that begins at a physical offset; who calls it closes it.
+
+        Raises:
+            LogChangedError: the file is not there any more.
+        """
+        path = self._files.get(base)
+        if path is None:
+            if self.damage_at(base) is None:
+                raise self._gone(base)
+            # Missing in between: it reads as empty, and the reader reports it.
+            path = Path(os.devnull)
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise self._gone(base) from error
+
+    @staticmethod
+    def _gone(base: int) -> LogChangedError:
+        return LogChangedError(
+            f"commitlog file {names.offset_file(base)} is not there: it has expired or was removed"
+        )
+
+    def bytes_at(self, position: int, length: int) -> bytes:
+        """Return bytes of one file from `position` on: fewer where the file ends."""
+        data = bytearray(length)
+        return bytes(data[: self.read_into(memoryview(data), position)])
+
+    def close(self) -> None:
+        """Close the files; what is read afterwards opens them again."""
+        _close_all(self._open)
+
+
+def _close_all(descriptors: dict[int, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])

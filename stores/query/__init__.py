@@ -1,0 +1,1 @@
+"""Which messages match? By key, id and time, waiting messages, transactions, consumers."""

@@ -1,0 +1,276 @@
+"""Looks hashes of keys up in the index files, as a broker does: newest file first, chain by chain.
+
+The rules are those of RocketMQ's `IndexService#queryOffset` and `IndexFile#selectPhyOffset`, odd
+ones included: no older file is looked at behind one that began before the window of time; a chain
+ends at an item that is older than the window. What the broker has no rule for, since no broker
+writes it, is a finding here, and the answer what was found until then: chains that run in a
+circle, counts beyond the file, files of other sizes and names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from reput.formats.rocketmq import indexfile, names
+from reput.formats.rocketmq.indexfile import (
+    FIRST_ITEM,
+    HEADER_SIZE,
+    ITEM_SIZE,
+    NO_ITEM,
+    SLOT_SIZE,
+    Header,
+)
+from reput.stores.findings import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.stores.findings import Report
+
+_ITEM = indexfile.ITEM_STRUCT
+_SLOT = struct.Struct(">i")
+
+
+class Window(NamedTuple):
+    """A time to look in: store timestamps in ms, both ends included."""
+
+    begin: int = 0
+    end: int = (1 << 63) - 1
+
+
+ALWAYS = Window()
+
+
+# What the index has for a hash: physical offsets, newest first, hits of other keys with the same
+# hash among them; store timestamp (ms) and physical offset of the newest item of all, 0 without
+# an index. A tuple as it is: one with names takes as long to make as a chain to walk.
+IndexHits = tuple[list[int], int, int]
+
+
+class ManyHits(NamedTuple):
+    """What the index has for several hashes.
+
+    Attributes:
+        offsets: by hash: physical offsets, newest first.
+        last_timestamp: store timestamp of the newest item of all, ms; 0 without an index.
+        last_offset: its physical offset.
+    """
+
+    offsets: list[list[int]]
+    last_timestamp: int
+    last_offset: int
+
+
+class IndexFileMap:
+    """One index file, mapped: brokers remove these files but never cut them."""
+
+    def __init__(self, path: Path | str, settings: BrokerSettings) -> None:
+        """Map it.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is empty.
+        """
+        self.path = path
+        self.slots = settings.index_slots
+        self.items = settings.index_items
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.data = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(descriptor)
+
+    def header(self) -> Header:
+        """Return the header as it stands there now, its count as a broker takes it."""
+        header = Header.unpack(self.data[:HEADER_SIZE])
+        return header._replace(index_count=header.next_item)
+
+    def select(
+        self, hashed: int, window: Window, limit: int, found: list[int], report: Report
+    ) -> None:
+        """Add the offsets of a hash in a window, newest first, until there are `limit`.
+
+        Args:
+            hashed: hash of topic and key.
+            window: time.
+            limit: of `found`, what is in it already included.
+            found: physical offsets.
+            report: gets what is damaged.
+        """
+        header = self.header()
+        count, begin_timestamp = header.index_count, header.begin_timestamp
+        slot_at = HEADER_SIZE + hashed % self.slots * SLOT_SIZE
+        (number,) = _SLOT.unpack_from(self.data, slot_at)
+        if number <= NO_ITEM or number > count or count <= FIRST_ITEM:
+            return
+        items_at = indexfile.item_position(0, self.slots)
+        # A circle is noticed when an item comes again that was remembered 2, 4, 8 … items ago.
+        remembered, steps, remember_at = NO_ITEM, 0, 2
+        while len(found) < limit:
+            if number >= self.items:
+                self._damaged(report, slot_at, f"slot {hashed % self.slots} leads to item {number}")
+                return
+            key_hash, offset, seconds, previous = _ITEM.unpack_from(
+                self.data, items_at + number * ITEM_SIZE
+            )
+            if seconds < 0:
+                return
+            stored = begin_timestamp + seconds * 1000
+            if key_hash == hashed and window.begin <= stored <= window.end:
+                found.append(offset)
+            if previous <= NO_ITEM or previous > count or previous == number:
+                return
+            if stored < window.begin:
+                return
+            steps += 1
+            if previous == remembered:
+                at = items_at + number * ITEM_SIZE
+                self._damaged(report, at, f"the chain of item {number} runs in a circle")
+                return
+            if steps == remember_at:
+                remembered, remember_at = previous, remember_at * 2
+            number = previous
+
+    def _damaged(self, report: Report, byte: int, what: str) -> None:
+        report.add(Kind.BROKEN_CHAIN, str(self.path), byte, what)
+
+    def close(self) -> None:
+        """Unmap it."""
+        self.data.close()
+
+
+def is_time_matched(header: Header, window: Window) -> bool:
+    """Tell whether a file is looked into (`IndexFile#isTimeMatched`)."""
+    begin, end = header.begin_timestamp, header.end_timestamp
+    return (
+        (window.begin < begin and window.end > end)
+        or begin <= window.begin <= end
+        or begin <= window.end <= end
+    )
+
+
+class IndexSearch:
+    """The index files of an output; looked at anew when files have come or gone."""
+
+    def __init__(self, directory: Path, settings: BrokerSettings, report: Report) -> None:
+        """Open nothing yet.
+
+        Args:
+            directory: where the index files are.
+            settings: how large they are.
+            report: gets what is no index file, and broken chains.
+        """
+        self.directory = directory
+        self._place = str(directory)
+        self._settings = settings
+        self._report = report
+        self._files: dict[str, IndexFileMap] = {}
+        self._changed = -1
+
+    def files(self) -> list[IndexFileMap]:
+        """Return the files, oldest first."""
+        try:
+            changed = os.stat(self._place).st_mtime_ns  # noqa: PTH116 - twice as quick
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        if changed != self._changed:
+            self._look()
+            self._changed = changed
+        return list(self._files.values())
+
+    def _look(self) -> None:
+        size = indexfile.file_size(self._settings.index_slots, self._settings.index_items)
+        known, self._files = self._files, {}
+        for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
+            if entry.is_dir() or not names.is_index_file(entry.name):
+                self._report.add(Kind.NAME, entry.path, 0, "not the name of an index file")
+                continue
+            found = entry.stat().st_size
+            if found != size:
+                self._report.add(
+                    Kind.SIZE,
+                    entry.path,
+                    found,
+                    f"the file has {found} bytes, expected {size}: it is left out. Give the "
+                    "broker's maxHashSlotNum and maxIndexNum in --broker-conf",
+                )
+                continue
+            mapped = known.pop(entry.name, None)
+            if mapped is None:
+                # It may go while we look.
+                with contextlib.suppress(FileNotFoundError):
+                    mapped = IndexFileMap(entry.path, self._settings)
+                    self._advise(mapped.data)
+            if mapped is not None:
+                self._files[entry.name] = mapped
+        self._take(list(self._files.values()))
+        for gone in known.values():
+            gone.close()
+
+    def _advise(self, data: mmap.mmap) -> None:
+        """Tell the system how a file is read.
+
+        Who asks for a few keys wants the few pages that those lie on, and not what a disk reads
+        around each: megabytes.
+        """
+        data.madvise(mmap.MADV_RANDOM)
+
+    def _take(self, files: Sequence[IndexFileMap]) -> None:
+        """Learn what the files are from now on, oldest first, before others are closed."""
+
+    def offsets_of(self, text: str, window: Window, limit: int) -> IndexHits:
+        """Return where the records of "topic#key" are; see `offsets`."""
+        return self.offsets(indexfile.key_hash(text), window, limit)
+
+    def offsets_of_many(
+        self, prefix: str, keys: Sequence[str], window: Window, limit: int
+    ) -> ManyHits:
+        """Return where the records of each of several keys are; see `offsets`.
+
+        Args:
+            prefix: what stands before each key: "topic#".
+            keys: the keys.
+            window: time.
+            limit: hits of each key.
+        """
+        hits = [self.offsets_of(prefix + key, window, limit)[0] for key in keys]
+        return ManyHits(hits, *self.last())
+
+    def last(self) -> tuple[int, int]:
+        """Return store timestamp (ms) and physical offset of the newest item of all, 0 without."""
+        files = self.files()
+        last = files[-1].header() if files else Header()
+        return last.end_timestamp, last.end_offset
+
+    def offsets(self, hashed: int, window: Window, limit: int) -> IndexHits:
+        """Return where the records of a hash are, `limit` at most (`IndexService#queryOffset`).
+
+        Args:
+            hashed: hash of topic and key.
+            window: time.
+            limit: hits.
+        """
+        found: list[int] = []
+        files = self.files()
+        last = files[-1].header() if files else Header()
+        for file in reversed(files):
+            header = file.header()
+            if is_time_matched(header, window):
+                file.select(hashed, window, limit, found, self._report)
+            if header.begin_timestamp < window.begin or len(found) >= limit:
+                break
+        return found, last.end_timestamp, last.end_offset
+
+    def close(self) -> None:
+        """Close the files."""
+        self._take(())
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+        self._changed = -1

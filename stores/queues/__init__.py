@@ -1,0 +1,1 @@
+"""What does one queue answer? Offsets, times and pulls, as its broker answers them."""

@@ -1,0 +1,217 @@
+"""One queue of a BatchCQ topic, read as its broker has it once it is open.
+
+Its units stand for several messages each, so that an offset has to be searched for. The searches
+are the broker's own, with what they do where times or offsets are out of order.
+Source: RocketMQ `BatchConsumeQueue`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from reput.formats.rocketmq.batchconsumequeue import UNIT, UNIT_SIZE, UNIT_STRUCT, Unit
+from reput.stores.queues.by_time import Boundary
+from reput.stores.queues.reader import QueueEntry, UnitFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.stores.findings import Report
+    from reput.stores.log.files import LogFiles
+
+_PIECE = 1024
+
+
+class BatchReader:
+    """A batch queue's units by their queue offset."""
+
+    is_batch: Literal[True] = True
+
+    def __init__(
+        self,
+        directory: Path,
+        log: LogFiles,
+        settings: BrokerSettings,
+        report: Report,
+        *,
+        is_quick: bool = False,
+    ) -> None:
+        """Look at the files.
+
+        Args:
+            directory: of the queue.
+            log: what its units point into.
+            settings: file sizes.
+            report: gets what is damaged.
+            is_quick: see `UnitFiles.end`.
+        """
+        self.log = log
+        self.files = UnitFiles(directory, settings.batch_file_size, UNIT, report)
+        self.end = self.files.end(log, is_quick=is_quick)
+        self._bases = [base for base in self.files.bases if base <= self.end]
+        last = self._unit(self.end - UNIT_SIZE) if self.end else None
+        self.max_offset = last.base_offset + last.batch_size if last else 0
+        self.min_offset = self._min_offset()
+
+    def _unit(self, position: int) -> Unit | None:
+        raw = self.files.read(position, UNIT_SIZE)
+        return Unit(*UNIT_STRUCT.unpack(raw)) if len(raw) == UNIT_SIZE else None
+
+    def _first(self, base: int) -> Unit | None:
+        """Return the first unit of a file, None if it has none."""
+        return self._unit(base) if base < self.end else None
+
+    def _min_offset(self) -> int:
+        first = self._first(self._bases[0]) if self._bases else None
+        if first is None:
+            return -1
+        offset = first.base_offset
+        for unit in self._units(self._bases[0]):
+            if unit.physical_offset >= self.log.min_offset:
+                break
+            offset = unit.base_offset + unit.batch_size
+        return offset
+
+    def _units(self, position: int) -> Iterator[Unit]:
+        """Yield the units from a position to the end of its file."""
+        stop = min(position - position % self.files.file_size + self.files.file_size, self.end)
+        while position < stop:
+            data = self.files.read(position, min(_PIECE * UNIT_SIZE, stop - position))
+            whole = len(data) - len(data) % UNIT_SIZE
+            if not whole:
+                return
+            for at in range(0, whole, UNIT_SIZE):
+                yield Unit(*UNIT_STRUCT.unpack_from(data, at))
+            position += whole
+
+    def roll(self, _queue_offset: int) -> int:
+        """Return where to go on behind an offset that is in no file: 0, says the broker."""
+        return 0
+
+    def entries(self, queue_offset: int) -> Iterator[QueueEntry] | None:
+        """Return the units from the one with a queue offset on, None if it is in no file."""
+        if queue_offset >= self.max_offset:
+            return None
+        base = self._file_of(lambda unit: unit.base_offset, queue_offset, is_bounded=False)
+        if base is None:
+            return None
+        at = self._find(base, queue_offset)
+        return None if at is None else map(_entry, self._units(at))
+
+    def all_entries(self, queue_offset: int = 0) -> Iterator[QueueEntry]:
+        """Yield the units from a queue offset to the queue's end, over all files."""
+        for base in self._bases:
+            for unit in self._units(base):
+                if unit.base_offset + unit.batch_size > queue_offset:
+                    yield _entry(unit)
+
+    def first_behind(self, physical_offset: int) -> int:
+        """Return the first queue offset whose unit's record stands behind a physical offset."""
+        behind = (u for u in self.all_entries() if u.physical_offset > physical_offset)
+        return next((entry.queue_offset for entry in behind), self.max_offset)
+
+    def last_entry(self) -> QueueEntry | None:
+        """Return the last unit, None for a queue without any."""
+        unit = self._unit(self.end - UNIT_SIZE) if self.end else None
+        return _entry(unit) if unit else None
+
+    def _file_of(
+        self, value: Callable[[Unit], int], wanted: int, *, is_bounded: bool
+    ) -> int | None:
+        """Return the file with the greatest first value that is not above the wanted one.
+
+        Args:
+            value: of a file's first unit.
+            wanted: what is looked for.
+            is_bounded: below all of them, the first file is meant.
+        """
+        if not self._bases:
+            return None
+        last = self._first(self._bases[-1])
+        if last is not None and value(last) <= wanted:
+            return self._bases[-1]
+        # The broker's cache has one file for each value: the last of equal ones.
+        floors = {}
+        for base in self._bases:
+            first = self._first(base)
+            if first is not None:
+                floors[value(first)] = base
+        below = [key for key in floors if key <= wanted]
+        if below:
+            return floors[max(below)]
+        return self._bases[0] if is_bounded else None
+
+    def _find(self, base: int, queue_offset: int) -> int | None:
+        """Return the position of the unit that has a queue offset."""
+        left, right = 0, min(base + self.files.file_size, self.end) - base - UNIT_SIZE
+        last = right
+        while left <= right:
+            middle = (left + right) // 2 // UNIT_SIZE * UNIT_SIZE
+            value = self._value(base + middle).base_offset
+            if value == queue_offset:
+                return base + middle
+            if value > queue_offset:
+                right = middle - UNIT_SIZE
+            elif middle == left:
+                after = middle + UNIT_SIZE
+                if after <= last and self._value(base + after).base_offset <= queue_offset:
+                    return base + after
+                return base + middle
+            else:
+                left = middle
+        return None
+
+    def _value(self, position: int) -> Unit:
+        unit = self._unit(position)
+        # A file that was cut while it is read: as if nothing had been written.
+        return unit if unit is not None else Unit(0, 0, 0, 0, 0, 0)
+
+    def offset_by_time(self, timestamp: int, boundary: Boundary) -> int:
+        """Return the queue offset that stands at a time, by the times in the units.
+
+        Args:
+            timestamp: store time, ms.
+            boundary: which of several units with that time.
+        """
+        found = self._offset_by_time(timestamp, boundary)
+        return min(max(found, self.min_offset), self.max_offset)
+
+    def _offset_by_time(self, timestamp: int, boundary: Boundary) -> int:
+        base = self._file_of(lambda unit: unit.store_timestamp, timestamp, is_bounded=True)
+        if base is None or self._first(base) is None:
+            return -1
+        left, right = 0, min(base + self.files.file_size, self.end) - base - UNIT_SIZE
+        last = self._value(base + right)
+        if timestamp >= last.store_timestamp:
+            return last.base_offset
+        while left <= right:
+            middle = (left + right) // 2 // UNIT_SIZE * UNIT_SIZE
+            unit = self._value(base + middle)
+            if middle == right:
+                return unit.base_offset if unit.store_timestamp >= timestamp else -1
+            if middle == left:
+                if unit.store_timestamp >= timestamp:
+                    return unit.base_offset
+                left = middle + UNIT_SIZE
+            elif boundary == Boundary.LOWER:
+                if unit.store_timestamp < timestamp:
+                    left = middle + UNIT_SIZE
+                else:
+                    right = middle
+            elif unit.store_timestamp <= timestamp:
+                left = middle
+            else:
+                right = middle - UNIT_SIZE
+        return -1
+
+    def close(self) -> None:
+        """Close the files."""
+        self.files.close()
+
+
+def _entry(unit: Unit) -> QueueEntry:
+    return QueueEntry(
+        unit.base_offset, unit.physical_offset, unit.size, unit.tags_code, unit.batch_size
+    )

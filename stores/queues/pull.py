@@ -1,0 +1,206 @@
+"""Messages of a queue from an offset on, with the status and next offset that a broker answers.
+
+RocketMQ `DefaultMessageStore#getMessage`: which messages, how many, and where the next call goes on
+are its own, for messages that it takes to be in memory (32 or 256 KiB, whatever was asked for,
+unless the caller says otherwise); its store is a master's.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
+from reput.stores.log.records import is_in_queue, look_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.formats.rocketmq.commitlog import Record
+    from reput.stores.config.message_filter import MessageFilter
+    from reput.stores.log.files import LogFiles
+    from reput.stores.queues.reader import QueueEntry
+
+# So many bytes of entries are looked at in one call, or more if more messages are asked for.
+_FILTERED_BYTES = 16_000
+
+
+class PullStatus(StrEnum):
+    """RocketMQ `GetMessageStatus`."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class PullLimits(NamedTuple):
+    """How much one call transfers (`maxTransferCountOnMessageInMemory` and `…Bytes…`)."""
+
+    messages: int = 32
+    bytes: int = 256 << 10
+
+
+IN_MEMORY = PullLimits()
+
+
+class Pulled(NamedTuple):
+    """What one call gives.
+
+    Attributes:
+        status: see there.
+        messages: records with their queue offsets: those of the queue, which for a further queue
+            of a message (multi dispatch) are not the record's own.
+        next_offset: where the next call goes on.
+        min_offset: of the queue.
+        max_offset: of the queue, exclusive.
+    """
+
+    status: PullStatus
+    messages: Sequence[tuple[int, Record]]
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+
+
+class Queue(Protocol):
+    """What is read of a queue of either kind."""
+
+    log: LogFiles
+    min_offset: int
+    max_offset: int
+
+    def entries(self, queue_offset: int) -> Iterator[QueueEntry] | None:
+        """Return the entries from an offset to the end of its file, None if it has no file."""
+
+    def roll(self, queue_offset: int) -> int:
+        """Return where to go on behind an offset that is in no file."""
+
+
+def pull(
+    queue: Queue | None,
+    settings: BrokerSettings,
+    offset: int,
+    max_messages: int,
+    message_filter: MessageFilter | None = None,
+    limits: PullLimits = IN_MEMORY,
+    *,
+    name: tuple[str, int],
+    unit_size: int = ENTRY_SIZE,
+) -> Pulled:
+    """Return messages of a queue from an offset on.
+
+    Args:
+        queue: None if there is none.
+        settings: the broker's.
+        offset: queue offset.
+        max_messages: at most.
+        message_filter: None for all.
+        limits: at most, whatever was asked for; one message is always given.
+        name: topic and queue id.
+        unit_size: bytes of an entry.
+    """
+    if queue is None:
+        return Pulled(PullStatus.NO_MATCHED_LOGIC_QUEUE, (), 0)
+    low, high = queue.min_offset, queue.max_offset
+    status = _status_outside(low, high, offset)
+    if status is not None:
+        following = {
+            PullStatus.NO_MESSAGE_IN_QUEUE: 0,
+            PullStatus.OFFSET_TOO_SMALL: low,
+            PullStatus.OFFSET_OVERFLOW_ONE: offset,
+            PullStatus.OFFSET_OVERFLOW_BADLY: high,
+        }
+        return Pulled(status, (), following[status], low, high)
+    entries = queue.entries(offset)
+    if entries is None:
+        return Pulled(PullStatus.OFFSET_FOUND_NULL, (), queue.roll(offset), low, high)
+    looked_at = max(_FILTERED_BYTES, max_messages * unit_size)
+    counts_first = settings.version.has_time_boundaries
+    status = PullStatus.NO_MATCHED_MESSAGE
+    messages: list[tuple[int, Record]] = []
+    transferred, count, following_offset = 0, 0, offset
+    gone_until = -1
+    for entry in entries:
+        # Where the units of a batch queue leave gaps, the place of the next one does not count.
+        if following_offset >= high:
+            break
+        if (entry.queue_offset - offset) * unit_size >= looked_at:
+            break
+        is_gone = entry.physical_offset < gone_until
+        # 4.9 passes over what is gone before it counts, 5.x counts first.
+        if counts_first or not is_gone:
+            if count and (
+                count + entry.messages > max_messages
+                or transferred + entry.size > limits.bytes
+                or count >= limits.messages
+            ):
+                break
+        following_offset = entry.queue_offset + entry.messages
+        if is_gone:
+            continue
+        if message_filter is not None and not may_match(message_filter, entry):
+            status = status if messages else PullStatus.NO_MATCHED_MESSAGE
+            continue
+        record = _record(queue.log, entry, name)
+        if record is None:
+            status = status if messages else PullStatus.MESSAGE_WAS_REMOVING
+            if not _has_bytes(queue.log, entry):
+                gone_until = _file_end(queue.log, entry.physical_offset)
+            continue
+        if message_filter is not None and not message_filter.matches(record.properties):
+            status = status if messages else PullStatus.NO_MATCHED_MESSAGE
+            continue
+        messages.append((entry.queue_offset, record))
+        transferred += entry.size
+        count += entry.messages
+        status, gone_until = PullStatus.FOUND, -1
+    return Pulled(status, messages, following_offset, low, high)
+
+
+def _status_outside(low: int, high: int, offset: int) -> PullStatus | None:
+    if high == 0:
+        return PullStatus.NO_MESSAGE_IN_QUEUE
+    if offset < low:
+        return PullStatus.OFFSET_TOO_SMALL
+    if offset == high:
+        return PullStatus.OFFSET_OVERFLOW_ONE
+    return PullStatus.OFFSET_OVERFLOW_BADLY if offset > high else None
+
+
+def may_match(message_filter: MessageFilter, entry: QueueEntry) -> bool:
+    """Tell whether an entry may be of a message that passes (`isMatchedByConsumeQueue`)."""
+    code = message_filter.matches_code(entry.tags_code)
+    return code and (entry.unit is None or message_filter.matches_unit(entry.unit))
+
+
+def _file_end(log: LogFiles, physical_offset: int) -> int:
+    return log.base_of(physical_offset) + log.file_size
+
+
+def _has_bytes(log: LogFiles, entry: QueueEntry) -> bool:
+    """Tell whether the log holds the bytes that an entry names (`CommitLog#getMessage`).
+
+    Where it does not, a broker leaves out the rest of their file. An entry of a record that was cut
+    may name bytes of other records: those after it are still there.
+    """
+    offset, end = entry.physical_offset, entry.physical_offset + entry.size
+    return end <= _file_end(log, offset) and log.holds(offset) and log.holds(end - 1)
+
+
+def _record(log: LogFiles, entry: QueueEntry, name: tuple[str, int]) -> Record | None:
+    """Return the record of an entry, None if it is not there, or another one stands there.
+
+    Over a record that was cut may stand another queue's. A broker gives it, for it looks at no
+    record (`CommitLog#getMessage`).
+    """
+    _, record = look_at(log, entry.physical_offset)
+    if isinstance(record, int) or record.size != entry.size:
+        return None
+    return record if is_in_queue(record, *name) else None

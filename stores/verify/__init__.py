@@ -1,0 +1,1 @@
+"""Are the queues what the log gives? Entry by entry, with what cannot be compared named."""

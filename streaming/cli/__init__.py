@@ -1,0 +1,1 @@
+"""What can you ask for? The commands and their options."""

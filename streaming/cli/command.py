@@ -1,0 +1,15 @@
+"""Where the command begins: signals count before anything else is imported."""
+
+from __future__ import annotations
+
+from reput.streaming.endings import interruptions
+
+
+def main() -> None:
+    """Run `reput` and exit with its code."""
+    interruptions.begin()
+    from reput.streaming.cli.main import main as run  # noqa: PLC0415 - it takes a while
+    from reput.streaming.endings.failures import FAILURES  # noqa: PLC0415
+
+    FAILURES.watch_threads()
+    run()

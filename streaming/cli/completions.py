@@ -1,0 +1,60 @@
+"""Values that a shell can complete: versions of brokers, and names in a store or a reput.toml."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from reput.formats.errors import ReputError
+from reput.formats.rocketmq import broker
+
+if TYPE_CHECKING:
+    from reput.stores.query.message_store import MessageStore
+
+
+def versions(incomplete: str) -> list[str]:
+    """Return the brokers whose files are known."""
+    return [each for each in broker.VERSIONS if each.startswith(incomplete)]
+
+
+def store_names(ctx: Any, incomplete: str) -> list[str]:
+    """Return the names of the stores in the `--config` that is typed already."""
+    from reput.streaming.settings.config import read_config  # noqa: PLC0415 - only a shell asks
+
+    path = ctx.params.get("config")
+    # Where the line so far is wrong, there is nothing to complete.
+    with contextlib.suppress(ReputError):
+        if path is not None:
+            names = [each.name for each in read_config(path, reads_kafka=False)]
+            return [each for each in names if each.startswith(incomplete)]
+    return []
+
+
+def _asked(ctx: Any) -> MessageStore:
+    from reput.streaming.cli.query_options import open_store  # noqa: PLC0415 - it imports this module
+
+    typed = ctx.params
+    return open_store(
+        typed.get("store"),
+        typed.get("output"),
+        typed.get("broker_version"),
+        typed.get("broker_conf"),
+        typed.get("commitlog"),
+        typed.get("config"),
+        typed.get("store_name"),
+    )
+
+
+def topics(ctx: Any, incomplete: str) -> list[str]:
+    """Return the topics of the store that is typed already."""
+    with contextlib.suppress(ReputError, OSError), _asked(ctx) as asked:
+        return [each for each in asked.topics() if each.startswith(incomplete)]
+    return []
+
+
+def groups(ctx: Any, incomplete: str) -> list[str]:
+    """Return the consumer groups of the store that is typed already."""
+    with contextlib.suppress(ReputError, OSError), _asked(ctx) as asked:
+        names = sorted({group for group, _ in asked.consumer_offsets()})
+        return [each for each in names if each.startswith(incomplete)]
+    return []

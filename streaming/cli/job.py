@@ -1,0 +1,197 @@
+"""Runs a job for the command: its signals, its session, its summary and its exit code.
+
+An interrupted `rebuild` is not done, and says how far it got; so does a job that stops at damage of
+the log. An interrupted `run` has ended in order, for it has no end of its own; but where part of a
+log at rest is left, it says how far it got too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from reput.checkpoints.progress import STATE_DIRECTORY
+from reput.formats.errors import ReputError
+from reput.streaming.endings.exit_codes import INCOMPLETE, OK
+from reput.streaming.endings.failures import FAILURES
+from reput.streaming.endings.interruptions import Ending, again, beside, leave_at_once, unbegun
+from reput.streaming.endings.verbosity import VERBOSITY
+from reput.streaming.events import ENDING
+from reput.streaming.observe.error_kinds import kind_of
+from reput.streaming.settings.separate import refuse_checkpoint
+from reput.streaming.show import console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from reput.streaming.job.job import Job, Summary
+    from reput.streaming.observe.metrics import Metrics
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.spark.session import SessionStart
+    from reput.streaming.writers.job_options import JobOptions
+
+LOG = logging.getLogger("reput")
+
+
+def run_job(
+    configs: Sequence[StoreConfig],
+    options: JobOptions,
+    *,
+    as_json: bool,
+    shows_progress: bool = False,
+    metrics: Metrics | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> int:
+    """Run the job, print its summary and return the exit code.
+
+    Raises:
+        ReputError, OSError: what stopped it; what was dispatched before stays.
+    """
+    from reput.streaming.spark.session import (  # noqa: PLC0415 - Spark is slow to import
+        QUICK_START,
+        begin_session,
+    )
+
+    # Its JVM takes a second to start; what follows is slow to import as well.
+    starting = begin_session("reput", **QUICK_START, **(conf or {}))
+    from reput.streaming.job.job import Job  # noqa: PLC0415
+    from reput.streaming.verify.version_seen import refuse_version_of_store  # noqa: PLC0415
+
+    ending = Ending(say_ending)
+    with ending.watching():
+        refuse_checkpoint(options.checkpoint, configs)
+        for config in configs:
+            refuse_version_of_store(config)
+        # A broker's store is no place for files of ours that it does not know.
+        FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
+        job = Job(configs, options)
+        if metrics is not None:
+            job.report_to(metrics)
+        console.report_openings(job)
+        ending.passes_to(job.stop)
+        job.prepare()
+        try:
+            summary = _dispatch(job, starting, ending, shows_progress=shows_progress)
+        except ReputError as error:
+            _tell_done(job, error, as_json=as_json)
+            if all(kind_of(error, config) == "corrupt" for config in configs):
+                # At damage of a log; what is before it is done.
+                FAILURES.code = INCOMPLETE
+            raise
+    return _conclude(configs, options, job, summary, ending, as_json=as_json)
+
+
+def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json: bool) -> int:
+    """Print the summary of a job that was ended before it began, and return the exit code.
+
+    Raises:
+        OutputError: nobody takes it.
+    """
+    from reput.streaming.dispatch.first_message import is_awaited  # noqa: PLC0415 - as below
+    from reput.streaming.job.job import StoreSummary, Summary  # noqa: PLC0415 - Spark is slow to import
+    from reput.streaming.job.reach import nobody_writes  # noqa: PLC0415 - numba is slow to import
+
+    # A log that is being written, or has nothing yet, is left by every job.
+    is_left = any(not is_awaited(each) and nobody_writes(each) for each in configs)
+    code = FAILURES.answered(INCOMPLETE if is_left else OK)
+    said = [unbegun(ending.name)] if is_left else []
+    summary = Summary([StoreSummary(config.name) for config in configs], is_live=True)
+    console.print_summary(
+        summary, as_json=as_json, left=said, is_complete=not is_left, has_queues=not is_left
+    )
+    for line in said:
+        console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
+    return code
+
+
+def say_ending(name: str) -> None:
+    """Log that a signal came, and that the job ends by it."""
+    LOG.info("%s: ending in order", name, extra={"event": ENDING, "signal": name})
+
+
+def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progress: bool) -> Summary:
+    from reput.streaming.source.datasource import register  # noqa: PLC0415
+    from reput.streaming.spark.session import end_session, naming_its_end  # noqa: PLC0415
+
+    with naming_its_end():
+        spark = beside(starting.session, lambda: bool(ending.name))
+        if spark is None:
+            # Its start goes on in a thread, and ends with this process.
+            leave_at_once()
+            return job.abandon()
+        try:
+            # What stops the job is said once, by us; Spark's account of it is a page of Scala.
+            spark.sparkContext.setLogLevel("WARN" if VERBOSITY.more > 1 else "OFF")
+            register(spark)
+            with console.progress(job) if shows_progress else console.quiet():
+                return job.run(spark)
+        finally:
+            _end_session(spark, end_session, ending)
+
+
+def _end_session(
+    spark: SparkSession, end_session: Callable[[SparkSession], None], ending: Ending
+) -> None:
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+
+    # Where the signal was for Spark as well, it may have ended by itself.
+    is_expected = (Py4JError, ConnectionError) if ending.name else ()
+    with contextlib.suppress(*is_expected):
+        end_session(spark)
+
+
+def _tell_done(job: Job, error: ReputError, *, as_json: bool) -> None:
+    """Print what was done by a job that has ended for Kafka, or have it printed with the error."""
+    done = job.done_before(error)
+    if done is None:
+        return
+    has_all = job.has_dispatched_all
+    if as_json:
+        FAILURES.done = console.summary_document(done, is_complete=False, has_queues=has_all)
+        return
+    console.print_summary(done, as_json=False)
+    if has_all:
+        console.OUT.print("consume queues and index are complete; Kafka lacks some of the log")
+
+
+def _conclude(
+    configs: Sequence[StoreConfig],
+    options: JobOptions,
+    job: Job,
+    summary: Summary,
+    ending: Ending,
+    *,
+    as_json: bool,
+) -> int:
+    """Print what was done, and what was not."""
+    from reput.streaming.job.reach import nobody_writes, shortfalls  # noqa: PLC0415 - numba is slow to import
+
+    left = []
+    if options.available_now or ending.name:
+        left = shortfalls(
+            configs,
+            summary,
+            job.known_ends,
+            is_interrupted=bool(ending.name),
+            only_flushed=options.only_flushed,
+        )
+    behind = [each for each in left if each.end < each.log_end]
+    if not options.available_now:
+        # Part of a log that is being written is always left: that is said, and no failure.
+        of = {config.name: config for config in configs}
+        left = [each for each in behind if nobody_writes(of[each.name])]
+    code = FAILURES.answered(INCOMPLETE if left else OK)
+    why = f"{ending.name}: ended" if ending.name else "ended"
+    said = [f"{why} before the log's end. {each}" for each in left]
+    if left:
+        said.append(f"it goes on there when it is run again: {again()}")
+    console.print_summary(
+        summary, as_json=as_json, left=said, is_complete=not (left or behind), has_queues=not behind
+    )
+    written = [f"{why} beside its broker. {each}" for each in behind if each not in left]
+    for line in said + written:
+        console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
+    return code

@@ -1,0 +1,272 @@
+"""What the commands that ask a store have in common: options, exit codes, how they end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reput.formats.errors import StoreError, UsageError
+from reput.formats.rocketmq import broker
+from reput.stores.query.message_store import MessageStore
+from reput.streaming.cli import completions, help_pages
+from reput.streaming.cli.store_choice import of_file, refuse_file, required, tell
+from reput.streaming.dispatch import output_record
+from reput.streaming.dispatch.other_store import refuse_other_store
+from reput.streaming.endings.exit_codes import INCOMPLETE, NOTHING, OK
+from reput.streaming.endings.failures import FAILURES
+from reput.streaming.settings.config import read_broker_conf
+from reput.streaming.show import query_output as out
+from reput.streaming.show.query_output import BodyMode
+from reput.streaming.source.read_settings import refuse_other_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from reput.stores.config.message_filter import MessageFilter
+
+# Without an index the question cannot be answered.
+NO_INDEX = INCOMPLETE
+ROWS = 20
+BODY_BYTES = 1024
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        rich_help_panel=help_pages.READING,
+        help="Where reput wrote queues and index, if not in the store.",
+    ),
+]
+Version = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-version",
+        autocompletion=completions.versions,
+        rich_help_panel=help_pages.READING,
+        help=f"The broker whose rules count. [default: {broker.NEWEST}]",
+    ),
+]
+Conf = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-conf",
+        rich_help_panel=help_pages.READING,
+        help="The broker's properties, for file sizes.",
+    ),
+]
+Topic = Annotated[
+    str, typer.Option("--topic", "-t", autocompletion=completions.topics, help="The topic.")
+]
+OptionalTopic = Annotated[
+    str | None, typer.Option("--topic", "-t", autocompletion=completions.topics, help="The topic.")
+]
+QueueId = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Id of a queue.")]
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        "--begin", help="Stored then or later: ms, or ISO 8601 (local if it names no zone)."
+    ),
+]
+End = Annotated[
+    str | None,
+    typer.Option(
+        "--end", help="Stored then or earlier: ms, or ISO 8601 (local if it names no zone)."
+    ),
+]
+Limit = Annotated[
+    int,
+    typer.Option(
+        "--limit", "-n", min=1, rich_help_panel=help_pages.SHOWING, help="Messages to show."
+    ),
+]
+RowLimit = Annotated[
+    int,
+    typer.Option(
+        "--limit", "-n", min=0, rich_help_panel=help_pages.SHOWING, help="Rows to show; 0: all."
+    ),
+]
+Bodies = Annotated[
+    BodyMode,
+    typer.Option(
+        "--body",
+        rich_help_panel=help_pages.SHOWING,
+        help="How to show bodies; auto: text, or hex if it is none.",
+    ),
+]
+BodyBytes = Annotated[
+    int,
+    typer.Option(
+        "--body-bytes",
+        min=0,
+        rich_help_panel=help_pages.SHOWING,
+        help="Bytes of each body to show, decompressed.",
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", rich_help_panel=help_pages.SHOWING, help="Print one JSON document."),
+]
+Tag = Annotated[str | None, typer.Option("--tag", help='Only such messages: "TagA || TagB".')]
+Sql = Annotated[
+    str | None, typer.Option("--sql", help="Only messages for which this SQL92 filter is TRUE.")
+]
+
+
+def open_store(
+    store: Path | None,
+    output: Path | None,
+    version: str | None,
+    conf: Path | None,
+    commitlog: list[Path] | None,
+    config: Path | None,
+    store_name: str | None,
+) -> MessageStore:
+    """Return a reader of the store that the options name."""
+    chosen = of_file(config, store_name, store, output, version, conf, commitlog)
+    if chosen is not None:
+        if not chosen.output.is_dir():
+            raise UsageError(
+                f"{config}, store {chosen.name}: output {chosen.output}: no such directory"
+            )
+        tell(chosen.name, chosen.path, chosen.output, chosen.settings)
+        return _open(chosen.path, chosen.output, chosen.settings)
+    store = required(store)
+    if "\0" in f"{store}{output or ''}":
+        raise UsageError("a path holds a NUL, which no path can have")
+    if output is not None:
+        require_output(output)
+    properties = read_broker_conf(conf) if conf else {}
+    settings = broker.settings_of(
+        broker.NEWEST if version is None else version,
+        properties,
+        [str(each) for each in commitlog or ()],
+    )
+    tell(store.resolve().name, store, output or store, settings)
+    return _open(store, output, settings)
+
+
+def _open(store: Path, output: Path | None, settings: broker.BrokerSettings) -> MessageStore:
+    """Return a reader of a store; an output of another one would answer for that."""
+    record = output_record.read(output or store)
+    refuse_other_sizes(output or store, settings, record)
+    asked = MessageStore.open(store, output, settings)
+    try:
+        refuse_other_store(asked.log, store, output, record)
+    except BaseException:
+        asked.close()
+        raise
+    return asked
+
+
+def require_output(output: Path) -> None:
+    """Refuse an output that is not there.
+
+    Raises:
+        UsageError: it is a file.
+        StoreError: there is nothing.
+    """
+    refuse_file("--output", output)
+    if not output.is_dir():
+        raise StoreError(output, "no such directory", "Point --output at what reput wrote")
+
+
+def filter_of(
+    tag: str | None, sql: str | None, version: broker.BrokerVersion
+) -> MessageFilter | None:
+    """Return the filter that the options give, None for none.
+
+    Raises:
+        UsageError: both, or an expression that the broker refuses.
+    """
+    if tag is not None and sql is not None:
+        raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
+    if tag is None and sql is None:
+        return None
+    from reput.stores.config.message_filter import compile_filter  # noqa: PLC0415 - its parser is slow to import
+
+    if tag is not None:
+        return compile_filter(tag)
+    return compile_filter(sql, "SQL92", string_operators=version.has_string_operators)
+
+
+def finish(
+    store: MessageStore,
+    document: dict[str, Any],
+    code: int,
+    *,
+    as_json: bool,
+    missing: str | None = None,
+) -> None:
+    """Print what is left to print, and exit.
+
+    Args:
+        store: that was asked.
+        document: the answer.
+        code: what to exit with.
+        as_json: the answer is printed here.
+        missing: what was asked for and is not there, see `streaming.source.no_such`.
+
+    Raises:
+        typer.Exit: with the code.
+    """
+    FAILURES.answered(code)
+    if missing is not None:
+        print(f"reput: {missing}", file=sys.stderr)
+        document = {**document, "missing": missing}
+    if as_json:
+        notes = out.notes(store.report)
+        out.print_json({**document, "notes": notes, "notes_total": store.report.found})
+    else:
+        out.print_notes(store.report)
+    raise typer.Exit(code)
+
+
+def finish_rows(
+    asked: MessageStore,
+    name: str,
+    rows: list[dict[str, Any]],
+    *,
+    as_json: bool,
+    total: int | None = None,
+    missing: str | None = None,
+) -> None:
+    """Print rows as a table, or as a document with that name, and exit.
+
+    Args:
+        asked: the store.
+        name: of the rows, a plural.
+        rows: that are shown.
+        as_json: as a document.
+        total: how many rows there are, if these are not all.
+        missing: what was asked for and is not there.
+
+    Raises:
+        typer.Exit: 0, or 1 without rows.
+    """
+    if not as_json:
+        out.print_table(rows)
+        if not rows:
+            print(f"no {name}")
+        elif total is not None and total > len(rows):
+            print(f"{len(rows)} of {total} {name} shown; --limit 0 shows all")
+    code = OK if rows else NOTHING
+    count = len(rows) if total is None else total
+    document = {name: rows, "total": count, "truncated": count > len(rows)}
+    finish(asked, document, code, as_json=as_json, missing=None if rows else missing)
+
+
+def first(count: int, values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the first so many of values."""
+    for number, value in enumerate(values, 1):
+        yield value
+        if number == count:
+            return
+
+
+def now_ms() -> int:
+    """Return the time, ms."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""What does it look like? The demonstration."""

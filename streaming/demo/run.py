@@ -1,0 +1,237 @@
+"""The demonstration: a live commitlog, the real job beside it, proof at the end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.live import Live
+from rich.table import Table
+
+import reput
+from reput.formats.errors import ReputError
+from reput.formats.rocketmq import names
+from reput.stores.log.commitlog import CommitLog, commitlog_directories
+from reput.stores.log.tail import find_tail
+from reput.stores.query.message_store import MessageStore
+from reput.streaming.endings.interruptions import elsewhere
+from reput.streaming.endings.verdict import Verdict, verdict_of
+from reput.streaming.job.job import Job
+from reput.streaming.settings.config import StoreConfig, store_config
+from reput.streaming.show import console
+from reput.streaming.source.datasource import register
+from reput.streaming.spark.session import QUICK_START, build_session
+from reput.streaming.verify.output import Report, verify
+from reput.streaming.writers.job_options import JobOptions
+
+if TYPE_CHECKING:
+    from reput.formats.rocketmq.commitlog import Record
+
+# Small enough that all kinds of files roll within a few seconds.
+BROKER_CONF = {
+    "mappedFileSizeCommitLog": str(4 << 20),
+    "mappedFileSizeConsumeQueue": str(2000 * 20),
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+}
+_REFRESH_SECONDS = 0.25
+_PATIENCE_SECONDS = 60.0
+
+
+@dataclass
+class Demo:
+    """What the demonstration showed."""
+
+    seconds: float
+    written: int
+    dispatched: int
+    report: Report
+    topic: str
+    key: str
+    found: list[Record]
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether the output holds what its log gives, all of it."""
+        return verdict_of(self.report) == Verdict.SOUND
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether everything that was written is there, right, and found."""
+        return self.written == self.dispatched and self.is_sound and bool(self.found)
+
+
+def run_demo(seconds: float, rate: int, directory: Path | None) -> Demo:
+    """Run it.
+
+    Args:
+        seconds: the writer writes so long.
+        rate: records a second.
+        directory: where to leave the store and the output; a temporary one by default.
+
+    Raises:
+        ReputError: the job failed, or did not catch up.
+    """
+    if directory is not None:
+        return _run(seconds, rate, directory)
+    with tempfile.TemporaryDirectory(prefix="reput-demo-") as temporary:
+        return _run(seconds, rate, Path(temporary))
+
+
+def _run(seconds: float, rate: int, directory: Path) -> Demo:
+    store, output = directory / "store", directory / "output"
+    log_directory = store / names.COMMITLOG
+    if log_directory.exists():
+        raise ReputError(f"{log_directory} is there already: give an empty --directory")
+    log_directory.mkdir(parents=True)
+    # Spark takes seconds to start: the writer begins when the job can follow.
+    spark = elsewhere(lambda: build_session("reput-demo", **QUICK_START))
+    register(spark)
+    began = time.monotonic()
+    writer = _start_writer(log_directory, rate, seconds)
+    _wait_for_log(log_directory)
+    config = store_config(store, output, name="demo", broker_conf=BROKER_CONF)
+    job = Job([config], JobOptions(flush_seconds=1.0))
+    failures: list[BaseException] = []
+    thread = threading.Thread(target=_run_job, args=(job, spark, failures), name="job")
+    thread.start()
+    try:
+        written = _watch(job, config, writer, failures)
+    finally:
+        job.stop()
+        thread.join()
+        writer.kill()
+        writer.wait()
+        spark.stop()
+    if failures:
+        raise failures[0]
+    report = verify(config)
+    with MessageStore.open(store, output, config.settings) as asked:
+        found = list(asked.by_key(written["topic"], written["key"]).messages)
+    return Demo(
+        seconds=time.monotonic() - began,
+        written=written["records"],
+        dispatched=job.summary.stores[0].messages,
+        report=report,
+        topic=written["topic"],
+        key=written["key"],
+        found=found,
+    )
+
+
+def _start_writer(directory: Path, rate: int, seconds: float) -> subprocess.Popen[str]:
+    size = BROKER_CONF["mappedFileSizeCommitLog"]
+    command = [sys.executable, "-m", "reput.streaming.demo.writer", str(directory)]
+    return subprocess.Popen(
+        [*command, str(rate), str(seconds), size],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(reput.__file__).resolve().parent.parent,
+        # Ctrl-C is for the demonstration, which ends its writer.
+        process_group=0,
+    )
+
+
+def _wait_for_log(directory: Path) -> None:
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not any(directory.iterdir()):
+        if time.monotonic() > end:
+            raise ReputError("the demonstration's writer did not start")
+        time.sleep(0.01)
+    # Its first file gets its size a moment after its name.
+    time.sleep(0.1)
+
+
+def _run_job(job: Job, spark: object, failures: list[BaseException]) -> None:
+    try:
+        job.run(spark)  # type: ignore[arg-type]
+    except BaseException as error:  # noqa: BLE001 - handed to the main thread
+        failures.append(error)
+
+
+def _watch(
+    job: Job, config: StoreConfig, writer: subprocess.Popen[str], failures: list[BaseException]
+) -> dict[str, Any]:
+    """Show the job at work until the writer has ended and all is dispatched."""
+    summary = job.summary.stores[0]
+    # A log of our own: the job's is read by other threads.
+    log = CommitLog(
+        commitlog_directories(config.path, config.settings), config.settings, config.path
+    )
+    deadline = None
+    before = (time.monotonic(), 0)
+    rate = 0.0
+    with Live(console=console.ERR, refresh_per_second=4) as live:
+        while not failures:
+            end = find_tail(log, max(summary.end, log.min_offset)).end
+            now = time.monotonic()
+            if now - before[0] >= 1.0:
+                rate = (summary.messages - before[1]) / (now - before[0])
+                before = (now, summary.messages)
+            lag = end - max(summary.end, 0)
+            live.update(_view(config, summary.messages, rate, lag, writer.poll() is None))
+            if writer.poll() is not None:
+                deadline = deadline or now + _PATIENCE_SECONDS
+                if lag == 0:
+                    break
+                if now > deadline:
+                    raise ReputError(f"the job is still {lag} bytes behind the writer")
+            time.sleep(_REFRESH_SECONDS)
+    output, _ = writer.communicate()
+    written: dict[str, Any] = json.loads(output) if output else {}
+    return written
+
+
+def _view(config: StoreConfig, messages: int, rate: float, lag: int, writing: bool) -> Table:
+    table = Table(title="reput demo", title_justify="left")
+    for header in ("writer", "dispatched", "rate", "lag", "queue files", "index files"):
+        table.add_column(header, justify="right")
+    queues = sum(1 for p in (config.output / names.CONSUMEQUEUE).rglob("*") if p.is_file())
+    index = config.output / names.INDEX
+    table.add_row(
+        "running" if writing else "done",
+        f"{messages:,}",
+        f"{rate:,.0f} msg/s",
+        f"{lag:,} bytes",
+        str(queues),
+        str(len(list(index.iterdir())) if index.is_dir() else 0),
+    )
+    return table
+
+
+def print_demo(demo: Demo, *, as_json: bool) -> None:
+    """Print what the demonstration showed."""
+    if as_json:
+        values = {
+            "ok": demo.ok,
+            "seconds": round(demo.seconds, 3),
+            "written": demo.written,
+            "dispatched": demo.dispatched,
+            "verify": console.report_as_dict(demo.report),
+            "topic": demo.topic,
+            "key": demo.key,
+            "found": [record.physical_offset for record in demo.found],
+        }
+        print(json.dumps(values))
+        return
+    console.OUT.print(f"{demo.written:,} records written, {demo.dispatched:,} dispatched")
+    console.print_report(demo.report, as_json=False)
+    if not demo.found:
+        console.OUT.print(f"key {demo.key} of topic {demo.topic} was not found", markup=False)
+        return
+    record = demo.found[0]
+    console.OUT.print(
+        f"key {demo.key} is at queue offset {record.queue_offset} of {record.topic}, queue "
+        f"{record.queue_id}, physical offset {record.physical_offset}:",
+        markup=False,
+    )
+    for name, value in record.properties.items():
+        console.OUT.print(f"  {console.text_of(name)}: {console.text_of(value)}", markup=False)
+    console.OUT.print(f"  body: {console.text_of(record.body)}", markup=False)

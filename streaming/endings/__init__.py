@@ -1,0 +1,1 @@
+"""How does a run end? Signals, errors, verdicts, exit codes."""

@@ -1,0 +1,360 @@
+"""How the command ends when something gets in between: signals, broken pipes, errors of our own.
+
+SIGTERM and Ctrl-C are the same. A command ends at once with a line and its code, unless it has
+begun something that is to be closed in order: then `Ending` passes the wish on. A second signal
+ends the process as signals do. The module is imported before all others, and so imports little.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import os
+import shlex
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from reput.streaming.endings.exit_codes import INCOMPLETE, OK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# The first has no end of its own whatever its options are, the second has one with one of these.
+_RUN, _TAIL = "run", "tail"
+_TAIL_ENDS = ("--limit", "-n", "--seconds")
+
+
+class OutputError(Exception):
+    """Standard output has not taken what was printed.
+
+    Not an OSError: that may be of any file, and click has an exit code of its own for broken pipes.
+
+    Attributes:
+        error: why.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"standard output: {error.strerror}")
+        self.error = error
+
+
+class _Output(io.TextIOWrapper):
+    """Standard output whose errors are told from those of files."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise OutputError(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise OutputError(error) from error
+
+
+_Made = TypeVar("_Made")
+_LOOK_SECONDS = 0.1
+
+
+class Interrupted(BaseException):
+    """A signal came while there was something to tidy up: it passes all handlers of errors."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def begin() -> None:
+    """Take over signals and standard streams; what came before is Python's own start."""
+    _open_missing_streams()
+    if type(sys.stdout) is io.TextIOWrapper:
+        before = sys.stdout
+        sys.stdout = _Output(
+            before.buffer, before.encoding, before.errors, line_buffering=before.line_buffering
+        )
+        before.detach()
+    for number in SIGNALS:
+        signal.signal(number, _end_at_once)
+    _COMMAND.is_process = True
+    # The first to be registered is the last to be called.
+    atexit.register(_ignore_signals)
+
+
+def _ignore_signals() -> None:
+    """Keep the exit code while Python takes itself apart, which sets handlers to the default."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _open_missing_streams() -> None:
+    """Give closed standard streams a descriptor, or files of a store would get theirs.
+
+    What is written to standard output then fails, as it has to: nobody would get the answer.
+    """
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is not None:
+            continue
+        # The lowest free number is taken: they come in order.
+        opened = os.open(os.devnull, os.O_RDWR if name == "stderr" else os.O_RDONLY)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+        mode = "r" if name == "stdin" else "w"
+        setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def command() -> str:
+    """Return the command's name, "" without one."""
+    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+
+
+def again() -> str:
+    """Return the command line, to be run once more."""
+    return shlex.join(["reput", *sys.argv[1:]])
+
+
+class _Command:
+    """What is known of the command by now.
+
+    Attributes:
+        is_process: signals are ours, for the process is.
+        early: name of a signal that came before something took it, "" for none.
+        has_begun: it takes signals itself, or has.
+        answers: its answer is being printed.
+        leaves_at_once: threads are still busy with what nobody waits for.
+    """
+
+    is_process = False
+    early = ""
+    has_begun = False
+    answers = False
+    leaves_at_once = False
+
+
+_COMMAND = _Command()
+
+
+def answers_now() -> None:
+    """Say that the answer is about to be printed: nothing else may follow it there."""
+    _COMMAND.answers = True
+
+
+def leave_at_once() -> None:
+    """Have `exit_with` wait for no thread: some are still busy with what nobody waits for."""
+    _COMMAND.leaves_at_once = True
+
+
+def exit_with(code: int) -> NoReturn:
+    """End the process, at once if that was asked for; a signal no longer changes the code."""
+    if _COMMAND.leaves_at_once:
+        os._exit(code)
+    for number in SIGNALS if _COMMAND.is_process else ():
+        signal.signal(number, lambda *_: os._exit(code))
+    sys.exit(code)
+
+
+def interrupted_code() -> int:
+    """Return the exit code of this command where it is interrupted and has no answer yet."""
+    return OK if _is_endless() else INCOMPLETE
+
+
+def _is_endless() -> bool:
+    """Tell whether all that the command was asked for is done whenever it is ended.
+
+    By its words, for a signal may come before they are parsed. A `run` is not one: where it has
+    begun it ends in order and says itself what is left; where it has not, nobody has looked.
+    """
+    return command() == _TAIL and not any(word.startswith(_TAIL_ENDS) for word in sys.argv)
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> None:
+    _ends_by_signal_now()
+    name = signal.Signals(number).name
+    code = interrupted_code()
+    if command() == _RUN and _COMMAND.has_begun and not _COMMAND.answers:
+        # Between two that take signals: the next one ends in order, with its document.
+        _COMMAND.early = name
+        return
+    if command() == _RUN and not _COMMAND.has_begun:
+        _tell_unbegun(name)
+    elif code == OK:
+        # What was shown so far was wanted.
+        with contextlib.suppress(OutputError, RuntimeError, ValueError):
+            sys.stdout.flush()
+    else:
+        tell_interrupted(name)
+    # No thread and no child of ours has anything to say after this.
+    os._exit(code)
+
+
+def unbegun(name: str) -> str:
+    """Return what is said of a job that a signal has ended before it looked at its logs."""
+    return (
+        f"{name}: ended before it began; what is left of the log is not known; "
+        f"run it again: {again()}"
+    )
+
+
+def _tell_unbegun(name: str) -> None:
+    """Say that a job was ended while its program was loaded; with --json what it did: nothing."""
+    text = unbegun(name)
+    if "--json" in sys.argv:
+        import json  # noqa: PLC0415 - slow to import
+
+        # docs/json/run.json; which stores it was to have is not read yet.
+        seconds = dict.fromkeys(("seconds", "busy_seconds", "dispatch_seconds"), 0.0)
+        counts = dict.fromkeys(("messages", "bytes", "messages_per_second", "files"), 0)
+        verdict = {"complete": False, "queues_complete": False, "error": text}
+        _write(1, json.dumps({**counts, **seconds, **verdict, "stores": []}))
+    _write(2, f"reput: {text}")
+
+
+def tell_interrupted(name: str) -> None:
+    """Say on standard error, and with --json as a document, that there is no answer.
+
+    Where an answer was being printed, half of it may be out: a second document would be part of it.
+    """
+    text = f"{name}: interrupted before it was done; run it again: {again()}"
+    if "--json" in sys.argv and not _COMMAND.answers:
+        import json  # noqa: PLC0415 - slow to import
+
+        _write(1, json.dumps({"error": text, "exit_code": INCOMPLETE}))
+    _write(2, f"reput: {text}")
+
+
+def _write(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(descriptor, f"{text}\n".encode("utf-8", "surrogateescape"))
+
+
+def _ends_by_signal_now() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _ends_already(_number: int, _frame: FrameType | None) -> None:
+    _ends_by_signal_now()
+
+
+@contextlib.contextmanager
+def tidying() -> Iterator[None]:
+    """Have a signal raise `Interrupted`, for what has children or temporary files."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+        _ends_by_signal_now()
+        raise Interrupted(number)
+
+    with _handling(interrupt):
+        yield
+
+
+class Ending:
+    """The wish to end in order, from a signal to what has to know of it.
+
+    Attributes:
+        name: of the signal that came, "" before.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """Begin without a signal.
+
+        Args:
+            say: called with the name of the first signal.
+        """
+        self.name = ""
+        self._say = say
+        self._stop: Callable[[], None] | None = None
+
+    def passes_to(self, stop: Callable[[], None]) -> None:
+        """Have `stop` called at a signal; at once if there was one."""
+        self._stop = stop
+        if self.name:
+            stop()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Take signals, also one that came early; the second one ends the process.
+
+        An error has its own exit code, and a signal that comes while it is told changes nothing.
+        """
+        take = self._take
+        _COMMAND.has_begun = True
+        with _handling(take):
+            early, _COMMAND.early = _COMMAND.early, ""
+            if early:
+                _ends_by_signal_now()
+                self._end(early)
+            try:
+                yield
+            except Exception:
+                for number in SIGNALS:
+                    if signal.getsignal(number) is take:
+                        signal.signal(number, _ends_already)
+                raise
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        _ends_by_signal_now()
+        self._end(signal.Signals(number).name)
+
+    def _end(self, name: str) -> None:
+        self.name = name
+        # Stop first, then say so: a log line can block until its reader takes it.
+        if self._stop is not None:
+            self._stop()
+        self._say(self.name)
+
+
+def beside(make: Callable[[], _Made], is_over: Callable[[], bool] = lambda: False) -> _Made | None:
+    """Return what `make` returns, called in another thread; None once `is_over` says so.
+
+    In the main thread PySpark would take over Ctrl-C.
+
+    Raises:
+        BaseException: what `make` has raised.
+    """
+    made = _called_beside(make, is_over)
+    return made[0] if made else None
+
+
+def elsewhere(make: Callable[[], _Made]) -> _Made:
+    """Return what `make` returns, called in another thread; see `beside`."""
+    return _called_beside(make, lambda: False)[0]
+
+
+def _called_beside(make: Callable[[], _Made], is_over: Callable[[], bool]) -> list[_Made]:
+    """Return what `make` returns, as the one item of a list; an empty list if it is over first."""
+    made: list[_Made] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            made.append(make())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="beside", daemon=True)
+    thread.start()
+    while thread.is_alive() and not is_over():
+        thread.join(_LOOK_SECONDS)
+    if failures:
+        raise failures[0]
+    return made
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle signals so; after the first one they stay as that has left them."""
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, older in before.items():
+            if signal.getsignal(number) is handler:
+                signal.signal(number, older)

@@ -1,0 +1,1 @@
+"""How do messages leave as files? `reput export`."""

@@ -1,0 +1,1 @@
+"""Who calls whom, batch by batch? The streaming job."""

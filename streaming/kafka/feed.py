@@ -1,0 +1,458 @@
+"""Kafka beside dispatch: a thread a store that sends what is dispatched, at its own pace.
+
+Dispatch tells how far it has come and goes on. The log is the buffer: the thread reads it from the
+last committed position, however long Kafka was away. What Kafka does not take holds back this
+thread only; `on_failure = "stop"` has dispatch hear of it, and `max_lag` bounds how far dispatch
+may be ahead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from reput.checkpoints.progress import STATE_DIRECTORY
+from reput.formats.errors import KafkaError, ReputError, StoreError, UsageError
+from reput.sinks.kafka.client.producer import AccessError, AwayError, TopicError
+from reput.sinks.kafka.client.settings import LATEST, STOP
+from reput.sinks.kafka.position import progress
+from reput.sinks.kafka.sink import Extent, KafkaSink
+
+if TYPE_CHECKING:
+    from reput.sinks.kafka.position.progress import Memory
+    from reput.sinks.kafka.sink import Sent
+    from reput.streaming.settings.config import StoreConfig
+
+LOG = logging.getLogger("reput")
+# What its client has to say of each attempt is said once, by us; whoever wants all of it has the
+# logger "kafka".
+logging.getLogger("kafka").addHandler(logging.NullHandler())
+# Upper bounds of `KafkaState.seconds`, seconds.
+TRANSACTION_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_WAIT_SECONDS = 0.2
+# Where Kafka has all that is dispatched: dispatch tells of all else, and of cuts.
+_REST_SECONDS = 5.0
+_BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+# What somebody has to change first: a topic, an ACL, a password.
+_SLOW_BACK_OFF = (1.0, 5.0, 10.0, 30.0, 60.0)
+# What may be over by itself, or once somebody has mended it. A disk among it, as of the store.
+_TRIED_AGAIN = (AwayError, AccessError, TopicError, StoreError, OSError)
+# Of one run of trouble, how often the log has a line.
+_SAY_SECONDS = 30.0
+# What is open may be committed until then; what is not is aborted, and sent by the next start.
+_END_SECONDS = 5.0
+_MEMORY = "kafka.json"
+# How often the position is written to `_MEMORY`: it is what a next process says until it has asked.
+_REMEMBER_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class KafkaState:
+    """Where a store's way to Kafka is; all counts since the process began.
+
+    Attributes:
+        end: physical offset that is committed, as far as is known; -1 while nothing is known of it.
+        wanted: physical offset that dispatch has come to.
+        store_timestamp: of the last message sent, ms; 0 for none.
+        messages: sent.
+        notices: sent.
+        dead_letters: of both, to the dead-letter topic.
+        bytes: of records.
+        retries: attempts that failed and were made again.
+        transactions: committed.
+        seconds: transactions by how long they took, see `TRANSACTION_BOUNDS`; the last one is of
+            those beyond.
+        total_seconds: sum of that.
+        in_flight: bytes that are sent and not acknowledged yet.
+        is_connected: the last attempt went well; None before the first one.
+        truncations: times that the log was cut, or has expired, below what had been sent.
+        trouble: why the last attempt failed, "" if it did not.
+        stopped: what has stopped it until the job starts again, "" for nothing.
+        is_confirmed: Kafka itself has said `end` to this process.
+    """
+
+    end: int = -1
+    wanted: int = 0
+    store_timestamp: int = 0
+    messages: int = 0
+    notices: int = 0
+    dead_letters: int = 0
+    bytes: int = 0
+    retries: int = 0
+    transactions: int = 0
+    seconds: tuple[int, ...] = field(default_factory=lambda: (0,) * (len(TRANSACTION_BOUNDS) + 1))
+    total_seconds: float = 0.0
+    in_flight: int = 0
+    is_connected: bool | None = None
+    truncations: int = 0
+    trouble: str = ""
+    stopped: str = ""
+    is_confirmed: bool = False
+
+    @property
+    def lag(self) -> int | None:
+        """Return the bytes of log that are dispatched and not committed; None if not known."""
+        if self.wanted < 0:
+            return 0
+        return max(self.wanted - self.end, 0) if self.end >= 0 else None
+
+    @property
+    def confirmed_lag(self) -> int | None:
+        """Return the lag; None where this process has not asked Kafka what it has."""
+        return self.lag if self.is_confirmed or self.wanted < 0 else None
+
+
+class KafkaFeed:
+    """One store's thread to Kafka, from construction to `close`."""
+
+    def __init__(self, config: StoreConfig, extent: Extent, *, fail_on_data_loss: bool) -> None:
+        """Begin.
+
+        Args:
+            config: the store's; it has Kafka settings.
+            extent: how far dispatch is.
+            fail_on_data_loss: stop where records expired before they were sent.
+
+        Raises:
+            UsageError: a secret that is not where it should be.
+        """
+        if config.kafka is None:
+            raise ValueError("the store has no Kafka settings")
+        self._settings = config.kafka
+        self._config = config
+        self._name = config.name
+        self._memory = config.output / STATE_DIRECTORY / _MEMORY
+        self._sink = KafkaSink(
+            config.kafka,
+            config.kafka_access(),
+            config.name,
+            config.path,
+            config.settings,
+            fail_on_data_loss=fail_on_data_loss,
+            memory=self._memory,
+        )
+        self._extent = extent
+        self._first_end = max(extent.end, 0)
+        # The last one that was looked at, and of which there was no more to send.
+        self._settled: Extent | None = None
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        # What ends the thread.
+        self._failure: BaseException | None = None
+        self._remembered_at = 0.0
+        self._is_unremembered = self._is_left = False
+        known = self._known()
+        if self._settings.start == LATEST and self._failure is None:
+            self._decide(extent)
+        is_mine = known is not None and known.transactional_id == self._sink.transactional_id
+        is_there = known is not None and known.bootstrap in {"", self._settings.bootstrap}
+        if known is None or not (is_mine and is_there):
+            self._state = KafkaState(wanted=extent.end)
+        else:
+            self._state = KafkaState(
+                end=known.end, wanted=extent.end, store_timestamp=known.store_timestamp
+            )
+        self._events: list[str] = []
+        # Since when attempts fail, and why.
+        self._trouble: tuple[float, Exception] | None = None
+        self._end_by = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"kafka-{config.name}", daemon=True)
+        self._thread.start()
+
+    def _known(self) -> Memory | None:
+        """Return what the output remembers of Kafka; what is wrong with that ends the thread."""
+        try:
+            return progress.remembered(self._memory)
+        except KafkaError as error:
+            self._failure = error
+            return None
+
+    def _decide(self, extent: Extent) -> None:
+        """Decide where sending begins; what is wrong with the file holds back Kafka alone."""
+        try:
+            self._sink.decide_latest(extent)
+        except KafkaError as error:
+            self._failure = error
+        except OSError as error:
+            self._say_unremembered(error)
+
+    def advance(self, extent: Extent) -> None:
+        """Say how far dispatch has come, forward or back."""
+        if extent != self._extent:
+            self._extent = extent
+            self._changed.set()
+
+    def check(self) -> None:
+        """Raise what ends the job: an error of this program, or what the operator wants that for.
+
+        Raises:
+            ReputError, OSError: see `KafkaSink.send`.
+        """
+        failure = self._failure
+        if failure is not None and not isinstance(failure, ReputError | OSError):
+            raise failure
+        if self._settings.on_failure == STOP:
+            self.check_end()
+
+    def check_end(self) -> None:
+        """Raise what keeps Kafka from having everything, where the job is to end.
+
+        Raises:
+            ReputError, OSError: what has stopped the thread, or an outage that has lasted too long.
+        """
+        if self._failure is not None:
+            raise self._failure
+        trouble = self._trouble
+        if trouble is None:
+            return
+        began, error = trouble
+        if not isinstance(error, AwayError):
+            raise error
+        bound, seconds = self._settings.retry_seconds, time.monotonic() - began
+        one_try = self._settings.request_seconds
+        if bound and seconds >= bound:
+            raise KafkaError(
+                f"{self._name}: {error}. Tried again for {seconds:.0f} s (retry_seconds is "
+                f"{bound:g}; one try may take request_seconds, {one_try:g}); "
+                f"nothing is lost, {self._where_next()}"
+            ) from error
+
+    def _where_next(self) -> str:
+        end = self._state.end
+        if end < 0:
+            return "the next start goes on at the position that Kafka has"
+        return f"the next start goes on at physical offset {end}"
+
+    def lacks(self) -> KafkaError | None:
+        """Return what to say of a job that ends now, None if Kafka has all that is dispatched."""
+        if self.is_done:
+            return None
+        return KafkaError(
+            f"{self._name}: consume queues and index are written, and Kafka does not have all of "
+            f"it: {self._where_next()}"
+        )
+
+    def take_events(self) -> list[str]:
+        """Return what an operator should know of since the last call."""
+        with self._lock:
+            events, self._events = self._events, []
+        return events
+
+    @property
+    def state(self) -> KafkaState:
+        """Return where it is."""
+        extent, state = self._extent, self._state
+        return replace(state, wanted=extent.end, in_flight=self._sink.in_flight)
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether Kafka has all that is dispatched; where nothing is, it has."""
+        extent = self._extent
+        state = self._state
+        is_there = state.is_confirmed and extent.end <= state.end
+        return extent.end < 0 or (self._settled == extent and is_there)
+
+    def room(self, end: int) -> int:
+        """Return how far dispatch may go: to `end`, or less where Kafka is too far behind."""
+        state, most = self._state, self._settings.max_lag
+        sent = state.end if state.end >= 0 else self._first_end
+        return min(end, sent + most) if most else end
+
+    def end(self) -> None:
+        """Ask the thread to end; of several, all end at once then."""
+        if not self._stopping.is_set():
+            self._end_by = time.monotonic() + _END_SECONDS
+        self._stopping.set()
+        self._changed.set()
+
+    def close(self) -> None:
+        """End after the transaction that is open, or without it if Kafka does not answer soon.
+
+        Kafka aborts what is left open, at the next start's first request or by its age.
+        """
+        self.end()
+        self._thread.join(max(self._end_by - time.monotonic(), 0.0))
+        if self._thread.is_alive():
+            self._is_left = True
+            LOG.warning(
+                "%s: Kafka has not answered for %.0f s, and is not waited for; %s",
+                self._name, _END_SECONDS, self._where_next(),
+            )  # fmt: skip
+
+    def _run(self) -> None:
+        try:
+            if self._failure is not None:
+                raise self._failure
+            while not self._stopping.is_set():
+                self._changed.clear()
+                extent = self._extent
+                # A new output does not know where it begins before its first batch.
+                if extent.end >= 0 and self._send_with_retries(extent):
+                    continue
+                if self._stopping.is_set():
+                    # Attempts may have ended for that, and not for having nothing more to send.
+                    break
+                if self._is_unremembered:
+                    self._remember()
+                self._settled = extent
+                has_all = self._state.is_confirmed and extent.end <= self._state.end
+                self._changed.wait(_REST_SECONDS if has_all else _WAIT_SECONDS)
+            self._remembered_at = 0.0
+            self._remember()
+        except BaseException as error:  # noqa: BLE001 - said by `check` or by the state
+            self._stop(error)
+        finally:
+            self._sink.close()
+            self._sink.close_log()
+
+    def _stop(self, error: BaseException) -> None:
+        """Take down what has ended the thread; the rest of the job goes on unless told not to."""
+        what = str(error) if isinstance(error, ReputError) else f"{type(error).__name__}: {error}"
+        self._failure = error
+        self._state = replace(
+            self._state,
+            is_connected=False,
+            stopped=what,
+            trouble=what,
+            truncations=self._state.truncations + self._sink.take_losses(),
+        )
+
+    def _send_with_retries(self, extent: Extent) -> bool:
+        """Send one transaction; tell whether there may be more to send at once.
+
+        Raises:
+            ReputError: what another try does not mend.
+        """
+        began = time.monotonic()
+        said, pause = 0.0, _SAY_SECONDS
+        tries = 0
+        if self._state.is_connected is None:
+            # An attempt that hangs has not gone well either.
+            self._state = replace(self._state, is_connected=False)
+        while not self._stopping.is_set():
+            try:
+                sent = self._send(extent)
+            except _TRIED_AGAIN as error:
+                self._sink.close()
+                now = time.monotonic()
+                if not tries or now - said >= pause:
+                    LOG.warning("%s: %s; trying again", self._name, error)
+                    # An outage of days does not fill the log.
+                    said, pause = now, pause * 2 if tries else pause
+                self._trouble = (self._trouble[0] if self._trouble else began, error)
+                self._state = replace(
+                    self._state,
+                    retries=self._state.retries + 1,
+                    is_connected=False,
+                    trouble=str(error),
+                )
+                if self._is_unremembered:
+                    self._remember()
+                back_off = _BACK_OFF if isinstance(error, AwayError) else _SLOW_BACK_OFF
+                self._stopping.wait(back_off[min(tries, len(back_off) - 1)])
+                tries += 1
+                # Dispatch has gone on meanwhile.
+                extent = self._extent
+                continue
+            if tries:
+                LOG.info(
+                    "%s: sending to Kafka goes on after %.1f s",
+                    self._name,
+                    time.monotonic() - began,
+                )
+            self._trouble = None
+            if self._state.trouble:
+                self._state = replace(self._state, trouble="")
+            return sent
+        return False
+
+    def _send(self, extent: Extent) -> bool:
+        sink = self._sink
+        if not sink.is_open:
+            sink.access = self._access()
+            sink.open(extent)
+            self._take_position()
+            self._state = replace(self._state, is_connected=True)
+        sent = sink.send(extent)
+        self._take_position()
+        if sent is None:
+            return False
+        self._account(sent)
+        self._remember()
+        return sent.end < self._extent.end
+
+    def _access(self) -> dict[str, Any]:
+        """Return what Kafka's client needs to get in; a secret that was changed is read again.
+
+        Raises:
+            AccessError: a secret is not where it should be, by now.
+        """
+        try:
+            return self._config.kafka_access()
+        except UsageError as error:
+            raise AccessError(str(error)) from error
+
+    def _take_position(self) -> None:
+        """Take over how far Kafka has it."""
+        position = self._sink.position
+        if position is not None:
+            stored = position.store_timestamp or self._state.store_timestamp
+            self._state = replace(
+                self._state, end=position.end, store_timestamp=stored, is_confirmed=True
+            )
+
+    def _remember(self) -> None:
+        """Write down how far Kafka is, now and then; or where it is to begin."""
+        now = time.monotonic()
+        if self._is_left or now - self._remembered_at < _REMEMBER_SECONDS:
+            # The output may be another process's by now.
+            return
+        self._remembered_at = now
+        try:
+            self._sink.write_place()
+            self._sink.remember()
+        except OSError as error:
+            self._say_unremembered(error)
+        else:
+            self._is_unremembered = False
+
+    def _say_unremembered(self, error: OSError) -> None:
+        """Say once that what Kafka has, or is to have, is not written down."""
+        if not self._is_unremembered:
+            LOG.warning(
+                "%s: %s cannot be written: %s; it is tried again. A start before that knows only "
+                'what Kafka tells it: where that has no position of the store, start = "latest" '
+                "begins with what is dispatched after that start",
+                self._name, self._memory, error,
+            )  # fmt: skip
+        self._is_unremembered = True
+
+    def _account(self, sent: Sent) -> None:
+        known = self._state
+        seconds = list(known.seconds)
+        place = next(
+            (i for i, bound in enumerate(TRANSACTION_BOUNDS) if sent.seconds <= bound),
+            len(TRANSACTION_BOUNDS),
+        )
+        seconds[place] += 1
+        self._state = replace(
+            known,
+            end=sent.end,
+            store_timestamp=sent.store_timestamp or known.store_timestamp,
+            messages=known.messages + sent.messages,
+            notices=known.notices + sent.notices,
+            dead_letters=known.dead_letters + sent.dead_letters,
+            bytes=known.bytes + sent.bytes,
+            transactions=known.transactions + 1,
+            seconds=tuple(seconds),
+            total_seconds=known.total_seconds + sent.seconds,
+            is_connected=True,
+            truncations=known.truncations + self._sink.take_losses(),
+        )
+        if sent.events:
+            with self._lock:
+                self._events += sent.events

@@ -1,0 +1,84 @@
+"""The kinds of errors that are counted: each is another alert, and another page of the runbook."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reput.formats.errors import (
+    BodyError,
+    ExpiredError,
+    FileSizeError,
+    FormatError,
+    KafkaError,
+    StoreError,
+)
+from reput.formats.rocketmq import names
+
+if TYPE_CHECKING:
+    from reput.streaming.observe.stores import State
+    from reput.streaming.settings.config import StoreConfig
+
+# What can stop a job, see `kind_of`.
+ERROR_KINDS = ("corrupt", "expired", "consumequeue", "index", "store", "kafka", "io", "other")
+# These say something of disk, rights or limits and nothing of the file that they name.
+_OF_THE_MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM,
+    errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+}  # fmt: skip
+
+
+def lasting_kinds(state: State) -> set[str]:
+    """Return the kinds of trouble that a store's job lives with until somebody acts."""
+    is_held_back = state.kafka is not None and state.kafka.stopped
+    return {kind for kind, lasts in (("corrupt", state.flaw), ("kafka", is_held_back)) if lasts}
+
+
+def kind_of(error: BaseException, config: StoreConfig) -> str:
+    """Return the `kind` label of an error, by the file that it names.
+
+    Returns:
+        "corrupt": the log; "expired": records are gone; "consumequeue", "index": a file of the
+        output is not what was recorded; "store": store and output do not go together, a file of
+        the log has another size than the settings say, or what the broker keeps beside its log
+        cannot be read; "kafka": also a body that cannot be sent as it was asked for;
+        "io": no space, no permission, a device, whichever file; "other".
+    """
+    if isinstance(error, ExpiredError):
+        return "expired"
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        return "io"
+    path = error.filename if isinstance(error, OSError) else getattr(error, "path", None)
+    place = _below(config.output, path)
+    if place == names.INDEX:
+        return "index"
+    if place in names.DISPATCHED:
+        return "consumequeue"
+    if isinstance(error, BodyError):
+        # Nobody else reads bodies.
+        return "kafka"
+    is_beside_log = _below(config.path, path) in {names.CHECKPOINT, names.CONFIG}
+    if isinstance(error, StoreError | FileSizeError) or (
+        isinstance(error, FormatError) and is_beside_log
+    ):
+        return "store"
+    if isinstance(error, FormatError):
+        # A file of the log; the rest of what has a format is the output's own state.
+        return "corrupt" if place in {None, names.COMMITLOG} else "other"
+    if isinstance(error, KafkaError):
+        return "kafka"
+    return "io" if isinstance(error, OSError) else "other"
+
+
+def _below(root: Path, path: object) -> str | None:
+    """Return the first name of a path below a directory, None if it is not there."""
+    if not isinstance(path, str | bytes):
+        # The number of an open file, or none.
+        return None
+    try:
+        parts = Path(os.fsdecode(path)).absolute().relative_to(root.absolute()).parts
+    except ValueError:
+        return None
+    return parts[0] if parts else None

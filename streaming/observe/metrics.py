@@ -1,0 +1,238 @@
+"""What the job shows to Prometheus, and to whoever asks whether it is alive and keeps up.
+
+Counters follow the batches (`metric_counters`). What can be looked up is looked up when somebody
+asks (`store_metrics`): where the log ends, how far behind we are, how full the index is. The
+broker's own series, `rocketmq_storage_dispatch_behind_bytes`, has the broker's meaning and a
+`node_type` of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Gauge,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+
+from reput.streaming.dispatch.first_message import is_awaited
+from reput.streaming.observe.concerned import concerned, mark
+from reput.streaming.observe.counters import Counters
+from reput.streaming.observe.error_kinds import kind_of, lasting_kinds
+from reput.streaming.observe.families import Families
+from reput.streaming.observe.stores import TEXTS, StoreMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from prometheus_client.metrics_core import Metric
+
+    from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.observe.stores import State
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.spark.jvm import Jvm
+
+_NODE = "dispatcher"
+# Longer than a batch's longest silence: within a batch each block is a sign of life.
+_ALIVE_SECONDS = 120.0
+# RocketMQ's BrokerConfig#brokerClusterName where nothing is set.
+_DEFAULT_CLUSTER = "DefaultCluster"
+# Of the process, by the fields of `jvm.Memory`.
+_JVM_SERIES = {
+    "heap_used": "rocketmq_reput_jvm_heap_used_bytes",
+    "heap_max": "rocketmq_reput_jvm_heap_max_bytes",
+    "resident": "rocketmq_reput_jvm_resident_memory_bytes",
+}
+_JVM_TEXTS = {
+    "rocketmq_reput_jvm_heap_used_bytes": "Heap of Spark's JVM that is in use.",
+    "rocketmq_reput_jvm_heap_max_bytes": "What the heap of Spark's JVM may grow to.",
+    "rocketmq_reput_jvm_resident_memory_bytes": "Resident memory of Spark's JVM.",
+}
+
+
+class Metrics:
+    """The series of one job, and its health."""
+
+    def __init__(
+        self,
+        configs: Mapping[str, StoreConfig],
+        cluster: str,
+        version: str,
+        *,
+        skips_corrupt: bool = False,
+    ) -> None:
+        """Begin with zeros.
+
+        Args:
+            configs: by store name.
+            cluster: what the series' `cluster` label says of all stores; "": what each store's
+                broker.conf says.
+            version: of this program.
+            skips_corrupt: the job passes over what is corrupt, and over holes.
+        """
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._cluster = cluster
+        self.shows_queues = False
+        # Spark's JVM, once it runs.
+        self.jvm: Jvm | None = None
+        self._awaited: frozenset[str] = frozenset()
+        self._alive_at = time.monotonic()
+        self._is_active = False
+        self._configs = dict(configs)
+        # By store: kinds of trouble that were counted, of what lasts and of what ends the job.
+        self._lasting: dict[str, set[str]] = {name: set() for name in configs}
+        self._ended_by: dict[str, set[str]] = {name: set() for name in configs}
+        self._scraped = threading.Event()
+        self._waits_since: float | None = None
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._stores = {
+            name: StoreMetrics(config, skips_corrupt=skips_corrupt)
+            for name, config in configs.items()
+        }
+        self._counters = Counters(self.registry, configs, self.labels)
+        self._active = self._gauge("rocketmq_reput_query_active", "The streaming query runs.")
+        started = self._gauge(
+            "rocketmq_reput_start_timestamp_seconds", "When this process began, Unix time."
+        )
+        started.set_to_current_time()
+        Info("rocketmq_reput_build", "What runs.", registry=self.registry).info(
+            {
+                "version": version,
+                "python": platform.python_version(),
+                "spark": importlib.metadata.version("pyspark"),
+                "broker_version": ",".join(
+                    sorted({config.settings.version.family for config in configs.values()})
+                ),
+            }
+        )
+        self.registry.register(self)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, registry=self.registry)
+
+    def labels(self, store: str) -> tuple[str, str, str]:
+        """Return the values of the labels that all series of a store have."""
+        named = self._configs[store].properties.get("brokerClusterName", "").strip()
+        return self._cluster or named or _DEFAULT_CLUSTER, store, _NODE
+
+    def batch(self, store: str, batch: Batch, state: State) -> None:
+        """Count a batch."""
+        self.alive()
+        self.state(store, state)
+        self._stores[store].update(batch)
+        self._counters.batch(store, batch)
+
+    def state(self, store: str, state: State) -> None:
+        """Take where a store's output is, without a batch; count what is newly wrong."""
+        kinds = lasting_kinds(state)
+        for kind in kinds - self._lasting[store] - self._ended_by[store]:
+            self._counters.errors.labels(*self.labels(store), kind).inc()
+        self._lasting[store] = kinds
+        self._stores[store].state = state
+
+    def phases(self, store: str, seconds: Mapping[str, float]) -> None:
+        """Take the time of what was done between batches."""
+        self._counters.phases(store, seconds)
+
+    def error(self, store: str, error: BaseException) -> None:
+        """Count what stopped a store, unless that was counted as what lasts."""
+        mark(error, store)
+        kind = kind_of(error, self._configs[store])
+        if kind not in self._lasting[store] | self._ended_by[store]:
+            self._counters.errors.labels(*self.labels(store), kind).inc()
+        self._ended_by[store].add(kind)
+
+    def failed(self, error: BaseException) -> None:
+        """Take what ends the job; count it if that was not done, for the store that it is about.
+
+        Where nothing tells which store that is, all of them have stopped by it.
+        """
+        self.alive(is_active=False)
+        for store in concerned(error, self._configs) or list(self._configs):
+            self.error(store, error)
+        self._waits_since = time.monotonic()
+
+    def scraped(self, began: float) -> None:
+        """Take note that a scrape was answered.
+
+        Args:
+            began: when it came in, by the monotonic clock.
+        """
+        if self._waits_since is not None and began > self._waits_since:
+            self._scraped.set()
+
+    def wait_for_scrape(self, seconds: float) -> None:
+        """Return when a scrape that came in after `failed` was answered, or the time is over."""
+        self._scraped.wait(seconds)
+
+    def end_waiting(self) -> None:
+        """Have `wait_for_scrape` return at once."""
+        self._scraped.set()
+
+    def alive(self, *, is_active: bool = True) -> None:
+        """Say that the job goes on: a block was written, or it was looked for new records."""
+        self._alive_at = time.monotonic()
+        self._is_active = is_active
+        self._active.set(float(is_active))
+        self._awaited = frozenset()
+
+    def awaits_logs(self) -> None:
+        """Say that the job has not begun because a store has no first message yet.
+
+        Raises:
+            StoreError: one is no store.
+        """
+        self.alive(is_active=False)
+        self._awaited = frozenset(n for n, config in self._configs.items() if is_awaited(config))
+
+    def is_awaited(self, store: str) -> bool:
+        """Tell whether the job has not begun because this store has no first message yet."""
+        return store in self._awaited
+
+    def sample_jvm(self) -> None:
+        """Look at the JVM's memory, if there is one; called on the job's thread now and then."""
+        if self.jvm is not None:
+            self.jvm.sample()
+
+    def is_alive(self) -> bool:
+        """Tell whether anything was heard of the job lately."""
+        return time.monotonic() - self._alive_at < _ALIVE_SECONDS
+
+    def is_ready(self, within_bytes: int) -> bool:
+        """Tell whether all is well.
+
+        The query runs, and no store is further behind than this or waits for somebody,
+        at a flaw or for Kafka; or no store has a first message yet, so there is nothing to run for.
+        """
+        if self._awaited:
+            return self._awaited == self._stores.keys()
+        return self._is_active and all(
+            store.is_ready(within_bytes) for store in self._stores.values()
+        )
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what is looked up when Prometheus asks."""
+        families = Families(TEXTS, _JVM_TEXTS)
+        for name, store in self._stores.items():
+            store.collect(
+                families,
+                self.labels(name),
+                is_awaited=self.is_awaited(name),
+                shows_queues=self.shows_queues,
+            )
+        memory = self.jvm.memory if self.jvm is not None else None
+        if memory is not None:
+            for name, value in memory._asdict().items():
+                if value is not None:
+                    families.add(_JVM_SERIES[name], (), value)
+        yield from families

@@ -1,0 +1,270 @@
+"""Answers /metrics, /healthz and /readyz over HTTP or HTTPS, whatever else connects to the port.
+
+A connection is a thread and a descriptor, so there are `_MOST_CONNECTIONS` at most: where one more
+comes, the one that has said nothing for longest has to go. Health checks are answered to anybody;
+/metrics asks for what `metrics_access.Access` says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+import time
+from dataclasses import dataclass, field
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, cast
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import make_wsgi_app
+
+from reput.formats.errors import ReputError
+from reput.streaming.events import NOTICE
+from reput.streaming.observe.access import CONTENT, PEER, Access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from reput.streaming.observe.metrics import Metrics
+
+LOG = logging.getLogger("reput")
+
+# More than any number of Prometheus servers and kubelets ask at a time; far from a limit of 1,024
+# open files.
+_MOST_CONNECTIONS = 64
+# Between two parts of a request or of an answer, and for a TLS handshake.
+_TIMEOUT = 10.0
+_NO_ROOM_SECONDS = 0.1
+
+
+class _Answer:
+    """A body, and what to call once it was sent."""
+
+    def __init__(self, parts: Iterable[bytes], sent: Callable[[], None]) -> None:
+        self._parts = parts
+        self.close = sent
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._parts)
+
+
+@dataclass
+class _Connections:
+    """Those that are open, and which of them have not said what they want yet."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    count: int = 0
+    # In the order in which they came.
+    silent: dict[int, socket.socket] = field(default_factory=dict)
+
+    def enter(self, connection: socket.socket) -> bool:
+        """Take one more, in place of a silent one if need be; False if there is no room."""
+        with self.lock:
+            if self.count >= _MOST_CONNECTIONS:
+                oldest = next(iter(self.silent), None)
+                if oldest is None:
+                    return False
+                # Its thread wakes up and leaves.
+                with contextlib.suppress(OSError):
+                    self.silent.pop(oldest).shutdown(socket.SHUT_RDWR)
+            self.count += 1
+            self.silent[connection.fileno()] = connection
+            return True
+
+    def speaks(self, number: int) -> None:
+        """Take note that a request has come: it is answered."""
+        with self.lock:
+            self.silent.pop(number, None)
+
+    def leave(self, number: int) -> None:
+        """Take note that one is about to be closed."""
+        with self.lock:
+            self.count -= 1
+            self.silent.pop(number, None)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    # The library's 5 make others wait for seconds where many connect at once.
+    request_queue_size = 128
+    access = Access()
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._connections = _Connections()
+        self._tls: tuple[tuple[int, ...], ssl.SSLContext] | None = None
+        self._tls_lock = threading.Lock()
+        # Stamps of files that could not be used, and that was said.
+        self._refused: tuple[int, ...] = ()
+        super().__init__(*arguments, **options)
+
+    def get_request(self) -> Any:
+        """Take a connection; where no descriptor is left, wait a moment before the next try."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_NO_ROOM_SECONDS)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a connection a thread, if there is room for it."""
+        if not self._connections.enter(request):
+            self.shutdown_request(request)
+            return
+        number = request.fileno()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            # No thread could be started, so none will say that it leaves.
+            self._connections.leave(number)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer on a connection's own thread, where a handshake may take its time."""
+        number = request.fileno()
+        try:
+            self._talk(request, client_address)
+        except (OSError, ValueError):
+            # It went away, said nothing for too long, or does not speak TLS or HTTP.
+            LOG.debug("a connection to the metrics port broke off", exc_info=True)
+        except Exception:
+            LOG.exception("a request to the metrics port failed")
+        finally:
+            self._connections.leave(number)
+            self.shutdown_request(request)
+
+    def _talk(self, request: socket.socket, client_address: Any) -> None:
+        request.settimeout(_TIMEOUT)
+        if self.access.certificate is None:
+            self.finish_request(request, client_address)
+            return
+        with self._context().wrap_socket(
+            request.dup(), server_side=True, do_handshake_on_connect=False
+        ) as secure:
+            secure.do_handshake()
+            handler = cast("Any", self.RequestHandlerClass)
+            handler(secure, client_address, self, request.fileno())
+            with contextlib.suppress(OSError):
+                secure.unwrap()
+
+    def protect(self, access: Access) -> None:
+        """Take what protects the port from now on.
+
+        Raises:
+            OSError: a file of TLS cannot be used.
+        """
+        self.access = access
+        if access.certificate is not None:
+            self._tls = access.stamps(), access.context()
+
+    def _context(self) -> ssl.SSLContext:
+        """Return the TLS settings, read again when a file was replaced.
+
+        Certificate and key are two files, and one is replaced before the other one: as long as they
+        do not go together, what was read before counts.
+        """
+        with self._tls_lock:
+            if self._tls is None:
+                raise RuntimeError("the port has no TLS settings")
+            stamps = self.access.stamps()
+            if stamps != self._tls[0]:
+                try:
+                    self._tls = stamps, self.access.context()
+                except OSError as error:
+                    if stamps != self._refused:
+                        LOG.warning(
+                            "TLS of the metrics port: %s; the certificate and key that were read "
+                            "before are used until the files go together",
+                            error,
+                            extra={"event": NOTICE},
+                        )
+                    self._refused = stamps
+            return self._tls[1]
+
+    def speaks(self, number: int) -> None:
+        """Take note that a request has come."""
+        self._connections.speaks(number)
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _TIMEOUT
+
+    def __init__(
+        self, request: Any, client_address: Any, server: _Server, number: int | None = None
+    ) -> None:
+        self._number = request.fileno() if number is None else number
+        super().__init__(request, client_address, server)
+
+    def parse_request(self) -> bool:
+        """Read a request; from its end on the connection is not closed for another."""
+        is_fine = super().parse_request()
+        cast("_Server", self.server).speaks(self._number)
+        return is_fine
+
+    def get_environ(self) -> WSGIEnvironment:
+        """Return the request, with the client's certificate if it has shown one."""
+        environ = super().get_environ()
+        if isinstance(self.request, ssl.SSLSocket):
+            environ[PEER] = self.request.getpeercert()
+        return environ
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        """Say nothing: a scrape every few seconds is no news."""
+
+
+def serve(
+    metrics: Metrics, host: str, port: int, ready_bytes: int, access: Access | None = None
+) -> WSGIServer:
+    """Answer on a thread of its own; `shutdown` and `server_close` end it.
+
+    Args:
+        metrics: the job's.
+        host: address to listen on.
+        port: 0 for any.
+        ready_bytes: /readyz says no when a store is further behind.
+        access: TLS, and who may see /metrics.
+
+    Raises:
+        ReputError: it cannot listen there; names the options.
+        UsageError: a file of `access` cannot be used.
+    """
+    scrape = make_wsgi_app(metrics.registry)
+    access = access or Access()
+    access.check()
+
+    def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
+            refusal = access.refusal(environ)
+            if refusal is not None:
+                start(*refusal)
+                return [b"not for you\n"]
+            began = time.monotonic()
+            return _Answer(scrape(environ, start), lambda: metrics.scraped(began))
+        checks: dict[str, Callable[[], bool]] = {
+            "/healthz": metrics.is_alive,
+            "/readyz": lambda: metrics.is_ready(ready_bytes),
+        }
+        if path not in checks:
+            start("404 Not Found", [CONTENT])
+            return [b"/metrics, /healthz and /readyz are here\n"]
+        is_fine = checks[path]()
+        start("200 OK" if is_fine else "503 Service Unavailable", [CONTENT])
+        return [b"yes\n" if is_fine else b"no\n"]
+
+    try:
+        server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
+    except OSError as error:
+        raise ReputError(
+            f"--metrics-host {host}, --metrics-port {port}: {error.strerror or error}; name an "
+            "address of this machine, and a port that is free"
+        ) from error
+    try:
+        server.protect(access)
+    except BaseException:
+        server.server_close()
+        raise
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server

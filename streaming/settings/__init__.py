@@ -1,0 +1,1 @@
+"""What can you set? Stores, outputs, Kafka, and the values of options."""

@@ -1,0 +1,1 @@
+"""How is it shown? Tables and progress bars for people, JSON for programs."""

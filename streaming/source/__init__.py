@@ -1,0 +1,1 @@
+"""What does Spark read? The data source `rocketmq`, batch and streaming."""

@@ -1,0 +1,1 @@
+"""Which Spark runs it? Its session, its workers and its JVM."""

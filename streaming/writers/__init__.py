@@ -1,0 +1,1 @@
+"""Who writes a store? The driver, or a process beside an executor."""

@@ -1,0 +1,209 @@
+"""What a task does when stores are written on executors: it carries an order to a store's writer.
+
+The writer (`streaming.writers.process`) is on the task's host, and started from here if there is
+none. A task that is repeated says the same again, and the writer knows what it has done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from reput.formats.errors import ReputError, StoreError
+from reput.streaming.writers.protocol import (
+    LISTENING,
+    Failure,
+    Hello,
+    Order,
+    Spec,
+    address_of,
+    failure_of,
+    is_own_user,
+    receive,
+    send,
+)
+
+# Another job's writer that has lost its executor finishes its batch first; else it is refused.
+_LEFT_PATIENCE = 300.0
+_FOREIGN_PATIENCE = 2.0
+_RETRY_SECONDS = 0.2
+# What kills a writer so often, such as the kernel for its memory, will kill the next one too.
+_MOST_DEATHS = 3
+# A task's worker, Spark's daemon, the JVM; and what a system may put between.
+_ANCESTORS = 8
+
+_started: list[subprocess.Popen[bytes]] = []
+
+
+class Errand(NamedTuple):
+    """What a task takes along, and where it had best run."""
+
+    spec: Spec
+    order: Order
+    host: str
+
+
+class Carried(NamedTuple):
+    """What a task brings back.
+
+    Attributes:
+        host: the executor's, by Spark's name.
+        answer: pickled, for only the driver has a use for what is in it; empty: there is no
+            writer, and none was wanted.
+        failure: why there is no answer.
+    """
+
+    host: str
+    answer: bytes
+    failure: Failure | None = None
+
+
+def carry(errand: tuple[Spec, Order, str]) -> Carried:
+    """Take an order to a store's writer and bring its answer; what a task does.
+
+    Errors come back as values: Spark would repeat a task that raises, and wrap what it says.
+    """
+    spec, order, _ = errand
+    process, host = executor()
+    order["executor"] = process
+    try:
+        return Carried(host, _speak(spec, order))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the driver has to know
+        return Carried(host, b"", failure_of(error))
+
+
+def _speak(spec: Spec, order: Order) -> bytes:
+    """Speak to the writer of an output until it has answered; see `Carried.answer`.
+
+    Raises:
+        ReputError: another job's writer is there; ours cannot be started, or dies each time.
+    """
+    deaths = 0
+    began = time.monotonic()
+    while True:
+        connection = _connect(spec)
+        if connection is None:
+            if not order["starts"]:
+                return b""
+            _start(spec, order["executor"])
+            continue
+        with connection:
+            hello = _hear(connection)
+            if hello is not None and hello["job"] == spec["job"]:
+                answer = _ask(connection, order)
+                if answer:
+                    return answer
+                deaths += 1
+                if deaths == _MOST_DEATHS:
+                    raise ReputError(
+                        f"{spec['output']}: its writer process has died {deaths} times in this "
+                        "batch; look for the reason in the kernel's log (memory) and the "
+                        "executor's standard error, then start the job again: it goes on"
+                    )
+            elif hello is not None:
+                patience = _LEFT_PATIENCE if hello["is_left"] else _FOREIGN_PATIENCE
+                if time.monotonic() - began > patience:
+                    raise StoreError(
+                        spec["output"],
+                        f"{hello['holder']} is writing to this output for another job",
+                        "Stop it first, or give another --output; two writers would corrupt the "
+                        "files",
+                    )
+        time.sleep(_RETRY_SECONDS)
+
+
+def _connect(spec: Spec) -> socket.socket | None:
+    """Return a connection to the process that has the output's name, None if there is none.
+
+    Raises:
+        ReputError: it is another user's.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(address_of(spec["output"]))
+    except ConnectionError:
+        connection.close()
+        return None
+    if not is_own_user(connection):
+        connection.close()
+        raise ReputError(f"{spec['output']}: a process of another user has its writer's name")
+    return connection
+
+
+def _hear(connection: socket.socket) -> Hello | None:
+    """Return a writer's greeting, None if it was about to end."""
+    with contextlib.suppress(ConnectionError):
+        frame = receive(connection)
+        return json.loads(frame) if frame else None
+    return None
+
+
+def _ask(connection: socket.socket, order: Order) -> bytes:
+    """Return a writer's answer, nothing if it died meanwhile."""
+    with contextlib.suppress(ConnectionError):
+        send(connection, json.dumps(order).encode())
+        return receive(connection)
+    return b""
+
+
+def _start(spec: Spec, executor_process: int) -> None:
+    """Start a writer process and return when it listens, or another one does.
+
+    Raises:
+        ReputError: it ended before that.
+    """
+    # Those that have ended leave nothing behind once they are asked for.
+    _started[:] = [process for process in _started if process.poll() is None]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHON_WORKER_FACTORY_SECRET"}
+    # What the job was given to import, by whatever way it came to this worker.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reput.streaming.writers.process", str(executor_process)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        # Spark ends its workers by their group; this one outlives them.
+        start_new_session=True,
+    )
+    _started.append(process)
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a pipe was asked for")
+    with process.stdin, process.stdout:
+        process.stdin.write(json.dumps(spec).encode() + b"\n")
+        process.stdin.close()
+        is_listening = process.stdout.readline() == LISTENING
+    if not is_listening and process.wait() != 0:
+        raise ReputError(
+            f"{spec['output']}: its writer process ended at once with code {process.returncode}; "
+            "the executor's standard error says why"
+        )
+
+
+def executor() -> tuple[int, str]:
+    """Return the executor's process, and its host by the name that Spark has for it.
+
+    A task is told neither, so they are looked for among the processes above it. Without a name, as
+    in local mode, there is only one host. Without a JVM, the process right above has to do.
+    """
+    process = os.getppid()
+    for _ in range(_ANCESTORS):
+        directory = Path("/proc", str(process))
+        try:
+            words = (directory / "cmdline").read_bytes().split(b"\0")
+            above = int(
+                (directory / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
+            )
+        except (OSError, ValueError):
+            break
+        if Path(words[0].decode("utf-8", "replace")).name == "java":
+            named = b"--hostname" in words[:-1]
+            return process, words[words.index(b"--hostname") + 1].decode() if named else ""
+        process = above
+    return os.getppid(), ""

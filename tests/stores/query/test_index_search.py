@@ -1,0 +1,257 @@
+"""Chains of index files: the broker's rules, and bounded answers where nobody keeps to them.
+
+That the rules are the broker's own is shown by `tests/oracle/queries.py`; here are files that no
+broker writes.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from reput.formats.rocketmq import broker, indexfile
+from reput.formats.rocketmq.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, Header
+from reput.stores.findings import Kind, Report
+from reput.stores.query.compiled.index import CompiledSearch
+from reput.stores.query.index_search import ALWAYS, IndexSearch, Window
+
+SLOTS, ITEMS = 7, 20
+SETTINGS = broker.settings_of(
+    broker.NEWEST, {"maxHashSlotNum": str(SLOTS), "maxIndexNum": str(ITEMS)}
+)
+BEGIN = 1_700_000_000_000
+HASH = 3
+
+
+class IndexFile:
+    """An index file written by hand: items by number, a slot, a header."""
+
+    def __init__(self):
+        self.data = bytearray(indexfile.file_size(SLOTS, ITEMS))
+        self.header(index_count=1)
+
+    def header(self, begin=BEGIN, end=BEGIN + 100_000, index_count=1):
+        header = Header(begin, end, 0, 0, 1, index_count)
+        self.data[:HEADER_SIZE] = header.pack()
+        return self
+
+    def slot(self, number, slot=HASH % SLOTS):
+        at = HEADER_SIZE + slot * SLOT_SIZE
+        self.data[at : at + SLOT_SIZE] = number.to_bytes(4, "big", signed=True)
+        return self
+
+    def item(self, number, offset, seconds=0, previous=0, key_hash=HASH):
+        at = indexfile.item_position(number, SLOTS)
+        fields = ((key_hash, 4), (offset, 8), (seconds, 4), (previous, 4))
+        raw = b"".join(value.to_bytes(size, "big", signed=True) for value, size in fields)
+        self.data[at : at + ITEM_SIZE] = raw
+        return self
+
+
+@pytest.fixture
+def search(tmp_path):
+    """Return a function that writes files by name and opens them."""
+    opened = []
+
+    def make(**files):
+        for name, file in files.items():
+            data = file.data if isinstance(file, IndexFile) else file
+            (tmp_path / name.lstrip("f")).write_bytes(data)
+        report = Report()
+        opened.append(IndexSearch(tmp_path, SETTINGS, report))
+        return opened[-1], report
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def chain(*items):
+    """A file whose slot leads through items (offset, seconds, previous), the last one first."""
+    file = IndexFile().header(index_count=len(items) + 1).slot(len(items))
+    for number, (offset, seconds, previous) in enumerate(items, 1):
+        file.item(number, offset, seconds, previous)
+    return file
+
+
+class TestChains:
+    def test_newest_first_and_only_those_of_the_hash(self, search):
+        file = chain((100, 0, 0), (200, 1, 1), (300, 2, 2)).item(2, 200, 1, 1, HASH + SLOTS)
+        found, report = search(f20260101000000000=file)
+
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [300, 100]
+        assert report.ok
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 4])
+    def test_no_more_than_asked_for_over_all_files(self, search, limit):
+        old, new = chain((100, 0, 0), (200, 1, 1)), chain((300, 0, 0), (400, 1, 1))
+        found, _ = search(f20260101000000000=old, f20260102000000000=new)
+
+        assert found.offsets(HASH, ALWAYS, limit)[0] == [400, 300, 200, 100][:limit]
+
+    def test_an_older_item_than_the_window_ends_the_chain(self, search):
+        """
+        A broker writes in the order of time, so it looks no further; with a clock that went back
+        it misses what is behind, and so do we.
+        """
+        file = chain((100, 50, 0), (200, 1, 1), (300, 60, 2))
+        found, _ = search(f20260101000000000=file)
+        window = Window(BEGIN + 40_000, BEGIN + 70_000)
+
+        assert found.offsets(HASH, window, 64)[0] == [300]
+
+    def test_no_older_file_is_looked_at_behind_one_that_began_before_the_window(self, search):
+        old = chain((100, 50, 0)).header(BEGIN, BEGIN + 90_000, 2)
+        new = chain((200, 50, 0)).header(BEGIN + 1, BEGIN + 90_000, 2)
+        found, _ = search(f20260101000000000=old, f20260102000000000=new)
+
+        assert found.offsets(HASH, Window(BEGIN + 2, BEGIN + 99_000), 64)[0] == [200]
+
+    @pytest.mark.parametrize("slot", [0, -5, 3, 1 << 30])
+    def test_a_slot_that_leads_nowhere_is_an_empty_one(self, search, slot):
+        found, _ = search(f20260101000000000=chain((100, 0, 0)).slot(slot))
+
+        assert found.offsets(HASH, ALWAYS, 64)[0] == []
+
+    @pytest.mark.parametrize("previous", [-1, 2, 9, 1 << 30])
+    def test_a_pointer_that_leads_nowhere_is_the_chains_end(self, search, previous):
+        found, report = search(f20260101000000000=chain((100, 0, 0), (200, 1, previous)))
+
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [200]
+        assert report.ok
+
+
+class TestDamage:
+    @pytest.mark.parametrize("length", [2, 3, 5, 12])
+    def test_a_circle_is_named_and_left(self, search, length):
+        """
+        A broker would go round for ever, as long as no item has the hash.
+        """
+        items = [(100 + i, i, i or length) for i in range(length)]
+        file = chain(*items)
+        for number in range(1, length + 1):
+            file.item(number, 100, 1, items[number - 1][2], HASH + SLOTS)
+        found, report = search(f20260101000000000=file)
+
+        assert found.offsets(HASH, ALWAYS, 64)[0] == []
+        assert [f.kind for f in report.findings] == [Kind.BROKEN_CHAIN]
+        assert "circle" in report.findings[0].detail
+
+    def test_a_count_beyond_the_file_is_named(self, search):
+        file = chain((100, 0, 0)).header(index_count=1 << 30).slot(ITEMS + 5)
+        found, report = search(f20260101000000000=file)
+
+        assert found.offsets(HASH, ALWAYS, 64)[0] == []
+        assert [f.kind for f in report.findings] == [Kind.BROKEN_CHAIN]
+
+    def test_an_item_before_its_files_time_ends_the_chain(self, search):
+        found, _ = search(f20260101000000000=chain((100, 0, 0), (200, -1, 1)))
+
+        assert found.offsets(HASH, ALWAYS, 64)[0] == []
+
+    @pytest.mark.parametrize("size", [0, 1, 39, 40, 1000, indexfile.file_size(SLOTS, ITEMS) + 1])
+    def test_a_file_of_another_size_is_named_and_left_out(self, search, size):
+        found, report = search(
+            f20260101000000000=chain((100, 0, 0)), f20260102000000000=bytes(size)
+        )
+
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
+        assert [f.kind for f in report.findings] == [Kind.SIZE]
+
+    def test_foreign_names_are_named_and_left_out(self, search, tmp_path):
+        (tmp_path / "lost+found").mkdir()
+        (tmp_path / "\x1b[2Jnotes.txt").write_bytes(b"x")
+        found, report = search(f20260101000000000=chain((100, 0, 0)))
+
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
+        assert [f.kind for f in report.findings] == [Kind.NAME, Kind.NAME]
+
+    def test_any_bytes_end_in_an_answer(self, search):
+        """
+        Random headers, slots and items: each look ends, and stays in the file.
+        """
+        pick = random.Random(7)
+        for _ in range(200):
+            file = IndexFile().header(index_count=pick.choice([ITEMS, 5, 1 << 31 - 1]))
+            for slot in range(SLOTS):
+                file.slot(pick.randint(-2, ITEMS + 2), slot)
+            for item in range(ITEMS):
+                file.item(
+                    item, item, pick.randint(-1, 9), pick.randint(-2, ITEMS + 2), pick.randint(0, 9)
+                )
+            found, _ = search(f20260101000000000=file)
+            for key_hash in range(10):
+                assert len(found.offsets(key_hash, ALWAYS, 64)[0]) <= 64
+            found.close()
+
+
+def test_a_live_index_is_looked_at_anew(search, tmp_path):
+    """
+    New files and new items are found without opening anything again; removed files are forgotten.
+    """
+    found, _ = search(f20260101000000000=chain((100, 0, 0)))
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
+
+    (tmp_path / "20260102000000000").write_bytes(chain((200, 0, 0)).data)
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [200, 100]
+
+    (tmp_path / "20260101000000000").unlink()
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [200]
+
+
+def test_the_kernel_and_its_twin_agree(search, tmp_path):
+    """
+    Random files, three at once, chains whole and broken: the same offsets, order included.
+    """
+    pick = random.Random(11)
+    keys = [f"t#k{i}" for i in range(12)] + ["t#ключ", "t#\ud800", "t#", "t#polygenelubricants"]
+    hashes = [indexfile.key_hash(key) for key in keys]
+    for _ in range(60):
+        for number in range(3):
+            begin = BEGIN + pick.choice([0, 5000, 20_000]) * number
+            file = IndexFile().header(begin, begin + 9000, pick.choice([ITEMS, 5, 1 << 30]))
+            for item in range(1, ITEMS):
+                # Mostly what a broker writes: each points to an older one.
+                previous = (
+                    pick.randint(0, item - 1) if pick.random() < 0.95 else pick.randint(-2, 30)
+                )
+                file.item(
+                    item, number * 100 + item, pick.randint(0, 9), previous, pick.choice(hashes)
+                )
+            for slot in range(SLOTS):
+                file.slot(pick.randint(0, ITEMS + 1), slot)
+            (tmp_path / f"{20260101000000000 + number}").write_bytes(file.data)
+        twin = IndexSearch(tmp_path, SETTINGS, Report())
+        kernel = CompiledSearch(tmp_path, SETTINGS, Report())
+        for key in keys:
+            begin = BEGIN + pick.randint(-2000, 50_000)
+            for window in (ALWAYS, Window(begin, begin + pick.randint(0, 20_000))):
+                for limit in (1, 3, 64, 100):
+                    expected = twin.offsets(indexfile.key_hash(key), window, limit)
+                    assert kernel.offsets_of(key, window, limit) == expected
+        for window in (ALWAYS, Window(BEGIN + 4000, BEGIN + 8000)):
+            for limit in (1, 64):
+                some = [key.removeprefix("t#") for key in pick.choices(keys, k=pick.randint(0, 40))]
+                one_by_one = [twin.offsets_of("t#" + key, window, limit) for key in some]
+                together = kernel.offsets_of_many("t#", some, window, limit)
+                assert together.offsets == [hits for hits, _, _ in one_by_one]
+                assert all(together[1:] == hits[1:] for hits in one_by_one)
+        twin.close()
+        kernel.close()
+
+
+def test_there_is_room_for_the_hits_of_a_key_behind_a_call_for_none(search, tmp_path):
+    """
+    The same window and limit are not asked for again; the room for them has to be there already.
+    """
+    limit = 5000
+    search(f20260101000000000=chain(*((100 + i, i, i) for i in range(ITEMS - 1))))
+    kernel = CompiledSearch(tmp_path, SETTINGS, Report())
+
+    assert kernel.offsets_of_many("t#", [], ALWAYS, limit).offsets == []
+    assert len(kernel.search) >= kernel.first_hit + limit
+    assert kernel.offsets_of("t#", ALWAYS, limit) == kernel.offsets(
+        indexfile.key_hash("t#"), ALWAYS, limit
+    )
+    kernel.close()

@@ -1,0 +1,225 @@
+"""The whole job over Spark: logs that change under it, and every mix of Spark's record and ours."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from reput.checkpoints import progress, quarantine
+from reput.formats.errors import FormatError
+from reput.formats.rocketmq import names
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.job.job import Job
+from reput.streaming.observe.metrics import Metrics
+from reput.streaming.settings.config import FlushPolicy
+from reput.streaming.verify.output import verify
+from reput.streaming.writers.job_options import JobOptions
+from reput.streaming.writers.placement_mode import Placement
+from tests.builders.brokers import Broker
+from tests.builders.jobs import running, wait_for
+from tests.builders.slow_twins import differences
+from tests.builders.stores import LOG_FILE, config_of, files_of, name_batch_topics
+
+pytestmark = pytest.mark.spark
+LIVE = JobOptions(sync_flush=True)
+NOW = JobOptions(available_now=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "cap", "of_store"),
+    [
+        (JobOptions(), 8 << 30, None),
+        # Nothing ends a batch there but its end.
+        (JobOptions(placement=Placement.EXECUTORS), 16 << 30, 1 << 30),
+        (JobOptions(max_batch_bytes=5, placement=Placement.EXECUTORS), 5, None),
+    ],
+)
+def test_a_batch_is_as_large_as_suits_where_stores_are_written(options, cap, of_store):
+    assert options.batch_bytes(cores=32) == cap
+    assert options.store_bytes == of_store
+
+
+@pytest.fixture
+def made(tmp_path):
+    broker = Broker(tmp_path / "store", 3)
+    name_batch_topics(broker.store, "batches")
+    return broker, config_of(broker.store, tmp_path / "out")
+
+
+def test_a_log_that_is_cut_and_written_anew_is_followed(spark, made):
+    """
+    Shorter than before, longer, and cut in a file that goes.
+    """
+    broker, config = made
+    end = broker.append(60)
+    with running(spark, [config], LIVE) as job:
+        wait_for(job, end)
+        for kept, more in ((50, 2), (45, 60), (30, 3), (25, 200)):
+            broker.recover(broker.log.places[kept].position)
+            end = broker.append(more, now=broker.messages.now + 9000)
+            at = end % LOG_FILE
+            path = broker.store / names.COMMITLOG / names.offset_file(end - at)
+            # What stands behind is not looked at by a broker; here it would be taken for its log.
+            path.write_bytes(path.read_bytes()[:at].ljust(LOG_FILE, b"\0"))
+            wait_for(job, end)
+        events = job.summary.stores[0].events
+
+    assert any("was cut and rewritten" in event for event in events)
+    assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+def test_what_was_waited_with_is_dispatched_when_the_broker_stops(spark, made, held):
+    """
+    No batch comes then, for the log does not grow.
+    """
+    broker, config = made
+    let_go = held(broker.store)
+    broker.append(10)
+    middle = broker.log.end
+    with running(spark, [config], LIVE) as job:
+        wait_for(job, middle)
+        end = broker.append(1, now=broker.messages.now - 900_000)
+        time.sleep(1.5)
+        assert job.summary.stores[0].end == middle
+        let_go()
+        wait_for(job, end)
+
+    assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+def test_a_batch_that_comes_while_the_query_is_ended_does_not_wait_for_that(made):
+    """
+    Spark's `stop` waits for the batch; if the batch waited for whoever stops, neither would end.
+    """
+    broker, config = made
+    broker.append(10)
+    job = Job([config], LIVE)
+    try:
+        with job._batch_lock:
+            batch = threading.Thread(target=job._dispatch_batch, args=(None, 0), daemon=True)
+            batch.start()
+            batch.join(0.5)
+            # It does wait for its turn: the lock is also held while something is flushed.
+            assert batch.is_alive()
+            job.stop()
+            batch.join(10)
+            assert not batch.is_alive()
+    finally:
+        job._close()
+    assert job.summary.stores[0].messages == 0
+
+
+def test_everything_is_flushed_while_nothing_comes(spark, made):
+    broker, config = made
+    end = broker.append(10)
+    with running(spark, [config], JobOptions(flush_seconds=0.5)) as job:
+        wait_for(job, end)
+        deadline = time.monotonic() + 10
+        while progress.load(config.output).end != end:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_corrupt_record_is_passed_over_only_if_asked(spark, made, skips):
+    broker, config = made
+    broker.append(60)
+    place = broker.log.places[20]
+    path = broker.store / names.COMMITLOG / names.offset_file(place.position // LOG_FILE * LOG_FILE)
+    raw = bytearray(path.read_bytes())
+    raw[place.position % LOG_FILE + 4] ^= 1
+    path.write_bytes(raw)
+    job = Job([config], JobOptions(available_now=True, skips_corrupt=skips))
+    if skips:
+        summary = job.run(spark)
+        assert summary.stores[0].messages == 59
+        assert "Skipped" in summary.stores[0].events[0]
+        assert [kept.start for kept in quarantine.load(config.output)] == [place.position]
+        assert verify(config).ok
+    else:
+        with pytest.raises(Exception, match=str(path)):
+            job.run(spark)
+        assert progress.load(config.output).end == place.position
+
+
+@pytest.mark.parametrize("placement", [Placement.DRIVER, Placement.EXECUTORS])
+def test_a_running_job_that_waits_at_a_hole_does_not_end_as_if_all_were_fine(
+    spark, made, placement
+):
+    """
+    Good records follow zeros in the last file of a log that no broker holds. The job counts that,
+    is not ready, and ends with the error that a rebuild has; all before the hole is dispatched.
+    """
+    broker, config = made
+    broker.append(60)
+    inside = [p for p in broker.log.places if p.position >= broker.log.end // LOG_FILE * LOG_FILE]
+    start, end = inside[0].position, inside[0].end
+    assert end < broker.log.end
+    path = broker.store / names.COMMITLOG / names.offset_file(start // LOG_FILE * LOG_FILE)
+    raw = bytearray(path.read_bytes())
+    raw[start % LOG_FILE : end % LOG_FILE] = bytes(end - start)
+    path.write_bytes(raw)
+    metrics = Metrics({config.name: config}, "c", "1.2.3")
+
+    def errors() -> float | None:
+        labels = {"cluster": "c", "store": config.name, "node_type": "dispatcher"}
+        name = "rocketmq_reput_errors_total"
+        return metrics.registry.get_sample_value(name, {**labels, "kind": "corrupt"})
+
+    def run() -> None:
+        with running(spark, [config], replace(LIVE, placement=placement)) as job:
+            job.metrics = metrics
+            wait_for(job, start)
+            deadline = time.monotonic() + 60
+            while not errors():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert not metrics.is_ready(1 << 40)
+
+    with pytest.raises(FormatError, match="goes on after a hole") as raised:
+        run()
+    assert raised.value.path == str(path)
+    assert errors() == 1
+    assert progress.load(config.output).end == start
+
+
+class TestEveryMix:
+    """Of Spark's own checkpoint and our output; the output decides, whatever Spark thinks."""
+
+    @pytest.mark.parametrize("spark_record", ["present", "lost", "older", "newer"])
+    @pytest.mark.parametrize("output", ["complete", "behind", "ahead", "gone"])
+    def test_it_goes_on_right(self, spark, made, tmp_path, spark_record, output):
+        """
+        Older: of a batch before. Newer: of batches that the output never had.
+        """
+        broker, config = made
+        checkpoint = tmp_path / "spark"
+        options = JobOptions(available_now=True, checkpoint=checkpoint)
+        kept = {}
+        for step in ("older", "present", "newer"):
+            broker.append(25)
+            Job([config], options).run(spark)
+            kept[step] = tmp_path / f"spark-{step}"
+            shutil.copytree(checkpoint, kept[step])
+            shutil.copytree(config.output, tmp_path / f"out-{step}")
+        shutil.rmtree(checkpoint)
+        if spark_record != "lost":
+            shutil.copytree(kept[spark_record], checkpoint)
+        shutil.rmtree(config.output)
+        if output != "gone":
+            shutil.copytree(
+                tmp_path / ("out-newer" if output == "complete" else "out-present"), config.output
+            )
+        if output == "ahead":
+            # Half a batch written and not recorded: its writer was killed.
+            writer = StoreDispatcher(config, flush=FlushPolicy(thorough_seconds=3600))
+            writer.dispatch(broker.log.places[62].end)
+            writer._close_files()
+        Job([config], options).run(spark)
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+        assert verify(config).ok

@@ -1,0 +1,147 @@
+"""Of a job with several stores, an error is counted once, and for the store that it is about."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from reput.formats.errors import FormatError, KafkaError, ReputError, StoreError
+from reput.streaming.job import job as job_module
+from reput.streaming.job.job import Job
+from reput.streaming.kafka.feed import KafkaState
+from reput.streaming.observe.error_kinds import ERROR_KINDS
+from reput.streaming.observe.metrics import Metrics
+from reput.streaming.writers.job_options import JobOptions
+from tests.builders.stores import Log, config_of, fill
+
+
+@pytest.fixture
+def configs(tmp_path):
+    """Stores `a` and `b` whose paths begin alike: one is the other's with more of a name."""
+    made = {}
+    for name, directory in (("a", "store1"), ("b", "store10")):
+        store = fill(Log(), 1, 20).write(tmp_path / directory)
+        made[name] = replace(config_of(store, tmp_path / f"out-{directory}"), name=name)
+    return made
+
+
+def counted(metrics):
+    """
+    Return what is counted by store and kind, without zeros.
+    """
+    found = {
+        (store, kind): metrics.registry.get_sample_value(
+            "rocketmq_reput_errors_total",
+            {"cluster": "c", "store": store, "node_type": "dispatcher", "kind": kind},
+        )
+        for store in "ab"
+        for kind in ERROR_KINDS
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("kafka", {"kafka": KafkaState(trouble="refused", stopped="refused")}),
+        ("corrupt", {"flaw": "/log at byte 4: good records follow a hole."}),
+    ],
+)
+def test_the_end_of_a_job_counts_nothing_again(configs, monkeypatch, kind, said):
+    """
+    One store's Kafka is held back, or its log goes on after a hole: that is counted when it
+    happens, for that store. The job ends with it, and neither store has an error more.
+    """
+    metrics = Metrics(configs, "c", "1")
+    job = Job(list(configs.values()), JobOptions())
+    found_state = job._found_state
+    try:
+        job.report_to(metrics)
+        monkeypatch.setattr(
+            job,
+            "_found_state",
+            lambda store: replace(found_state(store), **(said if store == "a" else {})),
+        )
+        for _ in range(2):
+            job._tend()
+        assert counted(metrics) == {("a", kind): 1}
+        job._end_at_flaws()
+    finally:
+        job._close()
+    assert isinstance(job.error, ReputError)
+    metrics.failed(job.error)
+
+    assert counted(metrics) == {("a", kind): 1}
+
+
+def test_what_comes_back_is_counted_again(configs):
+    """
+    A hole that a broker fills, and a later one, are two.
+    """
+    metrics = Metrics(configs, "c", "1")
+    job = Job(list(configs.values()), JobOptions())
+    state = job._found_state("a")
+    job._close()
+    for flaw in ("x", "", "y"):
+        metrics.state("a", replace(state, flaw=flaw))
+
+    assert counted(metrics) == {("a", "corrupt"): 2}
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_an_error_of_one_store_is_not_its_neighbour_s(configs, name):
+    """
+    By the path that an error carries, or that its text names: /m/store1 is not /m/store10.
+    """
+    path = configs[name].path
+    for error, kind in (
+        (StoreError(path, "gone", "Mount it"), "store"),
+        (FormatError(path / "commitlog" / f"{0:020d}", 5, "bad"), "corrupt"),
+        (OSError(errno.EIO, "failed", str(path / "commitlog")), "io"),
+        (ReputError(f"of {path}: something"), "other"),
+        (ReputError(f"something of {path}."), "other"),
+    ):
+        metrics = Metrics(configs, "c", "1")
+        metrics.failed(error)
+        assert counted(metrics) == {(name, kind): 1}, error
+
+
+def test_an_error_that_names_no_store_is_everyone_s(configs):
+    metrics = Metrics(configs, "c", "1")
+    metrics.failed(KafkaError("away"))
+
+    assert counted(metrics) == {("a", "kafka"): 1, ("b", "kafka"): 1}
+
+
+def test_an_output_that_cannot_be_opened_or_tended_is_its_store_s(configs, monkeypatch):
+    """
+    Whatever the error says: what is raised on behalf of a store is about that store.
+    """
+    opened = Job(list(configs.values()), JobOptions())
+    metrics = Metrics(configs, "c", "1")
+
+    def fail(*_, **__):
+        raise KafkaError("no broker answers")
+
+    try:
+        monkeypatch.setattr(opened.dispatchers["b"], "flush_if_due", fail)
+        with pytest.raises(KafkaError) as raised:
+            opened._tend()
+    finally:
+        opened._close()
+    metrics.failed(raised.value)
+    assert counted(metrics) == {("b", "kafka"): 1}
+
+    whole = job_module.StoreDispatcher
+    monkeypatch.setattr(
+        job_module,
+        "StoreDispatcher",
+        lambda config, **options: fail() if config.name == "b" else whole(config, **options),
+    )
+    metrics = Metrics(configs, "c", "1")
+    with pytest.raises(KafkaError) as raised:
+        Job(list(configs.values()), JobOptions())
+    metrics.failed(raised.value)
+    assert counted(metrics) == {("b", "kafka"): 1}

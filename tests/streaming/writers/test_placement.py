@@ -1,0 +1,501 @@
+"""Stores that are written beside executors: equal bytes, one writer, whatever dies or comes twice."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reput.checkpoints import progress
+from reput.checkpoints.disk import locks
+from reput.formats.errors import FormatError, ReputError, UsageError
+from reput.formats.rocketmq import names
+from reput.formats.rocketmq.encode import Message
+from reput.streaming.dispatch.dispatcher import Batch, StoreDispatcher
+from reput.streaming.events import TRUNCATION, kind_of_event
+from reput.streaming.job.job import Job
+from reput.streaming.settings.config import FlushPolicy
+from reput.streaming.verify.output import verify
+from reput.streaming.writers import process as writer_process
+from reput.streaming.writers import protocol
+from reput.streaming.writers import task as writer_task
+from reput.streaming.writers.counted import Counted
+from reput.streaming.writers.job_options import JobOptions
+from reput.streaming.writers.placement import _spec
+from reput.streaming.writers.placement_mode import Placement, default_placement
+from reput.streaming.writers.protocol import CLOSE, DISPATCH, TEND, Order, error_of, failure_of
+from tests.builders.brokers import Broker
+from tests.builders.jobs import running, wait_for
+from tests.builders.slow_twins import differences
+from tests.builders.stores import LOG_FILE, config_of, files_of, name_batch_topics
+
+spark_test = pytest.mark.spark
+NOW = JobOptions(available_now=True, placement=Placement.EXECUTORS)
+LIVE = JobOptions(sync_flush=True, placement=Placement.EXECUTORS)
+
+
+def test_a_cluster_writes_on_its_executors():
+    assert default_placement("local[*]") == Placement.DRIVER
+    assert default_placement("spark://127.0.0.1:7077") == Placement.EXECUTORS
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ReputError("corrupt"),
+        UsageError("no such setting"),
+        OSError(28, "No space left on device", "/a/file"),
+    ],
+)
+def test_an_error_comes_back_as_itself(error):
+    """
+    The command's exit code and message hang on its kind.
+    """
+    back = error_of(failure_of(error))
+
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+
+
+def test_records_after_a_cut_are_new():
+    """
+    They are counted though they stand where others were counted before; what is only said again
+    is not.
+    """
+    counted = Counted()
+    assert [b.messages for b in counted.take([Batch(0, 900, messages=9)], 9, ())] == [9]
+    again = counted.take(
+        [Batch(0, 0), Batch(0, 900, messages=9), Batch(900, 950, messages=1)], 10, ()
+    )
+    assert [(b.bytes, b.messages) for b in again] == [(0, 0), (0, 0), (50, 1)]
+    cuts = ((7, 500),)
+    cut = counted.take([Batch(500, 950, messages=4)], 9, cuts)
+    assert [b.messages for b in cut] == [4]
+    assert [b.messages for b in counted.take([Batch(500, 950, messages=4)], 9, cuts)] == [0]
+
+
+def test_a_cut_counts_once_something_is_dispatched_after_it():
+    """
+    A writer that has gone back and has no batch yet says where it is all the same.
+    """
+    counted = Counted()
+    counted.take([Batch(0, 900, messages=9)], 9, ())
+    cuts = ((7, 500),)
+    assert counted.take([], 5, cuts) == []
+    assert [b.messages for b in counted.take([Batch(500, 800, messages=3)], 8, cuts)] == [3]
+
+
+def test_what_an_output_that_begins_again_dispatches_is_new(made):
+    """
+    A start after a cut that leaves nothing in common: its messages are counted, and starts,
+    recoveries and truncations go on where they were, though the output is empty.
+    """
+    broker, config = made
+    broker.append(60)
+    counted = Counted()
+
+    def dispatch() -> int:
+        dispatcher = StoreDispatcher(config)
+        batch = dispatcher.dispatch(broker.log.end)
+        dispatcher.close()
+        found = dispatcher.progress
+        return sum(b.messages for b in counted.take([batch], found.messages, found.cuts))
+
+    assert dispatch() == 60
+    broker.recover(broker.log.places[-10].position)
+    broker.append(3, now=broker.messages.now + 9000)
+    dispatch()
+    before = progress.load(config.output)
+    kept = next(i for i, p in enumerate(broker.log.places) if p.position >= LOG_FILE) + 1
+    broker.recover(broker.log.places[kept].position)
+    broker.append(5, now=broker.messages.now + 9000)
+    (broker.store / "commitlog" / f"{0:020d}").unlink()
+    new = dispatch()
+    after = progress.load(config.output)
+
+    assert after.lost == ((0, LOG_FILE),)
+    assert new == after.messages == 6
+    assert (before.truncations, after.truncations) == (1, 2)
+    assert (before.starts, after.starts) == (2, 3)
+    assert after.recoveries == before.recoveries + 1
+
+
+@pytest.fixture
+def made(tmp_path):
+    broker = Broker(tmp_path / "store", 3)
+    name_batch_topics(broker.store, "batches")
+    return broker, config_of(broker.store, tmp_path / "out")
+
+
+def order(kind: str, end: int = -1, **values) -> Order:
+    defaults = {"starts": True, "patience": 1.0, "seen": ("", 0), "counted": (-1, 0)}
+    defaults["executor"] = os.getpid()
+    return Order(kind=kind, end=end, **{**defaults, **values})
+
+
+class Carrier:
+    """Speaks to writers as tasks do, without Spark."""
+
+    def __init__(self, config, job="job", flush=None):
+        policy = flush or FlushPolicy(is_sync=True)
+        self.spec = _spec(job, config, policy, JobOptions())
+
+    def send(self, kind, end=-1, **values):
+        carried = writer_task._speak(self.spec, order(kind, end, **values))
+        return protocol.answer_of(carried) if carried else None
+
+    @property
+    def process(self) -> int:
+        """The writer's process, as its lock names it."""
+        text = Path(self.spec["output"], progress.STATE_DIRECTORY, locks.WRITER_LOCK).read_text()
+        return int(text.split("process ")[1].split()[0])
+
+
+@pytest.fixture
+def carrier(made):
+    carrier = Carrier(made[1])
+    yield carrier
+    carrier.send(CLOSE, starts=False)
+    writer_task._started[-1].wait(30)
+
+
+class TestWriter:
+    """The process, spoken to by this one in the place of tasks."""
+
+    def test_it_writes_what_a_driver_writes(self, made, carrier):
+        broker, config = made
+        end = broker.append(60)
+        first = carrier.send(TEND)
+        answer = carrier.send(DISPATCH, end)
+        assert (first["end"], answer["end"], answer["failure"]) == (-1, end, None)
+        assert sum(batch.messages for batch in answer["batches"]) == 60
+        carrier.send(CLOSE)
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+        assert not (config.output / names.ABORT).exists()
+
+    def test_an_order_that_comes_twice_changes_and_counts_nothing(self, made, carrier):
+        """
+        A task whose answer was lost, or a second attempt beside the first.
+        """
+        broker, config = made
+        middle = broker.append(30)
+        carrier.send(DISPATCH, middle)
+        again = carrier.send(DISPATCH, middle)
+        assert [batch.messages for batch in again["batches"]] == [30, 0]
+        seen = (again["incarnation"], 2)
+        end = broker.append(30)
+        results = []
+        tasks = [
+            threading.Thread(target=lambda: results.append(carrier.send(DISPATCH, end, seen=seen)))
+            for _ in range(4)
+        ]
+        for task in tasks:
+            task.start()
+        for task in tasks:
+            task.join(60)
+        assert {answer["first"] for answer in results} == {2}
+        assert {answer["batches"][0].messages for answer in results} == {30}
+        carrier.send(CLOSE)
+        carrier.send(CLOSE)
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_a_killed_one_is_replaced_and_loses_nothing(self, made):
+        broker, config = made
+        carrier = Carrier(config, flush=FlushPolicy(thorough_seconds=3600))
+        carrier.send(DISPATCH, broker.append(40))
+        killed = carrier.process
+        os.kill(killed, signal.SIGKILL)
+        end = broker.log.end
+        answer = carrier.send(CLOSE, end)
+
+        assert answer["end"] == end
+        assert any("killed" in e or "taken back" in e for b in answer["batches"] for e in b.events)
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+        assert not (config.output / names.ABORT).exists()
+
+    @pytest.mark.parametrize("is_sync", [False, True])
+    def test_what_killed_ones_had_done_is_counted_once(self, made, is_sync):
+        """
+        Each is killed behind its batch, four times: with nothing recorded the next one does all
+        of it again; with all recorded, and an answer that was lost, the next one does nothing.
+        """
+        broker, config = made
+        carrier = Carrier(config, flush=FlushPolicy(is_sync=is_sync, thorough_seconds=3600))
+        counted, seen, found = Counted(), ("", 0), []
+
+        def send(kind, end, *, is_lost=False):
+            nonlocal seen
+            answer = carrier.send(kind, end, seen=seen, counted=(counted.end, counted.messages))
+            if not is_lost:
+                seen = (answer["incarnation"], answer["first"] + len(answer["batches"]))
+                where = answer["state"]["progress"]
+                found.extend(counted.take(answer["batches"], where.messages, where.cuts))
+
+        for _ in range(4):
+            send(DISPATCH, broker.append(20))
+            send(DISPATCH, broker.append(10), is_lost=is_sync)
+            os.kill(carrier.process, signal.SIGKILL)
+        send(CLOSE, broker.log.end)
+        twin = StoreDispatcher(replace(config, output=config.output.with_name("twin")))
+        whole = twin.dispatch(broker.log.end)
+        twin.close()
+
+        assert sum(batch.messages for batch in found) == whole.messages == 120
+        assert sum(batch.bytes for batch in found) == whole.bytes
+        if not is_sync:
+            # An output's record has no number of entries: what was recorded and not said is lost.
+            for name in ("entries", "items", "repeated"):
+                assert sum(getattr(batch, name) for batch in found) == getattr(whole, name)
+            assert sum(sum(batch.latencies) for batch in found) == 120
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_one_that_dies_each_time_is_given_up(self, made, monkeypatch):
+        """
+        What the kernel kills for its memory would be killed for ever.
+        """
+        _, config = made
+        carrier = Carrier(config)
+        deaths = []
+
+        def ask(connection, order):
+            deaths.append(1)
+            return b""
+
+        monkeypatch.setattr(writer_task, "_ask", ask)
+        with pytest.raises(ReputError, match="died 3 times"):
+            carrier.send(DISPATCH, 100)
+        monkeypatch.undo()
+        carrier.send(CLOSE, starts=False)
+
+    def test_another_job_is_refused(self, made, carrier):
+        _, config = made
+        carrier.send(TEND)
+        with pytest.raises(ReputError, match=r"process \d+ on .* is writing to this output"):
+            Carrier(config, "another").send(TEND)
+
+    def test_a_lock_of_another_process_is_waited_for_and_then_refused(self, made):
+        """
+        On another host, or in a driver: nobody answers to the name, but the lock is held.
+        """
+        broker, config = made
+        end = broker.append(5)
+        owner = StoreDispatcher(config)
+        carrier = Carrier(config)
+        refused = carrier.send(DISPATCH, end, patience=0.0)
+        assert "is writing to this output" in refused["failure"]["message"]
+        threading.Timer(1.5, owner.close).start()
+        answer = carrier.send(DISPATCH, end, patience=30.0)
+        carrier.send(CLOSE)
+
+        assert (answer["failure"], answer["end"]) == (None, end)
+        assert verify(config).ok
+
+    def test_a_corrupt_record_comes_back_as_it_is_said(self, made, carrier):
+        broker, config = made
+        end = broker.append(60)
+        place = broker.log.places[20]
+        damage(broker, place)
+        failure = carrier.send(DISPATCH, end)["failure"]
+        again = carrier.send(DISPATCH, end)["failure"]
+        carrier.send(CLOSE)
+
+        assert failure["kind"] == "reput"
+        assert "at byte" in failure["message"]
+        assert again["message"] == failure["message"]
+        assert isinstance(again["error"], FormatError)
+        assert progress.load(config.output).end == place.position
+        assert not (config.output / names.ABORT).exists()
+
+    def test_a_full_disk_comes_back_as_it_is_said(self, made):
+        """
+        Here: files may not be larger than this. What was half written is taken back.
+        """
+        broker, config = made
+        end = broker.append(200)
+        carrier = Carrier(config)
+        carrier.send(TEND)
+        _, hard = resource.prlimit(carrier.process, resource.RLIMIT_FSIZE)
+        resource.prlimit(carrier.process, resource.RLIMIT_FSIZE, (100, hard))
+        failure = carrier.send(DISPATCH, end)["failure"]
+        carrier.send(CLOSE)
+        assert (failure["kind"], failure["errno"]) == ("os", errno.EFBIG)
+        assert (config.output / names.ABORT).exists()
+        carrier.send(CLOSE, end)
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_what_a_failed_batch_had_to_say_is_reported(self, made, carrier):
+        """
+        That the log was cut; the error alone would hide it.
+        """
+        broker, _ = made
+        broker.append(20)
+        for place in [*broker.log.places, broker.log.places[-1]]:
+            carrier.send(DISPATCH, place.end)
+        broker.recover(broker.log.places[10].position)
+        broker.append(3, now=broker.messages.now + 9000)
+        bad = b"INNER_NUM\x0140000\x02INNER_BASE\x011\x02"
+        end = broker.put(Message("t", properties=bad))
+        answer = carrier.send(DISPATCH, end)
+
+        assert "INNER_BASE" in answer["failure"]["message"]
+        events = [event for batch in answer["batches"] for event in batch.events]
+        assert [kind_of_event(event) for event in events] == [TRUNCATION]
+
+    def test_one_without_its_executor_ends_in_order(self, made, carrier):
+        broker, config = made
+        end = broker.append(10)
+        gone = os.posix_spawn("/bin/sleep", ["sleep", "600"], os.environ)
+        carrier.send(DISPATCH, end, executor=gone)
+        os.kill(gone, signal.SIGKILL)
+        os.waitpid(gone, 0)
+
+        assert writer_task._started[-1].wait(30) == 0
+        assert not (config.output / names.ABORT).exists()
+
+    def test_one_that_nobody_speaks_to_ends_in_order(self, made, monkeypatch):
+        """
+        Its store has moved to another host, or its job cannot reach it any more.
+        """
+        broker, config = made
+        end = broker.append(10)
+        monkeypatch.setattr(writer_process, "SILENCE_SECONDS", 1.0)
+        spec = _spec("job", config, FlushPolicy(thorough_seconds=3600), JobOptions())
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(protocol.address_of(spec["output"]))
+        listener.listen()
+        writer = writer_process.Writer(spec, listener, os.getpid())
+        thread = threading.Thread(target=writer.run)
+        thread.start()
+        writer_task._speak(spec, order(DISPATCH, end))
+        thread.join(30)
+
+        assert not thread.is_alive()
+        assert progress.load(config.output).clean
+        assert not locks.is_held(config.output / progress.STATE_DIRECTORY / locks.WRITER_LOCK)
+
+    def test_sigterm_ends_it_in_order(self, made, carrier):
+        broker, config = made
+        carrier.send(DISPATCH, broker.append(10))
+        writer_task._started[-1].send_signal(signal.SIGTERM)
+
+        assert writer_task._started[-1].wait(30) == 0
+        assert not (config.output / names.ABORT).exists()
+
+
+def damage(broker, place) -> Path:
+    path = broker.store / names.COMMITLOG / names.offset_file(place.position // LOG_FILE * LOG_FILE)
+    raw = bytearray(path.read_bytes())
+    raw[place.position % LOG_FILE + 4] ^= 1
+    path.write_bytes(raw)
+    return path
+
+
+@spark_test
+class TestJob:
+    """The whole job, in local mode: its one executor is the driver's JVM."""
+
+    def test_several_stores_are_written_as_by_the_driver(self, spark, tmp_path):
+        brokers = [Broker(tmp_path / f"store-{i}", i) for i in range(3)]
+        configs = []
+        for number, broker in enumerate(brokers):
+            broker.append(80 + number)
+            config = config_of(broker.store, tmp_path / f"out-{number}")
+            configs.append(replace(config, name=f"s{number}"))
+        options = replace(NOW, max_batch_bytes=20_000)
+        summary = Job(configs, options).run(spark)
+
+        assert [store.messages for store in summary.stores] == [80, 81, 82]
+        assert summary.stores[0].batches > 1
+        assert summary.writer_cpu_seconds > 0
+        for broker, config in zip(brokers, configs, strict=True):
+            assert differences(files_of(config.output), broker.expected(config.settings)) == []
+            assert not (config.output / names.ABORT).exists()
+
+    def test_a_writer_that_is_killed_between_batches_is_replaced(self, spark, made):
+        broker, config = made
+        with running(spark, [config], replace(LIVE, sync_flush=False)) as job:
+            wait_for(job, broker.append(30))
+            os.kill(Carrier(config).process, signal.SIGKILL)
+            wait_for(job, broker.append(30))
+            events = job.summary.stores[0].events
+
+        assert any("taken back" in event for event in events)
+        assert job.summary.stores[0].messages == 60
+        assert job.summary.stores[0].bytes == broker.log.end
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    def test_one_that_is_killed_before_the_end_is_made_up_for(self, spark, made):
+        """
+        Nothing of its last batches is on disk for certain, and no batch comes any more.
+        """
+        broker, config = made
+        with running(spark, [config], replace(LIVE, sync_flush=False)) as job:
+            wait_for(job, broker.append(30))
+            os.kill(Carrier(config).process, signal.SIGKILL)
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
+        assert not (config.output / names.ABORT).exists()
+
+    def test_a_corrupt_record_stops_the_job_with_the_same_words(self, spark, made):
+        broker, config = made
+        broker.append(60)
+        place = broker.log.places[20]
+        path = damage(broker, place)
+        messages = []
+        for placement in Placement:
+            job = Job([config], replace(NOW, placement=placement))
+            with pytest.raises(ReputError, match=str(path)) as caught:
+                job.run(spark)
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+        assert progress.load(config.output).end == place.position
+        assert not (config.output / names.ABORT).exists()
+
+    def test_an_error_of_the_system_stops_it_as_itself(self, spark, made, tmp_path):
+        broker, config = made
+        broker.append(5)
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / progress.STATE_DIRECTORY).touch()
+        config = replace(config, output=tmp_path / "other")
+        errors = []
+        for placement in Placement:
+            with pytest.raises(FileExistsError) as caught:
+                Job([config], replace(NOW, placement=placement)).run(spark)
+            errors.append(str(caught.value))
+        assert errors[0] == errors[1]
+
+    def test_a_second_job_is_refused_whatever_way_it_writes(self, spark, made):
+        broker, config = made
+        with running(spark, [config], LIVE) as job:
+            wait_for(job, broker.append(10))
+            with pytest.raises(ReputError, match="is writing to this output"):
+                Job([config], NOW).run(spark)
+            with pytest.raises(ReputError, match="is writing to this output"):
+                Job([config], replace(NOW, placement=Placement.DRIVER))
+            wait_for(job, broker.append(10))
+
+    def test_what_was_waited_with_is_dispatched_when_the_broker_stops(self, spark, made, held):
+        broker, config = made
+        let_go = held(broker.store)
+        broker.append(10)
+        middle = broker.log.end
+        with running(spark, [config], LIVE) as job:
+            wait_for(job, middle)
+            end = broker.append(1, now=broker.messages.now - 900_000)
+            time.sleep(1.5)
+            assert job.summary.stores[0].end == middle
+            let_go()
+            wait_for(job, end)
+
+        assert differences(files_of(config.output), broker.expected(config.settings)) == []
