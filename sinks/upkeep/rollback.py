@@ -3,7 +3,7 @@
 Where a queue ends, and the index, was recorded after a flush, so up to there everything is on
 disk. What stands beyond is what a killed writer had got to, and after a power cut any part of it:
 it becomes zeros again and is written anew. The index's slots follow from its items: a slot holds
-the newest item of its chain. Source: docs/adr/0010-one-record-behind-a-flush.md.
+the newest item of its chain. Source: docs/adr/0010-one-record-after-a-flush.md.
 """
 
 from __future__ import annotations

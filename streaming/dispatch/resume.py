@@ -2,7 +2,7 @@
 
 What an earlier writer left beyond the progress is taken back. Where the log has been cut and
 written again since, the output goes back to the last point that both have in common. What somebody
-else has done to the files is refused. Source: docs/adr/0010-one-record-behind-a-flush.md.
+else has done to the files is refused. Source: docs/adr/0010-one-record-after-a-flush.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The output is built once more, in `.reput/repair` within it, as far as the log reaches, and compared
 file by file: what is missing or different is put in its place by a rename. Until all is done the
 output is marked, so that nothing continues from a partial repair; if it is interrupted, run it
-again. Source: docs/adr/0019-repair.md.
+again. Source: docs/adr/0015-repair.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A position is a record of a compacted topic, written in the same transaction as the messages before
 it: readers have both or neither. Consumer group offsets would do as well but for two things: they
 expire while a store is idle, and there is no telling by them whether the log is still the same.
-The key is the transactional id; the value is JSON. See docs/adr/0018-kafka.md.
+The key is the transactional id; the value is JSON. See docs/adr/0014-kafka.md.
 """
 
 from __future__ import annotations
