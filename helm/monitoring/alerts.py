@@ -6,10 +6,10 @@ error that it counts ends the process, so alerts on errors also look at the valu
 that has counted one is on its way out, and the next one begins at 0.
 
 A process that crashes takes its series with it, and the kubelet waits up to five minutes before it
-starts the next one. So no rule waits for a series to hold without a break where the cause may break
-it: rules look back over windows longer than that wait, and those about dispatchers that are gone
-count what Prometheus itself knows (`up`), what kube-state-metrics says where it runs, and how many
-dispatchers there should be.
+starts the next one. So where the cause may break a series, no rule waits for that series to hold
+without a break. Rules look back over windows longer than that wait. Those about dispatchers that
+are gone count what Prometheus itself knows (`up`), what kube-state-metrics says where it runs, and
+how many dispatchers there should be.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Alert:
     Attributes:
         name: without prefix; the runbook's heading is the whole name in lower case.
         severity: `critical` is for a person now, `warning` for the next working day.
-        hold: how long it has to hold.
+        hold: how long the expression has to hold.
         expression: PromQL.
-        summary: a sentence; what to do stands in the runbook.
+        summary: a sentence; the runbook says what to do.
         description: what it means, with the value.
     """
 
@@ -98,7 +98,7 @@ def errors(kinds: str, window: str = "15m") -> str:
 
 
 def behind(metric: str, threshold: str, long: str, short: str) -> str:
-    """Return two windows: the long one says that it matters, the short one that it goes on.
+    """Return two windows: the long one says that it matters, the short one that it continues.
 
     The short one is longer than the kubelet's wait before a restart, so that a job that crashes
     again and again has a value in it at all times.
@@ -165,7 +165,7 @@ ALERTS = (
         "${stalledFor}",
         f"min_over_time({_BEHIND}[5m]) > 0\n"
         f"and {s.WITHOUT_BROKER} increase({s.LOG_BYTES}{_DISPATCHER}[5m]) == 0",
-        f"Nothing is dispatched of {_STORE}, and there is something to dispatch",
+        f"Dispatch of {_STORE} has stopped, though its log has more",
         "{{ $value | humanize1024 }}B of log wait, and not a byte was dispatched in 5 minutes.",
     ),
     Alert(
@@ -175,7 +175,7 @@ ALERTS = (
         # A broker that has no first message yet leaves nothing to run for.
         f"{s.ACTIVE} == 0\n"
         f"unless on ({_INSTANCE}) (min by ({_INSTANCE}) ({s.AWAITED}{_DISPATCHER}) == 1)",
-        "The streaming query of {{ $labels.instance }} does not run",
+        "The streaming query of {{ $labels.instance }} is not running",
         "The process answers, but its query has not been active for 5 minutes.",
     ),
     Alert(
@@ -192,7 +192,7 @@ ALERTS = (
         'or max by (namespace, pod) (ALERTS{alertname="ReputMissing",alertstate="firing"})'
         f" unless max by (namespace, pod) ({_START}) and on () {_PRESENT} < ${{dispatchers}}",
         "The dispatcher {{ $labels.pod }} is gone",
-        "It answers its scrapes rarely or never: it is not there, it does not start, or it"
+        "It answers its scrapes rarely or never: it was removed, it does not start, or it"
         " keeps crashing.",
     ),
     Alert(
@@ -202,7 +202,7 @@ ALERTS = (
         f"quantile_over_time(0.5, {_PRESENT}[10m:30s]) < ${{dispatchers}}",
         "There are fewer dispatchers than there should be",
         "{{ $value | humanize }} answered for most of the last 10 minutes; ${dispatchers} should."
-        " One that was never scraped counts as well.",
+        " One that was never scraped counts as missing.",
     ),
     Alert(
         "RestartLoop",
@@ -213,7 +213,7 @@ ALERTS = (
         f"or max by (namespace, pod) (increase({_RESTARTS}[90m])) > ${{restarts}}\n"
         f"and max by (namespace, pod) (increase({_RESTARTS}[{_LATELY}])) > 0",
         "The dispatcher {{ $labels.pod }} keeps restarting",
-        "It was started {{ $value | humanize }} times within 90 minutes.",
+        "It started {{ $value | humanize }} times within 90 minutes.",
     ),
     Alert(
         "BehindBytes",
@@ -221,7 +221,8 @@ ALERTS = (
         "2m",
         behind(s.BEHIND_BYTES, "${behindBytes}", "30m", "10m"),
         f"Dispatch of {_STORE} is behind its log",
-        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 10 as well.",
+        "On average {{ $value | humanize1024 }}B were not dispatched over 30 minutes; the last 10"
+        " minutes are above the threshold too.",
     ),
     Alert(
         "BehindBytesCritical",
@@ -229,7 +230,8 @@ ALERTS = (
         "2m",
         behind(s.BEHIND_BYTES, "${behindBytesCritical}", "30m", "10m"),
         f"Dispatch of {_STORE} is far behind its log",
-        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 10 as well.",
+        "On average {{ $value | humanize1024 }}B were not dispatched over 30 minutes; the last 10"
+        " minutes are above the threshold too.",
     ),
     Alert(
         "BehindSeconds",
@@ -237,7 +239,8 @@ ALERTS = (
         "2m",
         behind(s.AGE, "${behindSeconds}", "30m", "10m"),
         f"Consumers of {_STORE} see messages late",
-        "On average {{ $value | humanizeDuration }} over 30 minutes, and over the last 10 as well.",
+        "Dispatch was {{ $value | humanizeDuration }} late on average over 30 minutes; the last 10"
+        " minutes are above the threshold too.",
     ),
     Alert(
         "BehindSecondsCritical",
@@ -245,7 +248,8 @@ ALERTS = (
         "2m",
         behind(s.AGE, "${behindSecondsCritical}", "15m", "10m"),
         f"Consumers of {_STORE} see messages very late",
-        "On average {{ $value | humanizeDuration }} over 15 minutes, and over the last 10 as well.",
+        "Dispatch was {{ $value | humanizeDuration }} late on average over 15 minutes; the last 10"
+        " minutes are above the threshold too.",
     ),
     Alert(
         "RetentionNear",
@@ -255,29 +259,29 @@ ALERTS = (
         f" > {s.WITHOUT_BROKER} ${{retentionRatio}} * {_RETAINED}\n"
         f"and {s.WITHOUT_BROKER} delta({_BEHIND}[30m]) >= 0",
         f"Retention may outrun the dispatch of {_STORE}",
-        "{{ $value | humanize1024 }}B are not dispatched, a large part of all that the broker"
-        " keeps, and they do not get fewer: the broker deletes by age, dispatched or not.",
+        "{{ $value | humanize1024 }}B are not dispatched. This is a large part of what the broker"
+        " keeps, and it is not shrinking. The broker deletes by age, dispatched or not.",
     ),
     Alert(
         "OutputFilling",
         WARNING,
         "10m",
         f"{_FREE_SHARE} < ${{freeRatio}}\n"
-        # A burst such as a first rebuild or a repair shows in the hour after it as well; in each
-        # half hour of three hours only what goes on does.
+        # A burst such as a first rebuild or a repair also shows in the hour after it. Only lasting
+        # growth shows in each half hour of three hours.
         f"or {_FREE_SHARE} < 0.5\n"
         f"and count_over_time(({_FULL_IN_A_DAY})[3h:30m]) >= 6",
-        f"The disk of the output of {_STORE} fills",
-        "Less than ${freeRatio} of its file system is free, or what is free will be used within a"
-        " day at the rate of each of the last three hours.",
+        f"The output disk of {_STORE} is filling up",
+        "Less than ${freeRatio} of its file system is free, or the free space will be used up"
+        " within a day at the rate of each of the last three hours.",
     ),
     Alert(
         "OutputFull",
         CRITICAL,
         "5m",
         f"{_FREE_SHARE} < ${{freeRatioCritical}}",
-        f"The disk of the output of {_STORE} is nearly full",
-        "{{ $value | humanizePercentage }} of its file system is free; the job ends at the first"
+        f"The output disk of {_STORE} is nearly full",
+        "{{ $value | humanizePercentage }} of its file system is free. The job ends at the first"
         " file that it cannot write.",
     ),
     Alert(
@@ -286,7 +290,7 @@ ALERTS = (
         "10m",
         f"min_over_time({s.HEAP_USED}[15m]) / {s.HEAP_MAX} > ${{heapRatio}}",
         "The heap of the JVM of {{ $labels.instance }} is nearly full",
-        "{{ $value | humanizePercentage }} was in use at its lowest in 15 minutes.",
+        "Its lowest use within 15 minutes was {{ $value | humanizePercentage }}.",
     ),
     Alert(
         "OutrunByRetention",
@@ -295,8 +299,8 @@ ALERTS = (
         f"{_more(s.LOST_GAPS)}\nor {errors('expired')}\n"
         f"or {offset('dispatched')} < {offset('log_begin')}",
         f"Records of {_STORE} expired before they were dispatched",
-        "The broker deleted log files that were not dispatched yet: those messages have no"
-        " entries, and get none.",
+        "The broker deleted log files that were not dispatched yet. Those messages have no"
+        " entries and will never get any.",
     ),
     Alert(
         "CheckpointStale",
@@ -305,24 +309,24 @@ ALERTS = (
         f"min_over_time({_UNRECORDED}[15m:1m]) > 0\n"
         f"unless changes({offset('recorded')}[15m:1m]) > 0",
         f"Progress of {_STORE} is not recorded",
-        "{{ $value | humanize1024 }}B are dispatched and not recorded, and no record was made for"
-        " 15 minutes: a restart would dispatch all that again.",
+        "{{ $value | humanize1024 }}B are dispatched but not recorded, and progress was not"
+        " recorded for 15 minutes. A restart would dispatch these bytes again.",
     ),
     Alert(
         "CorruptRecord",
         CRITICAL,
         "0s",
         f"{_more(s.CORRUPT)}\nor {errors('corrupt')}",
-        f"A corrupt record in the log of {_STORE}",
-        "It was passed over and copied to quarantine, or the job stopped at it or waits there.",
+        f"The log of {_STORE} has a corrupt record",
+        "It was passed over and copied to quarantine, or the job stopped or waits there.",
     ),
     Alert(
         "IndexFailure",
         CRITICAL,
         "0s",
         errors("index"),
-        f"The index of {_STORE} is not what was recorded",
-        "The job stopped at an index file that is not what it recorded.",
+        f"The index of {_STORE} differs from its record",
+        "The job stopped at an index file that differs from what it had recorded.",
     ),
     Alert(
         "ConsumeQueueGap",
@@ -330,7 +334,7 @@ ALERTS = (
         "0s",
         _step(s.ENTRIES, labels=',outcome="misplaced"') + f"\nor {errors('consumequeue')}",
         f"A consume queue of {_STORE} has a gap or an entry out of turn",
-        "A record's queue offset is not the next of its queue.",
+        "A record's queue offset is not the next one of its queue.",
     ),
     Alert(
         "QueueOffsetsShifted",
@@ -339,19 +343,19 @@ ALERTS = (
         f"last_over_time({s.LOST_GAPS}{_DISPATCHER}[10m]) > 0\n"
         f"or last_over_time({s.CORRUPT}{_DISPATCHER}[10m]) > 0",
         f"Queues of {_STORE} may have messages at other offsets than the broker gave them",
-        "Messages are missing in {{ $value | humanize }} places: in each queue concerned, every"
-        " later message stands at a lower queue offset than the one it has, and a pull by offset"
-        " gives another message. It stays so until a repair has put the places back, or a"
-        " new, empty output is built.",
+        "Messages are missing in {{ $value | humanize }} places. In each affected queue, every"
+        " later message is at a lower queue offset than its record says, and a pull by offset"
+        " returns another message. This lasts until a repair restores the places, or you build a"
+        " new, empty output.",
     ),
     Alert(
         "RecordWaiting",
         WARNING,
         "10m",
         f"last_over_time({s.WAITING}{_DISPATCHER}[10m]) == 1",
-        f"Dispatch of {_STORE} waits at a record that came out of turn",
-        "The log has a record whose queue offset lies beyond its queue's end, and the one between"
-        " has not come for 10 minutes.",
+        f"Dispatch of {_STORE} holds back a record that came out of turn",
+        "The queue offset of this record is past the end of its queue, and the records between"
+        " have not come for 10 minutes.",
     ),
     Alert(
         "WriteFailure",
@@ -359,7 +363,7 @@ ALERTS = (
         "0s",
         errors("io|store|other"),
         f"The dispatcher of {_STORE} stopped at an error",
-        "A file could not be read or written; the last line of its log names file and remedy.",
+        "A file could not be read or written. The last line of its log names file and remedy.",
     ),
     Alert(
         "KafkaBehind",
@@ -367,7 +371,8 @@ ALERTS = (
         "2m",
         behind(s.KAFKA_LAG_BYTES, "${kafkaBehindBytes}", "30m", "10m"),
         f"Kafka is behind the dispatch of {_STORE}",
-        "On average {{ $value | humanize1024 }}B over 30 minutes, and over the last 10 as well.",
+        "On average {{ $value | humanize1024 }}B were not sent over 30 minutes; the last 10"
+        " minutes are above the threshold too.",
     ),
     Alert(
         "KafkaAway",
@@ -375,8 +380,8 @@ ALERTS = (
         "3m",
         f"{s.KAFKA_CONNECTED}{_DISPATCHER} == 0",
         f"Kafka does not take messages of {_STORE}",
-        "The last attempt failed, and those of the last minutes as well. Consume queues and index"
-        " go on; Kafka gets the rest when it is back, unless the log expires before.",
+        "All attempts of the last minutes failed. Consume queues and index are not affected. Kafka"
+        " gets the rest when it is back, unless the log expires first.",
     ),
     Alert(
         "KafkaDeadLetters",
@@ -384,7 +389,7 @@ ALERTS = (
         "0s",
         _step(s.KAFKA_DEAD),
         f"Kafka has refused messages of {_STORE}",
-        "{{ $value | humanize }} in the last hour are in the dead-letter topic.",
+        "{{ $value | humanize }} of the last hour are in the dead-letter topic.",
     ),
     Alert(
         "KafkaStopped",
@@ -392,9 +397,9 @@ ALERTS = (
         "0s",
         f"{errors('kafka')}\nor {_step(s.KAFKA_TRUNCATIONS)}\nor {s.KAFKA_HELD}{_DISPATCHER} == 1",
         f"Kafka may not have what is in the log of {_STORE}",
-        "Kafka is held back until somebody acts, because it refuses a message or another job sends"
-        " this store; or the log was cut or expired below what Kafka was to have; or the job was to"
-        " stop for Kafka.",
+        "Kafka is held back until you act, because it refuses a message or another job sends this"
+        " store; or the log was cut or expired below what Kafka was to have; or the job was"
+        " configured to stop when Kafka fails.",
     ),
 )
 
@@ -403,9 +408,9 @@ def rule_file(speed: int = 1, *, has_links: bool = True) -> dict[str, Any]:
     """Return the rule file with its placeholders.
 
     Args:
-        speed: windows, holds, ages and how far ahead is looked are divided by it, so that a test
-            need not wait for hours; the expressions stay what they are.
-        has_links: each alert has a link to its page, below the placeholder `runbookUrl`.
+        speed: divides windows, holds, ages and the distance of predictions, so that a test does not
+            wait for hours; the expressions stay what they are.
+        has_links: each alert links to its section, under the placeholder `runbookUrl`.
     """
     rules = [alert.as_rule() for alert in ALERTS]
     if not has_links:
