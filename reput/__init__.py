@@ -1,8 +1,9 @@
 """reput: RocketMQ message stores, dispatched, verified and read from files.
 
-Four things are for your own programs. All else may change from release to release.
+These names are for your own programs. All else may change from release to release.
 
-* `register` makes ``spark.read.format("rocketmq")`` known to a Spark session.
+* `register` makes ``spark.read.format("rocketmq")`` known to a Spark session; `build_session`
+  starts one that is quiet and quick.
 * `MessageStore` answers queries by key, id, offset and time.
 * `rebuild` writes the queues and the index of a store; `verify` compares them with its log.
 
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from reput.stores.findings import Report
     from reput.stores.query.message_store import MessageStore
     from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.spark.session import build_session
 
     __version__: str
 
-__all__ = ["MessageStore", "__version__", "rebuild", "register", "verify"]
+__all__ = ["MessageStore", "__version__", "build_session", "rebuild", "register", "verify"]
 
 
 def register(spark: SparkSession) -> None:
@@ -100,6 +102,10 @@ def __getattr__(name: str) -> Any:
         from reput.stores.query.message_store import MessageStore  # noqa: PLC0415
 
         return MessageStore
+    if name == "build_session":
+        from reput.streaming.spark.session import build_session  # noqa: PLC0415
+
+        return build_session
     if name == "__version__":
         return metadata.version("reput")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from reput.streaming.source.datasource import register
-from reput.streaming.spark.session import build_session
+from reput import build_session, register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

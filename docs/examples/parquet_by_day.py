@@ -11,8 +11,7 @@ import sys
 
 from pyspark.sql import functions as f
 
-from reput.streaming.source.datasource import register
-from reput.streaming.spark.session import build_session
+from reput import build_session, register
 
 
 def main(store: str, topic: str, target: str, **options: str) -> None:
