@@ -1,4 +1,4 @@
-"""Two states of this project on one log, in turn: the core's rebuild, and a start after a kill.
+"""Two states of this project on one log, in turn: rebuild, a start after a kill, two queries.
 
     git worktree add ../before COMMIT
     python -m benchmarks.paired --other ../before --gib 2 --pairs 16 [--directory DIR] [--json FILE]
@@ -6,8 +6,9 @@
 Every second pair begins with the other state. A rebuild is the dispatch core in this process's
 Python, without Spark, after a small one that loads the kernels. For a start the log is dispatched,
 the process ends without closing, all log files get new times, so that they are read again, and the
-output is opened. Figures are medians; the ratio is the median of the pairs' own ratios, this state
-to the other one. Without --other, this state is compared with itself: what is noise.
+output is opened. The queries are the command `reput query`, from its start to its end, by key and
+by physical offset. Figures are medians; the ratio is the median of the pairs' own ratios, this
+state to the other one. Without --other, this state is compared with itself: what is noise.
 """
 
 from __future__ import annotations
@@ -19,20 +20,27 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.logs import write_log  # noqa: E402
+from reput.formats.rocketmq import commitlog  # noqa: E402
 
 # The other state may not have this module: what it runs comes as text, and uses what both have.
 _COMMON = """
 import os, sys, time
 from pathlib import Path
-from reput.stores.log.tail import find_tail
-from reput.streaming.settings.config import store_config
-from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
+if Path("reput").is_dir():
+    from reput.stores.log.tail import find_tail
+    from reput.streaming.settings.config import store_config
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
+else:  # a state before there was one import name
+    from stores.tail import find_tail
+    from streaming.config import store_config
+    from streaming.dispatcher import StoreDispatcher, rebuild
 
 small, log, output = map(Path, sys.argv[1:])
 rebuild(small, output / "small", broker_version="5.5", broker_conf={})
@@ -70,10 +78,27 @@ def _run(tree: Path, program: str, *paths: Path) -> float:
     return float(done.stdout or "nan")
 
 
+def _ask(tree: Path, log: Path, output: Path, *words: str) -> float:
+    """Return the seconds that `reput query` takes, from its start to its end."""
+    package = "reput" if (tree / "reput").is_dir() else "streaming"
+    where = ("--store", str(log), "--output", str(output / "log"), "--broker-version", "5.5")
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", package, "query", *words, *where], cwd=tree, check=False,
+        env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{tree}: {done.stderr[-2000:]}")
+    return time.perf_counter() - began
+
+
 def measure(tree: Path, small: Path, log: Path, work: Path) -> dict[str, float]:
-    """Return the seconds of a rebuild and of a start after a kill."""
+    """Return the seconds of a rebuild, of queries, and of a start after a kill."""
     shutil.rmtree(work, ignore_errors=True)
     rebuilt = _run(tree, _REBUILD, small, log, work)
+    topic, key = _first_key(log)
+    by_key = _ask(tree, log, work, "key", key, "--topic", topic)
+    by_place = _ask(tree, log, work, "offset", "0", "--physical")
     shutil.rmtree(work)
     _run(tree, _DIE, small, log, work)
     shutil.rmtree(work / "small")
@@ -81,7 +106,21 @@ def measure(tree: Path, small: Path, log: Path, work: Path) -> dict[str, float]:
         os.utime(path)
     started = _run(tree, _START, small, log, work)
     shutil.rmtree(work)
-    return {"rebuild": rebuilt, "start after a kill": started}
+    return {
+        "rebuild": rebuilt,
+        "query key": by_key,
+        "query offset": by_place,
+        "start after a kill": started,
+    }
+
+
+def _first_key(log: Path) -> tuple[str, str]:
+    """Return the topic and a key of a log's first record."""
+    first = min((log / "commitlog").iterdir())
+    with first.open("rb") as file:
+        data = file.read(1 << 20)
+    _, record = commitlog.read(data, 0, 0, len(data))
+    return record.topic, record.properties["KEYS"]
 
 
 def main() -> None:
