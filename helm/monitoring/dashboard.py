@@ -221,8 +221,8 @@ def _overview() -> list[stat.Panel]:
         _dispatchers(),
         _stat(
             "Furthest behind",
-            "Bytes of log not dispatched yet, of the store with most. Unknown while a store is"
-            " gone.",
+            "Bytes of log not dispatched yet, for the store with the most. Unknown while a store"
+            " is gone.",
             if_none_is_gone(f"max({behind_bytes})"),
             BYTES,
             (None, _GREEN), (limit, _YELLOW), (far, _RED),
@@ -230,8 +230,8 @@ def _overview() -> list[stat.Panel]:
         ),
         _stat(
             "Longest wait",
-            "For how long the oldest record that is not dispatched has waited, of the store with"
-            " the oldest. Unknown while a store is gone.",
+            "How long the oldest undispatched record has waited, for the store with the oldest"
+            " one. Unknown while a store is gone.",
             if_none_is_gone(f"max({one(s.AGE)})"),
             SECONDS,
             (None, _GREEN), (late, _YELLOW), (very, _RED),
@@ -239,14 +239,14 @@ def _overview() -> list[stat.Panel]:
         ),
         _stat(
             "Messages",
-            "Dispatched a second, of all chosen stores.",
+            "Messages dispatched a second, over all chosen stores.",
             f"sum({rate(s.MESSAGES)})",
             PER_SECOND,
             is_neutral=True,
         ),
         _stat(
             "Room before retention",
-            "Share of the retained log that is dispatched, of the worst store; at 0 % the broker "
+            "Share of the retained log that is dispatched, for the worst store. At 0 % the broker "
             "deletes what was not dispatched. Unknown while a store is gone.",
             if_none_is_gone(
                 f"min(1 - sum by (cluster, store) ({behind_bytes})"
@@ -258,7 +258,7 @@ def _overview() -> list[stat.Panel]:
         ),
         _stat(
             "Room on disk",
-            "Share of the output's file system that is free, of the fullest. Unknown while a store"
+            "Free share of the output's file system, for the fullest one. Unknown while a store"
             " is gone.",
             if_none_is_gone(f"min({one(s.FREE)} / {one(s.SIZE)})"),
             RATIO,
@@ -268,7 +268,7 @@ def _overview() -> list[stat.Panel]:
         ),
         _stat(
             "Things to look at",
-            "Errors, corrupt records, entries out of turn and expired records of 24 hours, and"
+            "Errors, corrupt records, entries out of turn and expired records in 24 hours, and"
             " stores that are gone.",
             " + ".join(
                 f"(sum({each}) or vector(0))"
@@ -290,14 +290,14 @@ def _overview() -> list[stat.Panel]:
 
 
 def _dispatchers() -> stat.Panel:
-    """Return the tile that counts dispatchers: of all stores, for that is what is expected."""
+    """Return the tile that counts dispatchers: of all stores, as the expected number is."""
     up = f"(count(max by (namespace, job, pod, instance) ({s.STARTED})) or vector(0))"
     seen = f"count(max by (namespace, job, pod) (last_over_time({s.STARTED}[{_REMEMBERED}])))"
     expected = f"(sum({s.EXPECTED}) or {seen} or vector(0))"
     panel = _stat(
         "Dispatchers up / expected",
-        "Of all clusters and stores, whatever is chosen above. How many there should be is what the"
-        f" alert rules say; without them, how many there were within {_REMEMBERED}.",
+        "Over all clusters and stores, whatever you choose above. The alert rules say how many"
+        f" there should be; without them, it is how many there were within {_REMEMBERED}.",
         up,
         SHORT,
     )
@@ -326,8 +326,8 @@ def _stores() -> list[timeseries.Panel]:
     return [
         _graph(
             "Behind, bytes",
-            "Log that is not dispatched yet. Rising: the log grows faster than it is dispatched."
-            " The lines are where the alerts begin.",
+            "Log that is not dispatched yet. It rises if the log grows faster than it is"
+            " dispatched. The lines are where the alerts begin.",
             BYTES,
             [(one(s.BEHIND_BYTES), _NAMED)],
             12,
@@ -335,8 +335,8 @@ def _stores() -> list[timeseries.Panel]:
         ),
         _graph(
             "Oldest undispatched record",
-            "For how long it has waited, by the dispatcher's clock: how late consumers see"
-            " messages. The lines are where the alerts begin.",
+            "How long it has waited, by the dispatcher's clock: how late consumers see messages."
+            " The lines are where the alerts begin.",
             SECONDS,
             [(one(s.AGE), _NAMED)],
             12,
@@ -344,8 +344,8 @@ def _stores() -> list[timeseries.Panel]:
         ),
         _graph(
             "Behind, seconds",
-            "Store time between the log's last record and the last dispatched one; of a log that is"
-            " idle it does not grow.",
+            "Store time between the log's last record and the last dispatched one. It does not grow"
+            " while the log is idle.",
             SECONDS,
             [(one(s.BEHIND_SECONDS), _NAMED)],
         ),
@@ -381,8 +381,8 @@ def _stores() -> list[timeseries.Panel]:
         ),
         _graph(
             "Not recorded yet",
-            "Dispatched, and dispatched again after a restart: falls to 0 with each record of"
-            " progress, once a minute as brokers do.",
+            "Dispatched bytes that a restart would dispatch again. Falls to 0 each time that"
+            " progress is recorded, once a minute as in a broker.",
             BYTES,
             [
                 (
@@ -398,7 +398,7 @@ def _internals() -> list[timeseries.Panel]:
     return [
         _graph(
             "Batch",
-            "99 of 100 batches, and their flushes, take no longer.",
+            "99 of 100 batches, flushes included, take no longer.",
             SECONDS,
             [
                 (quantile(0.99, s.BATCH_SECONDS, f'phase="{phase}"'), f"{_NAMED} {phase}")
@@ -408,8 +408,8 @@ def _internals() -> list[timeseries.Panel]:
         ),
         _graph(
             "Where the time of batches goes",
-            "Seconds of work a second: waiting for parsed records, writing queues and index, having"
-            " all on disk, recording that it is.",
+            "Seconds of work a second: waiting for parsed records, writing queues and index,"
+            " syncing to disk, recording progress.",
             SECONDS,
             [
                 (
@@ -423,7 +423,7 @@ def _internals() -> list[timeseries.Panel]:
         ),
         _graph(
             "Batches a second",
-            "Many small ones at the log's end, few large ones behind a backlog.",
+            "Many small ones at the log's end, few large ones in a backlog.",
             PER_SECOND,
             [(rate(s.BATCHES), _NAMED)],
             8,
@@ -437,7 +437,7 @@ def _internals() -> list[timeseries.Panel]:
         ),
         _graph(
             "Consume queue entries a second",
-            "put: new. repeated: were there. misplaced: out of turn, and an alert.",
+            "put: new. repeated: already there. misplaced: out of turn; an alert fires.",
             PER_SECOND,
             [(rate(s.ENTRIES), f"{_NAMED} {{{{outcome}}}}")],
             8,
@@ -451,22 +451,22 @@ def _internals() -> list[timeseries.Panel]:
         ),
         _graph(
             "Newest index file",
-            "How full it is; at 100 % the next one is begun.",
+            "How full it is. At 100 % the next one begins.",
             RATIO,
             [(one(s.INDEX_FILL), _NAMED)],
             8,
         ),
         _graph(
             "Age of the checkpoint",
-            "By the store timestamps in it: of an idle store it grows, and so does that of the"
-            " index, which counts whole files.",
+            "By the store timestamps in it. It grows for an idle store. The index's also grows, as"
+            " it counts whole files only.",
             SECONDS,
             [(f"time() - ({one(s.CHECKPOINT)} > 0)", f"{_NAMED} {{{{kind}}}}")],
             8,
         ),
         _graph(
             "Events in an hour",
-            "All of them are rare: each has a page in the runbook.",
+            "All of them are rare; the runbook has a section for each.",
             SHORT,
             [
                 (f"increase({one(s.ERRORS)}[1h])", f"{_NAMED} error {{{{kind}}}}"),
@@ -489,15 +489,15 @@ def _internals() -> list[timeseries.Panel]:
         ),
         _graph(
             "Processors",
-            "Cores of the driver's Python; the JVM beside it plans batches only.",
+            "Cores of the driver's Python. The JVM beside it only plans batches.",
             SHORT,
             [(of_stores(f"rate({s.CPU}{_RATE})"), "{{instance}}")],
             8,
         ),
         _graph(
             "Memory",
-            "Resident. Of Python, mapped pages of queues and index are among it: those the kernel"
-            " takes back. Spark's JVM beside it.",
+            "Resident memory of Python and of Spark's JVM. Python's includes mapped pages of queues"
+            " and index, which the kernel can reclaim.",
             BYTES,
             [
                 (of_stores(s.RESIDENT), "{{instance}} Python"),
@@ -517,7 +517,7 @@ def _internals() -> list[timeseries.Panel]:
         ),
         _graph(
             "Up for",
-            "Since the process began. Teeth: it restarts.",
+            "Time since the process began. A saw-tooth means that it restarts.",
             SECONDS,
             [(of_stores(f"time() - {s.STARTED}"), "{{instance}}")],
             8,
@@ -557,7 +557,7 @@ def _kafka() -> list[timeseries.Panel]:
         ),
         _graph(
             "Kafka behind, seconds",
-            "How much later than consumers of RocketMQ those of Kafka see messages.",
+            "How much later Kafka's consumers see messages than RocketMQ's.",
             SECONDS,
             [(one(s.KAFKA_LAG_SECONDS), _NAMED)],
             8,
@@ -571,7 +571,7 @@ def _kafka() -> list[timeseries.Panel]:
         ),
         _graph(
             "Transactions",
-            "99 of 100, and half of them, take no longer.",
+            "99 of 100, and half of them, take no longer than this.",
             SECONDS,
             [
                 (quantile(0.99, s.KAFKA_SECONDS), f"{_NAMED} p99"),
@@ -598,7 +598,7 @@ def _kafka() -> list[timeseries.Panel]:
         ),
         _graph(
             "Trouble with Kafka, in an hour",
-            "Attempts that were made again, dead letters, logs that were cut.",
+            "Repeated attempts, dead letters, logs that were cut.",
             SHORT,
             [
                 (f"increase({one(s.KAFKA_RETRIES)}[1h])", f"{_NAMED} retries"),
@@ -609,7 +609,7 @@ def _kafka() -> list[timeseries.Panel]:
         ),
         _graph(
             "Kafka held back",
-            "1: nothing is sent until you act and start the job again; the job's log names topic,"
+            "1: nothing is sent until you act and restart the job. The job's log names topic,"
             " record and remedy.",
             SHORT,
             [(one(s.KAFKA_HELD), _NAMED)],
@@ -618,7 +618,7 @@ def _kafka() -> list[timeseries.Panel]:
         ).max(1),
         _graph(
             "Kafka connected",
-            "1: the last attempt went well. 0: it failed, and is made again.",
+            "1: the last attempt succeeded. 0: it failed, and the job tries again.",
             SHORT,
             [(one(s.KAFKA_CONNECTED), _NAMED)],
             8,

@@ -36,7 +36,7 @@ _Lines.add_representer(str, _Lines.represent_text)
 def generated() -> dict[Path, str]:
     """Return what belongs into which file."""
     rules = _written(alerts.rule_file())
-    # Nobody knows where its reader keeps the runbook; a link that is none helps nobody.
+    # Nothing says where its reader keeps the runbook, and a broken link helps nobody.
     plain = _written(alerts.rule_file(has_links=False))
     board = json.dumps(dashboard.build(), indent=2, sort_keys=True) + "\n"
     values = {**alerts.THRESHOLDS, **alerts.SCOPE}

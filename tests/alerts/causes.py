@@ -39,14 +39,14 @@ _HEAP_SECONDS = 90.0
 
 
 def slow(place: Place) -> None:
-    """A log that grows, and a job that is set to one batch a day."""
+    """A log grows, and the job makes one batch a day."""
     with place.writing():
         place.start("--trigger-seconds", "86400")
         time.sleep(75)
 
 
 def nothing_on_disk(place: Place) -> None:
-    """A broker whose checkpoint does not move, and a job that only takes what is on disk."""
+    """The broker's checkpoint does not move, and the job only takes what is on disk."""
     place.write(2000)
     # As a broker has it while it runs: a store that was closed in order is on disk.
     (place.store / names.ABORT).touch()
@@ -54,7 +54,7 @@ def nothing_on_disk(place: Place) -> None:
 
 
 def never_recorded(place: Place) -> None:
-    """A job that is told to record its progress once an hour."""
+    """A job records its progress only once an hour."""
     place.write(2000)
     place.start("--flush-seconds", "3600")
 
@@ -71,13 +71,13 @@ def expired(place: Place) -> None:
 
 
 def corrupt(place: Place) -> None:
-    """A byte of the log is not what it was: the magic number of a record."""
+    """A byte of the log has changed: the magic number of a record."""
     _damage(place)
     place.start()
 
 
 def skipped(place: Place) -> None:
-    """The same, and a job that is told to skip what is damaged."""
+    """The same, and the job skips what is damaged."""
     _damage(place)
     place.start("--on-corrupt", "skip")
 
@@ -94,7 +94,7 @@ def _damage(place: Place) -> None:
 
 
 def broken_index(place: Place) -> None:
-    """Somebody cuts the newest index file short; the job is started again and again."""
+    """Somebody cuts the newest index file short, and the job restarts again and again."""
     place.write(2000)
     place.dispatch()
     newest = max((place.output / names.INDEX).iterdir())
@@ -108,7 +108,7 @@ def broken_index(place: Place) -> None:
 
 
 def gap(place: Place) -> None:
-    """A record's queue offset is five beyond the end of its queue, and no broker runs."""
+    """A record's queue offset is five past the end of its queue, and no broker runs."""
     writer = place.write(2000)
     message = writer.next_message()
     writer.append(message._replace(queue_offset=message.queue_offset + 5))
@@ -123,7 +123,7 @@ def out_of_turn(place: Place) -> None:
 
 
 def filling(place: Place) -> None:
-    """A log that grows, and an output whose file system has 8 MiB: it fills until no file fits."""
+    """A log grows, and the output's file system of 8 MiB fills until no file fits."""
     with place.writing():
         place.start(file_system=_OUTPUT_BYTES)
         job = place.job
@@ -131,7 +131,7 @@ def filling(place: Place) -> None:
 
 
 def small_heap(place: Place) -> None:
-    """A JVM that has little more heap than it has to keep."""
+    """A JVM has little more heap than it needs."""
     place.write(2000)
     for heap in _HEAPS:
         # Spark itself starts with no less than 450 MiB, unless told so.
@@ -151,7 +151,7 @@ def small_heap(place: Place) -> None:
 
 
 def too_few(place: Place) -> None:
-    """A second dispatcher is added to one that runs, and it never comes."""
+    """A second dispatcher is added to a running one, and it never starts."""
     place.write(2000)
     place.start()
     place.wait_until_ready()
@@ -191,7 +191,7 @@ def _children(process: int) -> list[int]:
 
 
 def killed(place: Place) -> None:
-    """A job that is killed and does not come back."""
+    """A job is killed and does not come back."""
     place.write(2000)
     place.start()
     place.wait_until_ready()

@@ -1,6 +1,7 @@
 """What goes wrong with Kafka: more causes of alerts (`causes`), with a real Kafka broker.
 
-Each function starts a broker and a job that sends to it, and sees that all is well before it isn't.
+Each function starts a broker and a job that sends to it, and checks that all is well before it
+breaks something.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TOPIC_TAKES, _TOO_LARGE = 50_000, 100_000
 
 
 def kafka_slow(place: Place) -> None:
-    """A log that grows, and a quota in Kafka that lets the job send a tenth of it."""
+    """A log grows, and a quota in Kafka lets the job send a tenth of it."""
     broker = _kafka(place)
     writer = _send(place, broker)
     broker.limit("reput", _QUOTA)
@@ -39,7 +40,7 @@ def kafka_slow(place: Place) -> None:
 
 
 def kafka_killed(place: Place) -> None:
-    """A log that grows, and a Kafka that is killed."""
+    """A log grows, and Kafka is killed."""
     broker = _kafka(place)
     writer = _send(place, broker)
     broker.kill()
@@ -47,20 +48,20 @@ def kafka_killed(place: Place) -> None:
 
 
 def kafka_refuses(place: Place) -> None:
-    """A message that is larger than its topic takes, and a job with a dead-letter topic."""
+    """A message is larger than its topic takes, and the job has a dead-letter topic."""
     broker = _kafka(place, _TOPIC_TAKES)
     broker.make_topic("reput-dead-letters", 1)
     _append_too_large(_send(place, broker, "--kafka", "on_refusal=dead-letter"))
 
 
 def kafka_stopped(place: Place) -> None:
-    """The same, and a job without such a topic: it holds Kafka back."""
+    """The same, but the job has no such topic: it holds Kafka back."""
     broker = _kafka(place, _TOPIC_TAKES)
     _append_too_large(_send(place, broker))
 
 
 def _kafka(place: Place, takes: int = 1 << 20) -> Broker:
-    """Start a broker with a topic for the store, and have it end after the job.
+    """Start a broker with a topic for the store; it ends after the job.
 
     Args:
         place: whose.
@@ -74,7 +75,7 @@ def _kafka(place: Place, takes: int = 1 << 20) -> Broker:
 
 
 def _send(place: Place, broker: Broker, *more: str) -> Writer:
-    """Have a job send a log to that topic, and say that the cause begins now.
+    """Start a job that sends a log to that topic, and declare that the cause begins now.
 
     Returns:
         what appends more to the log.

@@ -129,7 +129,7 @@ WRONG = {
     ),
     "an argument that has a value": (
         {"run": {"extraArgs": ["--metrics-port=1"]}},
-        "run.extraArgs: --metrics-port is what metrics.port sets; say it there",
+        "run.extraArgs: --metrics-port is what metrics.port sets; set it there",
     ),
     "an argument in two parts": (
         {"run": {"extraArgs": ["--kafka", "topic=x"]}},
@@ -499,7 +499,7 @@ NOTES = {
     "no runbook": ({"prometheusRule": {"enabled": True}}, "set prometheusRule.runbookUrl"),
     "a setting that nothing depends on": (
         store(brokerConf={"mappedFileSizeComitLog": 1, "maxIndexNum": 5}),
-        "are they spelt right? mappedFileSizeComitLog\n",
+        "Are they spelt right? mappedFileSizeComitLog\n",
     ),
     "a claim that the pod holds": (
         store(brokerPod={"matchLabels": {"a": "b"}}), "delete pod r-reput-a-0",

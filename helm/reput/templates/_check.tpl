@@ -28,7 +28,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Values that a mode cannot do anything with, though somebody counts on them. */}}
+{{/* Values that have no effect in a mode, though somebody counts on them. */}}
 {{- define "reput.checkMode" -}}
 {{- if eq .Values.mode "sidecar" }}
 {{- range $name := list "affinity" "dnsConfig" "dnsPolicy" "hostUsers" "nodeSelector" "priorityClassName" "runtimeClassName" "tolerations" "topologySpreadConstraints" }}
@@ -175,7 +175,7 @@ trigger-seconds: run.triggerSeconds
 {{- range .Values.run.extraArgs }}
 {{- $name := regexFind "^--[a-z-]+" . | trimPrefix "--" }}
 {{- if hasKey $own $name }}
-{{- fail (printf "run.extraArgs: --%s is what %s sets; say it there" $name (get $own $name)) }}
+{{- fail (printf "run.extraArgs: --%s is what %s sets; set it there" $name (get $own $name)) }}
 {{- end }}
 {{- end }}
 {{- end }}
