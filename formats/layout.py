@@ -1,7 +1,7 @@
 """Layouts: fields stated once, from which offsets, a Struct and a numpy dtype are derived.
 
-A dtype is made when it is first asked for: who reads one record has no use for numpy, which takes
-a tenth of a second to import.
+A dtype is made when it is first asked for. Reading one record needs no numpy, and importing numpy
+takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
-# Name and kind of each field: signed integers of so many bytes, big-endian.
+# Name and kind of each field: a signed big-endian integer of 2, 4 or 8 bytes.
 Fields = tuple[tuple[str, str], ...]
 _CODES = {"i2": "h", "i4": "i", "i8": "q"}
 
@@ -28,12 +28,12 @@ def field_offsets(layout: np.dtype[Any]) -> tuple[int, ...]:
 
 
 def struct_of(fields: Fields) -> struct.Struct:
-    """Return what packs and unpacks one unit of these fields."""
+    """Return the Struct that packs and unpacks one unit of these fields."""
     return struct.Struct(">" + "".join(_CODES[kind] for _, kind in fields))
 
 
 def struct_of_some(fields: Fields, wanted: tuple[str, ...]) -> struct.Struct:
-    """Return what unpacks only the wanted fields of a unit, up to the last one, in their order."""
+    """Return the Struct of a unit's wanted fields, in the layout's order, up to the last of them."""
     code, gap = ">", 0
     for name, kind in fields:
         if name in wanted:
@@ -55,3 +55,21 @@ def dtype_of(fields: Fields) -> np.dtype[Any]:
 
     described: Sequence[tuple[str, str]] = [(name, f">{kind}") for name, kind in fields]
     return np.dtype(list(described))
+
+
+def lazy_dtype(module: dict[str, Any], dtype_name: str, fields: Fields) -> Callable[[str], Any]:
+    """Return a module's `__getattr__`, which makes the module's dtype at its first use.
+
+    Args:
+        module: the module's `globals()`; the dtype is put there.
+        dtype_name: the dtype's name in the module.
+        fields: the dtype's fields.
+    """
+
+    def module_getattr(name: str) -> Any:
+        if name != dtype_name:
+            raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
+        value = module[name] = dtype_of(fields)
+        return value
+
+    return module_getattr

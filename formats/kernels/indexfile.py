@@ -18,6 +18,7 @@ from reput.formats.rocketmq.indexfile import (
     MAX_TIME_DIFF,
     NO_ITEM,
     SLOT_SIZE,
+    Header,
 )
 
 if TYPE_CHECKING:
@@ -34,15 +35,16 @@ _AHEAD_MASK = _PREFETCH_ITEMS - 1
 class State:
     """Places of the header's fields in the int64 array that `insert` keeps up to date."""
 
-    BEGIN_TIMESTAMP = 0
-    END_TIMESTAMP = 1
-    BEGIN_OFFSET = 2
-    END_OFFSET = 3
-    SLOTS_USED = 4
-    COUNT = 5
-    FIELDS = 6
+    BEGIN_TIMESTAMP = Header._fields.index("begin_timestamp")
+    END_TIMESTAMP = Header._fields.index("end_timestamp")
+    BEGIN_OFFSET = Header._fields.index("begin_offset")
+    END_OFFSET = Header._fields.index("end_offset")
+    SLOTS_USED = Header._fields.index("slots_used")
+    COUNT = Header._fields.index("index_count")
+    FIELDS = len(Header._fields)
 
 
+# A kernel freezes its module's globals, not a class's attributes.
 _BEGIN_TIMESTAMP = State.BEGIN_TIMESTAMP
 _END_TIMESTAMP = State.END_TIMESTAMP
 _BEGIN_OFFSET = State.BEGIN_OFFSET
@@ -60,7 +62,7 @@ def _look_ahead(
     ahead: NDArray[np.int64],
     file: Bytes,
 ) -> None:
-    """Put the slot of a key some places further on in the place of this one's, and fetch it."""
+    """Replace this key's slot by that of a key further on, and prefetch it."""
     following = key + _PREFETCH_ITEMS
     if following < keys:
         slot_at = HEADER_SIZE + np.int64(np.uint32(key_hash[following]) % divisor) * SLOT_SIZE
@@ -104,18 +106,18 @@ def insert(
         The record and key that come next; `count` and the number of keys when all are done.
     """
     items_at = HEADER_SIZE + slots * SLOT_SIZE
-    # Of 32 bits, for that division is several times as fast.
+    # 32 bits: their division is several times as fast.
     divisor = np.uint32(slots)
     number = state[_COUNT]
     key = first_key
     keys = key_end[count - 1] if count > 0 else 0
-    # Slots of the next keys, each worked out once: to be fetched, then to be written.
+    # The next keys' slots, each computed once: first prefetched, then written.
     ahead = np.empty(_PREFETCH_ITEMS, np.int64)
     for k in range(key, min(key + _PREFETCH_ITEMS, keys)):
         slot = np.int64(np.uint32(key_hash[k]) % divisor)
         ahead[k & _AHEAD_MASK] = HEADER_SIZE + slot * SLOT_SIZE
     for i in range(first, count):
-        # The broker asks for room before it looks at the record, be it without any key.
+        # The broker asks for room before it looks at the record, even at one without keys.
         if number >= items:
             state[_COUNT] = number
             return i, key
@@ -163,7 +165,7 @@ def insert(
 
 @kernel
 def restore_slots(file: Bytes, count: int, slots: int, heads: NDArray[np.int32]) -> None:
-    """Have each slot hold the newest of its items: what the slots were when there were so many.
+    """Point each slot to the newest of its items, as it was when the file had `count - 1` items.
 
     Args:
         file: the whole index file, writable.
@@ -175,7 +177,7 @@ def restore_slots(file: Bytes, count: int, slots: int, heads: NDArray[np.int32])
     for number in range(FIRST_ITEM, count):
         heads[load_i32(file, items_at + number * ITEM_SIZE + _KEY_HASH) % slots] = number
     for slot in range(slots):
-        # Only what differs: a page that is left alone need not go to disk.
+        # Write only what differs: a page that stays clean need not go to disk.
         slot_at = HEADER_SIZE + slot * SLOT_SIZE
         if load_i32(file, slot_at) != heads[slot]:
             store_i32(file, slot_at, heads[slot])

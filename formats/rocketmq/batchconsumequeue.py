@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reput.formats.java import strings
-from reput.formats.layout import dtype_of, struct_of
+from reput.formats.layout import lazy_dtype, struct_of
 from reput.formats.rocketmq.properties import INNER_BASE, INNER_NUM
 
 if TYPE_CHECKING:
@@ -50,12 +50,7 @@ FILE_SIZE = 300_000 * UNIT_SIZE
 QUEUE_TYPE = "BatchCQ"
 
 
-def __getattr__(name: str) -> Any:
-    # The dtype is made when it is first asked for: see `formats.layout`.
-    if name == "UNIT":
-        value = globals()["UNIT"] = dtype_of(FIELDS)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_dtype(globals(), "UNIT", FIELDS)
 
 
 def inner_batch(properties: Mapping[str, str]) -> tuple[int, int] | None:

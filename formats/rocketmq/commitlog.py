@@ -41,7 +41,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reput.formats.java import strings
-from reput.formats.layout import dtype_of, offsets_of, struct_of, struct_of_some
+from reput.formats.layout import lazy_dtype, offsets_of, struct_of, struct_of_some
 from reput.formats.rocketmq import properties
 
 if TYPE_CHECKING:
@@ -113,12 +113,7 @@ def head_of(*wanted: str) -> struct.Struct:
     return struct_of_some(FIELDS, wanted)
 
 
-def __getattr__(name: str) -> Any:
-    # The dtype is made when it is first asked for: see `formats.layout`.
-    if name == "HEADER":
-        value = globals()["HEADER"] = dtype_of(FIELDS)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_dtype(globals(), "HEADER", FIELDS)
 
 
 class Verdict(IntEnum):

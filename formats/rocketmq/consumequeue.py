@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reput.formats.java import strings
-from reput.formats.layout import dtype_of, struct_of
+from reput.formats.layout import lazy_dtype, struct_of
 from reput.formats.rocketmq.commitlog import COMMIT, TRANSACTION_TYPE
 
 if TYPE_CHECKING:
@@ -50,12 +50,7 @@ _U64 = (1 << 64) - 1
 _INT64_MAX = _U64 >> 1
 
 
-def __getattr__(name: str) -> Any:
-    # The dtype is made when it is first asked for: see `formats.layout`.
-    if name == "ENTRY":
-        value = globals()["ENTRY"] = dtype_of(FIELDS)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_dtype(globals(), "ENTRY", FIELDS)
 
 
 class Entry(NamedTuple):

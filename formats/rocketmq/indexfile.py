@@ -28,28 +28,35 @@ an item's place is where the file ends. Source: docs/formats/indexfile.md, Rocke
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reput.formats.java import strings
-from reput.formats.layout import dtype_of, struct_of
+from reput.formats.layout import lazy_dtype, offsets_of, struct_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     ITEM: np.dtype[Any]
 
-HEADER = struct.Struct(">qqqqii")
+HEADER_FIELDS = (
+    ("begin_timestamp", "i8"),
+    ("end_timestamp", "i8"),
+    ("begin_offset", "i8"),
+    ("end_offset", "i8"),
+    ("slots_used", "i4"),
+    ("index_count", "i4"),
+)
+HEADER = struct_of(HEADER_FIELDS)
+HEADER_OFFSETS = offsets_of(HEADER_FIELDS)
 HEADER_SIZE = HEADER.size
 SLOT_SIZE = 4
-# Of an item.
-FIELDS = (
+ITEM_FIELDS = (
     ("key_hash", "i4"),
     ("physical_offset", "i8"),
     ("time_diff", "i4"),
     ("previous", "i4"),
 )
-ITEM_STRUCT = struct_of(FIELDS)
+ITEM_STRUCT = struct_of(ITEM_FIELDS)
 ITEM_SIZE = ITEM_STRUCT.size
 SLOTS = 5_000_000
 ITEMS = 20_000_000
@@ -58,12 +65,7 @@ NO_ITEM = 0
 MAX_TIME_DIFF = 0x7FFFFFFF
 
 
-def __getattr__(name: str) -> Any:
-    # The dtype is made when it is first asked for: see `formats.layout`.
-    if name == "ITEM":
-        value = globals()["ITEM"] = dtype_of(FIELDS)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_dtype(globals(), "ITEM", ITEM_FIELDS)
 
 
 class Header(NamedTuple):

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from reput.formats.errors import FormatError, StoreError
+from reput.formats.kernels.indexfile import State
 from reput.formats.layout import field_offsets
-from reput.formats.rocketmq import broker, checkpoint, commitlog
+from reput.formats.rocketmq import (
+    batchconsumequeue,
+    broker,
+    checkpoint,
+    commitlog,
+    consumequeue,
+    indexfile,
+)
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 
 
@@ -53,6 +61,48 @@ class TestLayout:
             expected = tuple(record.index(name) for name in wanted)
             assert commitlog.head_of(*wanted).unpack_from(raw) == expected
         assert commitlog.head_of("size", "physical_offset").size == 36
+
+    @pytest.mark.parametrize(
+        ("unit", "fields"),
+        [
+            (consumequeue.Entry, consumequeue.FIELDS),
+            (batchconsumequeue.Unit, batchconsumequeue.FIELDS),
+            (indexfile.Header, indexfile.HEADER_FIELDS),
+        ],
+    )
+    def test_a_named_tuple_has_the_layouts_fields_in_its_order(self, unit, fields):
+        assert unit._fields == tuple(name for name, _ in fields)
+
+    def test_kernels_know_the_index_header_by_its_fields(self):
+        """
+        Kernels freeze these places as constants: each has to be a plain int.
+        """
+        fields = [name.upper() for name, _ in indexfile.HEADER_FIELDS]
+        places = [getattr(State, name, State.COUNT) for name in fields]
+
+        assert places == list(range(State.FIELDS))
+        assert {type(place) for place in places} == {int}
+        assert indexfile.HEADER_OFFSETS == (0, 8, 16, 24, 32, 36)
+
+    @pytest.mark.parametrize(
+        ("module", "name"),
+        [
+            (commitlog, "HEADER"),
+            (consumequeue, "ENTRY"),
+            (batchconsumequeue, "UNIT"),
+            (indexfile, "ITEM"),
+        ],
+    )
+    def test_a_dtype_is_made_at_its_first_use(self, module, name):
+        """
+        Readers of single records never import numpy.
+        """
+        made = getattr(module, name)
+
+        assert made.itemsize == sum(made[field].itemsize for field in made.names)
+        assert getattr(module, name) is made is vars(module)[name]
+        with pytest.raises(AttributeError, match=f"{module.__name__}.*no attribute 'NOTHING'"):
+            _ = module.NOTHING
 
     def test_a_type_without_fields_has_none(self):
         with pytest.raises(TypeError, match="no fields"):

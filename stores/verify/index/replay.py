@@ -5,14 +5,19 @@ So an item's `previous`, all slots and the header are known exactly, and compare
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from reput.formats.kernels.indexfile import State
 from reput.formats.rocketmq import indexfile, names
-from reput.formats.rocketmq.indexfile import FIRST_ITEM, NO_ITEM, Header
+from reput.formats.rocketmq.indexfile import (
+    FIRST_ITEM,
+    HEADER_OFFSETS,
+    ITEM_STRUCT,
+    NO_ITEM,
+    Header,
+)
 from reput.stores.findings import Kind
 from reput.stores.verify.index.reader import IndexReader, index_files
 
@@ -21,9 +26,6 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report, Scope
-
-ITEM_STRUCT = struct.Struct(">iqii")
-_FIELD_SIZES = (8, 8, 8, 8, 4, 4)
 
 
 class Item(NamedTuple):
@@ -167,8 +169,7 @@ class IndexReplay:
         found, expected = reader.header(), Header(*self.state.tolist())
         unknown = {"begin_timestamp"} if self.unknown_begin else set()
         unknown |= {"end_timestamp"} if self.unknown_end == self.number - 1 > 0 else set()
-        offset = 0
-        for field, size in zip(Header._fields, _FIELD_SIZES, strict=True):
+        for field, offset in zip(Header._fields, HEADER_OFFSETS, strict=True):
             value, wanted = getattr(found, field), getattr(expected, field)
             allowed = {wanted}
             if field == "index_count" and wanted == FIRST_ITEM:
@@ -176,7 +177,6 @@ class IndexReplay:
             if value not in allowed and field not in unknown:
                 detail = f"{field} is {value}, expected {wanted}"
                 self.report.add(Kind.HEADER, reader.path, offset, detail)
-            offset += size
 
     def _counts_of_none(self) -> set[int]:
         """Return what the count of a file without items may be: 5.x makes it 1 at a clean stop."""
