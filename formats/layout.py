@@ -33,7 +33,7 @@ def struct_of(fields: Fields) -> struct.Struct:
 
 
 def struct_of_some(fields: Fields, wanted: tuple[str, ...]) -> struct.Struct:
-    """Return the Struct of a unit's wanted fields, in the layout's order, up to the last of them."""
+    """Return the Struct of a unit's wanted fields, in their order, up to the last of them."""
     code, gap = ">", 0
     for name, kind in fields:
         if name in wanted:

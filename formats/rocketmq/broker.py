@@ -8,11 +8,10 @@ from RocketMQ's defaults, its own `broker.conf`; the names in it are RocketMQ's
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from reput.formats.errors import UsageError
-from reput.formats.java import strings
 from reput.formats.rocketmq import (
     batchconsumequeue,
     commitlog,
@@ -20,58 +19,106 @@ from reput.formats.rocketmq import (
     consumequeue_ext,
     indexfile,
 )
+from reput.formats.rocketmq.broker_conf import PATH_SPLITTER, BrokerConf, refuse_nul
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 NEWEST = "5.5"
-DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-_DELAY_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BrokerVersion:
-    """What one family of versions writes.
+    """What one family of versions does: a column per difference, never one for another.
+
+    `docs/formats/differences.md` has the table with all families side by side.
 
     Attributes:
         family: major and minor number.
-        reads_v2: knows records with a two-byte topic length.
-        indexes_tags: makes an index entry of a record's tag.
-        checkpoint_fields: longs of the checkpoint file.
-        has_batch_queues: knows topics of type BatchCQ.
-        multi_dispatches_all: further queues are for records of every topic, and their names may
-            hold separators (later ones leave system topics and such names out).
-        has_string_operators: filter expressions may say CONTAINS, STARTSWITH, ENDSWITH.
+        reads_v2: reads records with a two-byte topic length (`MessageVersion#getTopicLength`).
+        parses_batches: parses INNER_BASE and INNER_NUM of each record, whatever its topic
+            (`CommitLog#setBatchSizeIfNeeded`).
+        has_batch_queues: gives topics of type BatchCQ their own queues
+            (`QueueTypeUtils#getCQType`).
+        multi_dispatches_system: puts records of system topics into further queues too
+            (`MultiDispatchUtils#isNeedHandleMultiDispatch` leaves them out).
+        nests_queues: makes nested directories for further queues whose names hold separators
+            (`ConsumeQueue#multiDispatchLmqQueue` passes over them).
+        indexes_tags: makes an index item of a record's tag (`IndexService#buildIndex`).
+        has_index_file_switch: obeys indexFileWriteEnable
+            (`DefaultMessageStore.CommitLogDispatcherBuildIndex#dispatch`).
+        counts_empty_index: at a clean stop gives a file without items a count of 1
+            (`IndexService#shutdown`, `IndexHeader#updateByteBuffer`).
+        checkpoint_fields: longs of the checkpoint file (`StoreCheckpoint#flush`).
+        has_string_operators: filter expressions may say CONTAINS, STARTSWITH, ENDSWITH
+            (`SelectorParser`).
         has_time_boundaries: looks for offsets by time with a lower or an upper boundary, among
-            files by what is in them; older ones by the files' times, for the nearest entry.
+            files by what is in them (`ConsumeQueue#getOffsetInQueueByTime`); else by the files'
+            times, for the nearest entry.
+        bisects_queue_floor: finds a queue's lowest offset by bisection
+            (`ConsumeQueue#correctMinOffset`); else by reading its first file.
+        pull_counts_removed: a pull checks its limits before it passes over an entry whose file is
+            removed (`DefaultMessageStore#getMessage`); else after.
     """
 
     family: str
     reads_v2: bool
-    indexes_tags: bool
-    checkpoint_fields: int
+    parses_batches: bool
     has_batch_queues: bool
+    multi_dispatches_system: bool
+    nests_queues: bool
+    indexes_tags: bool
+    has_index_file_switch: bool
+    counts_empty_index: bool
+    checkpoint_fields: int
     has_string_operators: bool
     has_time_boundaries: bool
-    multi_dispatches_all: bool = False
+    bisects_queue_floor: bool
+    pull_counts_removed: bool
 
 
-VERSIONS = {
-    version.family: version
-    for version in (
-        BrokerVersion("4.9", False, False, 3, False, False, False, multi_dispatches_all=True),
-        BrokerVersion("5.3", True, False, 5, True, True, True),
-        BrokerVersion("5.4", True, True, 5, True, True, True),
-        BrokerVersion("5.5", True, True, 6, True, True, True),
-    )
-}
+_4_9 = BrokerVersion(
+    family="4.9",
+    reads_v2=False,
+    parses_batches=False,
+    has_batch_queues=False,
+    multi_dispatches_system=True,
+    nests_queues=True,
+    indexes_tags=False,
+    has_index_file_switch=False,
+    counts_empty_index=False,
+    checkpoint_fields=3,
+    has_string_operators=False,
+    has_time_boundaries=False,
+    bisects_queue_floor=False,
+    pull_counts_removed=False,
+)
+# Each family is the one before it, but for what it changes.
+_5_3 = replace(
+    _4_9,
+    family="5.3",
+    reads_v2=True,
+    parses_batches=True,
+    has_batch_queues=True,
+    multi_dispatches_system=False,
+    nests_queues=False,
+    counts_empty_index=True,
+    checkpoint_fields=5,
+    has_string_operators=True,
+    has_time_boundaries=True,
+    bisects_queue_floor=True,
+    pull_counts_removed=True,
+)
+_5_4 = replace(_5_3, family="5.4", indexes_tags=True, has_index_file_switch=True)
+_5_5 = replace(_5_4, family="5.5", checkpoint_fields=6)
+VERSIONS = {version.family: version for version in (_4_9, _5_3, _5_4, _5_5)}
 
 
 def version_of(text: str) -> BrokerVersion:
     """Return the family of a version such as "5.5", "5.3.3" or "4.9.8".
 
     Raises:
-        UsageError: none that is known.
+        UsageError: the version is not known.
     """
     match = re.fullmatch(r"[vV]?(\d+)\.(\d+)(\.\d+)?", text.strip())
     family = f"{match[1]}.{match[2]}" if match else ""
@@ -81,34 +128,62 @@ def version_of(text: str) -> BrokerVersion:
     return VERSIONS[family]
 
 
+def _whole(name: str, default: int, smallest: int = 1) -> Any:
+    """Return a field that a whole number of broker.conf sets."""
+    return field(
+        default=default, metadata={"read": lambda conf: conf.whole(name, default, smallest)}
+    )
+
+
+def _whole_or_none(name: str) -> Any:
+    """Return a field that a whole number of broker.conf sets; None where it says nothing."""
+    return field(default=None, metadata={"read": lambda conf: conf.whole(name, 0) or None})
+
+
+def _switch(name: str, *, default: bool = False) -> Any:
+    """Return a field that a switch of broker.conf sets."""
+    return field(
+        default=default, metadata={"read": lambda conf: conf.switch(name, default=default)}
+    )
+
+
 @dataclass(frozen=True)
 class BrokerSettings:
-    """A broker's settings as far as they shape its files; names in the comments are RocketMQ's."""
+    """A broker's settings as far as they shape its files, with RocketMQ's name for each."""
 
     version: BrokerVersion = VERSIONS[NEWEST]
-    commitlog_file_size: int = commitlog.FILE_SIZE  # mappedFileSizeCommitLog
-    consumequeue_file_size: int = consumequeue.FILE_SIZE  # mappedFileSizeConsumeQueue
-    ext_file_size: int = consumequeue_ext.FILE_SIZE  # mappedFileSizeConsumeQueueExt
-    batch_file_size: int = batchconsumequeue.FILE_SIZE  # mapperFileSizeBatchConsumeQueue
-    index_slots: int = indexfile.SLOTS  # maxHashSlotNum
-    index_items: int = indexfile.ITEMS  # maxIndexNum
-    writes_index: bool = True  # messageIndexEnable, indexFileWriteEnable
-    writes_ext: bool = False  # enableConsumeQueueExt
-    calculates_bitmaps: bool = False  # enableCalcFilterBitMap
-    multi_dispatch: bool = False  # enableMultiDispatch
-    lmq: bool = False  # enableLmq
-    delays: tuple[int, ...] = field(  # messageDelayLevel
-        default_factory=lambda: parse_delay_levels(DEFAULT_DELAY_LEVELS)
+    commitlog_file_size: int = _whole(
+        "mappedFileSizeCommitLog", commitlog.FILE_SIZE, commitlog.MIN_SIZE
     )
-    max_message_size: int = commitlog.MAX_MESSAGE_SIZE  # maxMessageSize
-    checks_property_crc: bool = False  # enabledAppendPropCRC
-    requires_property_crc: bool = False  # forceVerifyPropCRC
-    bloom_error_rate: int | None = None  # maxErrorRateOfBloomFilter; None: not said
-    bloom_consumers: int | None = None  # expectConsumerNumUseFilter; None: not said
+    consumequeue_file_size: int = _whole("mappedFileSizeConsumeQueue", consumequeue.FILE_SIZE)
+    ext_file_size: int = _whole(
+        "mappedFileSizeConsumeQueueExt", consumequeue_ext.FILE_SIZE, consumequeue_ext.UNIT.size
+    )
+    batch_file_size: int = _whole(
+        "mapperFileSizeBatchConsumeQueue",
+        batchconsumequeue.FILE_SIZE,
+        batchconsumequeue.UNIT_SIZE,
+    )
+    index_slots: int = _whole("maxHashSlotNum", indexfile.SLOTS)
+    index_items: int = _whole("maxIndexNum", indexfile.ITEMS, 2)
+    # And indexFileWriteEnable, of a version that has it.
+    writes_index: bool = _switch("messageIndexEnable", default=True)
+    writes_ext: bool = _switch("enableConsumeQueueExt")
+    calculates_bitmaps: bool = _switch("enableCalcFilterBitMap")
+    multi_dispatch: bool = _switch("enableMultiDispatch")
+    lmq: bool = _switch("enableLmq")
+    delays: tuple[int, ...] = field(  # messageDelayLevel
+        default_factory=BrokerConf({}).delays, metadata={"read": BrokerConf.delays}
+    )
+    max_message_size: int = _whole("maxMessageSize", commitlog.MAX_MESSAGE_SIZE)
+    checks_property_crc: bool = _switch("enabledAppendPropCRC")
+    requires_property_crc: bool = _switch("forceVerifyPropCRC")
+    bloom_error_rate: int | None = _whole_or_none("maxErrorRateOfBloomFilter")
+    bloom_consumers: int | None = _whole_or_none("expectConsumerNumUseFilter")
     commitlog_paths: tuple[str, ...] = ()  # storePathCommitLog, readOnlyCommitLogStorePaths
     commitlog_read_only: tuple[str, ...] = ()  # those of them that a broker only reads
     commitlog_told: tuple[str, ...] = ()  # the user's own: before all of these
-    path_splitter: str = ","
+    path_splitter: str = PATH_SPLITTER
 
     @property
     def read_rules(self) -> commitlog.ReadRules:
@@ -117,7 +192,7 @@ class BrokerSettings:
             accepts_v2=self.version.reads_v2,
             checks_property_crc=self.checks_property_crc,
             requires_property_crc=self.requires_property_crc,
-            parses_batches=self.version.has_batch_queues,
+            parses_batches=self.version.parses_batches,
         )
 
     @property
@@ -144,56 +219,13 @@ class BrokerSettings:
         }
 
 
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Return the ms to wait at each delay level (`DefaultMessageStore#parseDelayLevel`).
-
-    Raises:
-        UsageError: a level is no number with s, m, h or d.
-    """
-    delays = []
-    for level in text.split(" "):
-        unit = _DELAY_UNITS.get(level[-1:])
-        # With a digit more, days would not fit into a Java long of ms.
-        if unit is None or not re.fullmatch(r"[0-9]{1,11}", level[:-1]):
-            raise UsageError(
-                f"messageDelayLevel: {level[:40]!r} is no delay such as 10s, 5m, 2h or 1d"
-            )
-        delays.append(int(level[:-1]) * unit)
-    return tuple(delays)
-
-
-class _Properties:
-    """Typed access to a broker's properties; a bad value names its key."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self.values = values
-
-    def whole(self, name: str, default: int, smallest: int = 1) -> int:
-        text = self.values.get(name, "").strip()
-        if not text:
-            return default
-        # Java's int; more digits than it has are not worth reading.
-        value = int(text) if re.fullmatch(r"[0-9]{1,10}", text) else -1
-        if not smallest <= value <= strings.INT_MAX:
-            raise UsageError(
-                f"{name}={text[:40]!r} is no whole number from {smallest} to {strings.INT_MAX}"
-            )
-        return value
-
-    def switch(self, name: str, *, default: bool) -> bool:
-        text = self.values.get(name, "").strip().lower()
-        if text not in {"", "true", "false"}:
-            raise UsageError(f"{name}={text!r} is neither true nor false")
-        return text == "true" if text else default
-
-
 def whole(properties: Mapping[str, str], name: str, default: int) -> int:
     """Return a setting that is a whole number, 0 or more.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not one.
     """
-    return _Properties(properties).whole(name, default, 0)
+    return BrokerConf(properties).whole(name, default, 0)
 
 
 def settings_of(
@@ -210,90 +242,26 @@ def settings_of(
         UsageError: an unknown version, a value out of range, a kind of store without files of
             consume queues.
     """
-    values = _Properties(properties or {})
+    conf = BrokerConf(properties or {})
     family = version_of(version)
-    refuse_other_stores(values.values)
-    splitter = ","
-    paths, read_only = _commitlog_paths(values.values, splitter)
-    if any("\0" in path for path in told):
-        raise UsageError("--commitlog holds a NUL, which no path can have")
-    writes_index = values.switch("messageIndexEnable", default=True)
-    if family.indexes_tags:
-        writes_index = writes_index and values.switch("indexFileWriteEnable", default=True)
+    conf.refuse_other_stores()
+    paths, read_only = conf.commitlog_paths()
+    for path in told:
+        refuse_nul("--commitlog", path)
+    values = {
+        each.name: each.metadata["read"](conf)
+        for each in fields(BrokerSettings)
+        if "read" in each.metadata
+    }
+    values["consumequeue_file_size"] = consumequeue.round_file_size(
+        values["consumequeue_file_size"]
+    )
+    if values["writes_index"] and family.has_index_file_switch:
+        values["writes_index"] = conf.switch("indexFileWriteEnable", default=True)
     return BrokerSettings(
         version=family,
-        commitlog_file_size=values.whole(
-            "mappedFileSizeCommitLog", commitlog.FILE_SIZE, commitlog.MIN_SIZE
-        ),
-        consumequeue_file_size=consumequeue.round_file_size(
-            values.whole("mappedFileSizeConsumeQueue", consumequeue.FILE_SIZE)
-        ),
-        ext_file_size=values.whole(
-            "mappedFileSizeConsumeQueueExt", consumequeue_ext.FILE_SIZE, consumequeue_ext.UNIT.size
-        ),
-        batch_file_size=values.whole(
-            "mapperFileSizeBatchConsumeQueue",
-            batchconsumequeue.FILE_SIZE,
-            batchconsumequeue.UNIT_SIZE,
-        ),
-        index_slots=values.whole("maxHashSlotNum", indexfile.SLOTS),
-        index_items=values.whole("maxIndexNum", indexfile.ITEMS, 2),
-        writes_index=writes_index,
-        writes_ext=values.switch("enableConsumeQueueExt", default=False),
-        calculates_bitmaps=values.switch("enableCalcFilterBitMap", default=False),
-        multi_dispatch=values.switch("enableMultiDispatch", default=False),
-        lmq=values.switch("enableLmq", default=False),
-        delays=parse_delay_levels(
-            values.values.get("messageDelayLevel", "").strip() or DEFAULT_DELAY_LEVELS
-        ),
-        max_message_size=values.whole("maxMessageSize", commitlog.MAX_MESSAGE_SIZE),
-        checks_property_crc=values.switch("enabledAppendPropCRC", default=False),
-        requires_property_crc=values.switch("forceVerifyPropCRC", default=False),
-        bloom_error_rate=values.whole("maxErrorRateOfBloomFilter", 0) or None,
-        bloom_consumers=values.whole("expectConsumerNumUseFilter", 0) or None,
         commitlog_paths=paths,
         commitlog_read_only=read_only,
         commitlog_told=tuple(told),
-        path_splitter=splitter,
+        **values,
     )
-
-
-def _commitlog_paths(
-    properties: Mapping[str, str], splitter: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the directories of the commitlog, and those of them that a broker only reads.
-
-    A broker looks at `readOnlyCommitLogStorePaths` only if `storePathCommitLog` names several
-    directories (`CommitLog#CommitLog`, `MultiPathMappedFileQueue#load`).
-
-    Raises:
-        UsageError: a path that cannot be one.
-    """
-    paths = properties.get("storePathCommitLog", "").strip()
-    read_only = properties.get("readOnlyCommitLogStorePaths", "").strip()
-    for name, text in (("storePathCommitLog", paths), ("readOnlyCommitLogStorePaths", read_only)):
-        if "\0" in text:
-            raise UsageError(f"{name} holds a NUL, which no path can have")
-    written = [path for path in paths.split(splitter) if path]
-    read = [path for path in read_only.split(splitter) if path] if splitter in paths else []
-    found = tuple(dict.fromkeys(written + read))
-    return found, tuple(path for path in found if path not in written)
-
-
-def refuse_other_stores(properties: Mapping[str, str]) -> None:
-    """Refuse settings of stores that have no file consume queues or no plain commitlog.
-
-    Raises:
-        UsageError: the setting and what it means.
-    """
-    kind = properties.get("storeType", "default").strip()
-    if "rocksdb" in kind.lower():
-        raise UsageError(
-            f"storeType={kind}: this broker keeps its consume queues in RocksDB and has no "
-            "consume queue files; set storeType=default or leave it out to write them anyway"
-        )
-    if properties.get("enableDLegerCommitLog", "false").strip().lower() == "true":
-        raise UsageError(
-            "enableDLegerCommitLog=true: records in a DLedger log have entry headers between "
-            "them and cannot be read; only plain commitlogs can"
-        )

@@ -172,7 +172,7 @@ class ReadRules(NamedTuple):
     checks_body_crc: bool = True
     checks_property_crc: bool = False
     requires_property_crc: bool = False
-    # From 5.0 on a broker parses the numbers of an inner batch, whatever the topic.
+    # See `BrokerVersion.parses_batches`.
     parses_batches: bool = False
 
     @property

@@ -63,8 +63,7 @@ def topic_problem(topic: str, *, nested: bool = False) -> str | None:
 
     Args:
         topic: the name.
-        nested: separators are allowed: brokers 4.9 make directories in directories for the names
-            of further queues.
+        nested: separators are allowed, see `BrokerVersion.nests_queues`.
     """
     if nested and "/" in topic:
         problems = (topic_problem(part) for part in topic.split("/"))

@@ -282,7 +282,7 @@ class IndexSink:
         """Leave the newest file as a broker does when it stops.
 
         Args:
-            writes_first_count: a file without items gets a count of 1 (5.x `IndexFile#flush`).
+            writes_first_count: a file without items gets a count of 1.
         """
         if self._file is not None and writes_first_count:
             header = self.header

@@ -174,11 +174,16 @@ class SpecialSink:
 
     def _further(self, record: Record) -> list[tuple[QueueName, int]]:
         settings = self._settings
-        every = settings.version.multi_dispatches_all
-        return multi_queues(record, lmq=settings.lmq, every=every)
+        version = settings.version
+        return multi_queues(
+            record,
+            lmq=settings.lmq,
+            system=version.multi_dispatches_system,
+            nested=version.nests_queues,
+        )
 
     def _number(self, name: QueueName) -> int:
-        return self._queues.number(*name, nested=self._settings.version.multi_dispatches_all)
+        return self._queues.number(*name, nested=self._settings.version.nests_queues)
 
     def positions(self) -> dict[str, int]:
         """Return where the queues end that were written to, see `Progress.queues`."""
@@ -199,20 +204,23 @@ class SpecialSink:
         self._batches.close()
 
 
-def multi_queues(record: Record, *, lmq: bool, every: bool) -> list[tuple[QueueName, int]]:
+def multi_queues(
+    record: Record, *, lmq: bool, system: bool, nested: bool
+) -> list[tuple[QueueName, int]]:
     """Return the further queues of a record and its offset in each (`MultiDispatchUtils`).
 
     Args:
         record: the record.
         lmq: the broker's `enableLmq`.
-        every: see `BrokerVersion.multi_dispatches_all`.
+        system: see `BrokerVersion.multi_dispatches_system`.
+        nested: see `BrokerVersion.nests_queues`.
 
     Raises:
         ValueError: an offset is no number.
     """
     topic = record.topic
     is_system = topic.startswith(_NEVER_MULTI) or topic == consumequeue.SCHEDULE_TOPIC
-    if is_system and not every:
+    if is_system and not system:
         return []
     names = _split(record.properties.get(MULTI_DISPATCH, ""))
     offsets = _split(record.properties.get(MULTI_QUEUE_OFFSET, ""))
@@ -224,7 +232,7 @@ def multi_queues(record: Record, *, lmq: bool, every: bool) -> list[tuple[QueueN
             strings.parse_long(offset),
         )
         for name, offset in zip(names, offsets, strict=True)
-        if every or "/" not in name
+        if nested or "/" not in name
     ]
 
 

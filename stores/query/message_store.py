@@ -339,7 +339,7 @@ class MessageStore:
             is_quick: for overviews, see `UnitFiles.end`.
         """
         # A name that cannot be a directory has no queue, and leads nowhere else.
-        nested = self.settings.version.multi_dispatches_all
+        nested = self.settings.version.nests_queues
         if names.topic_problem(topic, nested=nested) is not None:
             return None
         key = topic, queue_id, is_quick
@@ -371,7 +371,7 @@ class MessageStore:
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the ids of a topic's queues, in order; none for a topic without."""
-        if names.topic_problem(topic, nested=self.settings.version.multi_dispatches_all):
+        if names.topic_problem(topic, nested=self.settings.version.nests_queues):
             return []
         found: set[int] = set()
         for kind in (names.CONSUMEQUEUE, names.BATCH_CONSUMEQUEUE):

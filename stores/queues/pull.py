@@ -122,7 +122,7 @@ def pull(
     if entries is None:
         return Pulled(PullStatus.OFFSET_FOUND_NULL, (), queue.roll(offset), low, high)
     looked_at = max(_FILTERED_BYTES, max_messages * unit_size)
-    counts_first = settings.version.has_time_boundaries
+    counts_first = settings.version.pull_counts_removed
     status = PullStatus.NO_MATCHED_MESSAGE
     messages: list[tuple[int, Record]] = []
     transferred, count, following_offset = 0, 0, offset
@@ -134,7 +134,7 @@ def pull(
         if (entry.queue_offset - offset) * unit_size >= looked_at:
             break
         is_gone = entry.physical_offset < gone_until
-        # 4.9 passes over what is gone before it counts, 5.x counts first.
+        # See `BrokerVersion.pull_counts_removed`.
         if counts_first or not is_gone:
             if count and (
                 count + entry.messages > max_messages

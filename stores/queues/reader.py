@@ -291,7 +291,7 @@ class QueueReader:
         floor = self.log.min_offset
         first = self.files.bases[0]
         first_end = min(first + self.files.file_size, self.end)
-        if not self._settings.version.has_time_boundaries:
+        if not self._settings.version.bisects_queue_floor:
             return self._first_not_below(first, first_end, floor)
         last_file = self.end - 1 - (self.end - 1) % self.files.file_size
         if self.end > last_file and self.offset_at(self.end - ENTRY_SIZE) < floor:

@@ -1226,8 +1226,8 @@ class StoreDispatcher:
         try:
             if self._consistent:
                 if self.index is not None:
-                    is_five = self.config.settings.version.has_batch_queues
-                    self.index.finish(writes_first_count=is_five)
+                    counts = self.config.settings.version.counts_empty_index
+                    self.index.finish(writes_first_count=counts)
                 self.flush(clean=True)
                 marks.clear_abort(self.config.output)
         finally:

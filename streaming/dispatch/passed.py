@@ -75,13 +75,14 @@ class Obstacles:
         """
         position, settings = int(columns.physical_offset[row]), self._settings
         record = self._pipeline.record_at(position, int(columns.size[row]))
-        every = settings.version.multi_dispatches_all
+        system, nested = settings.version.multi_dispatches_system, settings.version.nests_queues
         try:
             if self._live.is_batch(record.topic, record.store_timestamp):
                 inner_batch(record.properties)
             elif settings.multi_dispatch:
-                for name, _ in multi_queues(record, lmq=settings.lmq, every=every):
-                    self._queues.number(*name, nested=every)
+                further = multi_queues(record, lmq=settings.lmq, system=system, nested=nested)
+                for name, _ in further:
+                    self._queues.number(*name, nested=nested)
         except (ValueError, ReputError) as error:
             raise unfit(self._log, position, error) from error
 

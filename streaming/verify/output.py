@@ -521,9 +521,10 @@ class _QueuePass:
 
     def _expect_multi(self, record: Record, entry: Entry) -> None:
         settings = self._verification.settings
-        every = settings.version.multi_dispatches_all
-        for name, queue_offset in multi_queues(record, lmq=settings.lmq, every=every):
-            number = self._queues.number(*name, nested=every)
+        system, nested = settings.version.multi_dispatches_system, settings.version.nests_queues
+        further = multi_queues(record, lmq=settings.lmq, system=system, nested=nested)
+        for name, queue_offset in further:
+            number = self._queues.number(*name, nested=nested)
             self._entries.expect(number, name, queue_offset, entry)
 
     def _expect_batch(self, name: QueueName, record: Record, code: int) -> bool:

@@ -179,7 +179,7 @@ class IndexReplay:
                 self.report.add(Kind.HEADER, reader.path, offset, detail)
 
     def _counts_of_none(self) -> set[int]:
-        """Return what the count of a file without items may be: 5.x makes it 1 at a clean stop."""
+        """Return what the count of a file without items may be."""
         if not self.scope.is_clean:
             return {0, FIRST_ITEM}
-        return {FIRST_ITEM if self.settings.version.has_batch_queues else 0}
+        return {FIRST_ITEM if self.settings.version.counts_empty_index else 0}

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
 from reput.formats.errors import UsageError
-from reput.formats.rocketmq import broker
+from reput.formats.rocketmq import broker, broker_conf
 from reput.formats.rocketmq.broker import (
     BrokerSettings,
-    parse_delay_levels,
+    BrokerVersion,
     settings_of,
     version_of,
 )
+from reput.formats.rocketmq.broker_conf import parse_delay_levels
+
+ROOT = Path(__file__).parents[3]
+DIFFERENCES = ROOT / "docs" / "formats" / "differences.md"
+PACKAGES = ("formats", "stores", "checkpoints", "sinks", "streaming")
 
 OPTIONS = [
     ("mappedFileSizeCommitLog", "4096", "commitlog_file_size", 4096),
@@ -32,7 +40,7 @@ OPTIONS = [
     ("enableMultiDispatch", "true", "multi_dispatch", True),
     ("enableLmq", "true", "lmq", True),
     ("messageDelayLevel", "1s 2m", "delays", (1000, 120_000)),
-    ("messageDelayLevel", "", "delays", parse_delay_levels(broker.DEFAULT_DELAY_LEVELS)),
+    ("messageDelayLevel", "", "delays", parse_delay_levels(broker_conf.DEFAULT_DELAY_LEVELS)),
     ("maxMessageSize", "1024", "max_message_size", 1024),
     ("enabledAppendPropCRC", "true", "checks_property_crc", True),
     ("forceVerifyPropCRC", "true", "requires_property_crc", True),
@@ -43,6 +51,14 @@ OPTIONS = [
     ("readOnlyCommitLogStorePaths", "/c", "commitlog_paths", ()),
     ("aSettingOfNoMatter", "x", "version", broker.VERSIONS["5.5"]),
 ]
+
+
+def _modules():
+    """Yield each module of the packages but the version table, parsed."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if path.name != "broker.py":
+                yield path, ast.parse(path.read_text())
 
 
 class TestSettings:
@@ -128,21 +144,72 @@ class TestVersion:
         with pytest.raises(UsageError, match=r"4\.9, 5\.3, 5\.4, 5\.5"):
             version_of(text)
 
-    def test_what_a_version_changes(self):
+    def test_each_column_is_in_the_page_with_its_values(self):
         """
-        STORE.md: V2 records from 5.1, tag entries from 5.4, a sixth long from 5.5.
+        docs/formats/differences.md shows all families side by side, and is where users look.
         """
-        rows = [
-            (v.family, v.reads_v2, v.indexes_tags, v.checkpoint_fields, v.has_batch_queues)
-            for v in broker.VERSIONS.values()
-        ]
+        _, header, table = DIFFERENCES.read_text().partition("\n| column |")
+        rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", table, re.MULTILINE)
+        page = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+        columns = [each.name for each in dataclasses.fields(BrokerVersion)]
+        shown = {True: "yes", False: "no"}
 
-        assert rows == [
-            ("4.9", False, False, 3, False),
-            ("5.3", True, False, 5, True),
-            ("5.4", True, True, 5, True),
-            ("5.5", True, True, 6, True),
-        ]
+        assert columns.pop(0) == "family"
+        assert (header + table).startswith(f"\n| column | {' | '.join(broker.VERSIONS)} |")
+        assert list(page) == columns
+        for name in columns:
+            values = [getattr(version, name) for version in broker.VERSIONS.values()]
+            assert page[name][: len(values)] == [
+                shown[value] if isinstance(value, bool) else str(value) for value in values
+            ]
+
+    def test_each_column_is_a_difference_with_its_class_of_rocketmq(self):
+        """
+        A column without a difference, or without the place in RocketMQ, is one for another.
+        """
+        entries = re.split(r"\n {8}(?=\w+: )", BrokerVersion.__doc__.partition("Attributes:")[2])
+        described = {name: text for name, _, text in (each.partition(":") for each in entries[1:])}
+
+        assert list(described) == [each.name for each in dataclasses.fields(BrokerVersion)]
+        for name in list(described)[1:]:
+            assert len({getattr(each, name) for each in broker.VERSIONS.values()}) > 1
+            assert re.search(r"`[A-Z]\w+(\.\w+)?(#\w+)?`", described[name]), name
+
+    def test_no_code_compares_versions(self):
+        """
+        A version is asked for a difference by its column, never for its number.
+        """
+        texts = "|".join(map(re.escape, broker.VERSIONS))
+        number = re.compile(rf"[vV]?({texts})(\.\d+)?|[45]\.?")
+        found = []
+        for path, tree in _modules():
+            for node in ast.walk(tree):
+                parts = [node] if isinstance(node, ast.Compare | ast.Subscript) else []
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    parts = [node] if node.func.attr in {"startswith", "removeprefix"} else []
+                found += [
+                    f"{path}:{node.lineno}"
+                    for part in parts
+                    for each in ast.walk(part)
+                    if (isinstance(each, ast.Constant) and number.fullmatch(str(each.value)))
+                    and isinstance(each.value, str)
+                ]
+                if isinstance(node, ast.Compare):
+                    sides = [node.left, *node.comparators]
+                    found += [
+                        f"{path}:{node.lineno}"
+                        for side in sides
+                        if isinstance(side, ast.Attribute) and side.attr == "family"
+                    ]
+
+        assert not found
+
+    def test_each_column_is_asked_for(self):
+        trees = [tree for _, tree in _modules()] + [ast.parse(Path(broker.__file__).read_text())]
+        nodes = [node for tree in trees for node in ast.walk(tree)]
+        used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+        assert {each.name for each in dataclasses.fields(BrokerVersion)} <= used
 
     def test_how_records_are_read(self):
         assert not settings_of("4.9").read_rules.accepts_v2

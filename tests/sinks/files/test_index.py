@@ -170,10 +170,10 @@ class TestWrite:
         assert again.flushed_timestamp == START
         again.close()
 
-    @pytest.mark.parametrize(("is_five", "count"), [(True, 1), (False, 0)])
-    def test_a_file_without_items_is_left_as_the_broker_leaves_it(self, root, sink, is_five, count):
+    @pytest.mark.parametrize(("counts", "count"), [(True, 1), (False, 0)])
+    def test_a_file_without_items_is_left_as_the_broker_leaves_it(self, root, sink, counts, count):
         write(sink, row(0))
-        sink.finish(writes_first_count=is_five)
+        sink.finish(writes_first_count=counts)
 
         assert Header.unpack(files_of(root)["index/0"]).index_count == count
 

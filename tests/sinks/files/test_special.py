@@ -19,8 +19,9 @@ def record(topic="t", names="", offsets="", **properties) -> Record:
 
 
 class TestMultiQueues:
-    def queues(self, *given, lmq=True, every=False):
-        return [(*name, at) for name, at in multi_queues(record(*given), lmq=lmq, every=every)]
+    def queues(self, *given, lmq=True, system=False, nested=False):
+        further = multi_queues(record(*given), lmq=lmq, system=system, nested=nested)
+        return [(*name, at) for name, at in further]
 
     def test_each_name_with_its_offset(self):
         assert self.queues("t", "a,b", "7,8") == [("a", 3, 7), ("b", 3, 8)]
@@ -32,7 +33,7 @@ class TestMultiQueues:
     @pytest.mark.parametrize("topic", ["%RETRY%g", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"])
     def test_topics_that_are_never_dispatched_again(self, topic):
         assert self.queues(topic, "a", "1") == []
-        assert self.queues(topic, "a", "1", every=True) == [("a", 3, 1)]
+        assert self.queues(topic, "a", "1", system=True) == [("a", 3, 1)]
 
     @pytest.mark.parametrize(
         ("names", "offsets"),
@@ -51,7 +52,7 @@ class TestMultiQueues:
 
     def test_a_name_with_the_path_separator_is_skipped(self):
         assert self.queues("t", "a/b,c", "1,2") == [("c", 3, 2)]
-        assert self.queues("t", "a/b,c", "1,2", every=True) == [("a/b", 3, 1), ("c", 3, 2)]
+        assert self.queues("t", "a/b,c", "1,2", nested=True) == [("a/b", 3, 1), ("c", 3, 2)]
 
     @pytest.mark.parametrize("offsets", ["x,1", "1,", ",1", "1,9223372036854775808"])
     def test_an_offset_that_is_no_number(self, offsets):

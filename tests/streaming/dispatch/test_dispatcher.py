@@ -39,7 +39,7 @@ MULTI = {"enableMultiDispatch": "true", "enableLmq": "true"}
 
 def expected(log: Log, settings, batch_topics=(), *, before: int = 1 << 62) -> dict[str, bytes]:
     records = [r for r in log.records() if r.physical_offset < before]
-    empty_count = 1 if settings.version.has_batch_queues else 0
+    empty_count = 1 if settings.version.counts_empty_index else 0
     return SlowStore(settings, batch_topics).dispatch(records).files(empty_count=empty_count)
 
 
