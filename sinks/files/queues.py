@@ -9,9 +9,10 @@ import numpy as np
 
 from reput.formats.errors import ReputError
 from reput.formats.java import strings
-from reput.formats.kernels.routes import SCHEDULE, SPECIAL, RouteTable
+from reput.formats.kernels.routes import SCHEDULE, SPECIAL
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
+from reput.sinks.routes import RouteTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

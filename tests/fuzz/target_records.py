@@ -14,7 +14,7 @@ from reput.formats.kernels import crc, frames, scan
 from reput.formats.kernels import java as java_kernels
 from reput.formats.kernels import properties as property_kernels
 from reput.formats.kernels.properties import MASK_WIDTH
-from reput.formats.kernels.routes import SCHEDULE, RouteTable
+from reput.formats.kernels.routes import SCHEDULE
 from reput.formats.rocketmq import commitlog, consumequeue, properties
 from reput.formats.rocketmq.batchconsumequeue import inner_batch
 from reput.formats.rocketmq.commitlog import (
@@ -31,6 +31,7 @@ from reput.formats.rocketmq.commitlog import (
 )
 from reput.formats.rows import columns as rows
 from reput.formats.rows import texts
+from reput.sinks.routes import RouteTable
 from tests.fuzz import corpus, guard, mutate
 from tests.fuzz.mutate import fix, pack, spoil, spoil_bytes
 from tests.fuzz.target import same

@@ -14,10 +14,11 @@ from reput.formats.errors import KafkaError, UsageError
 from reput.formats.java import strings
 from reput.formats.kafka import records
 from reput.formats.kafka.records import RoutePieces
-from reput.formats.kernels.routes import RouteTable, lookup_rows
+from reput.formats.kernels.routes import lookup_rows
 from reput.formats.rocketmq.commitlog import COMMIT, TRANSACTION_TYPE
 from reput.formats.rows.texts import Slices
 from reput.sinks.kafka.client.settings import ARRIVALS, KEY, MESSAGES
+from reput.sinks.routes import RouteTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

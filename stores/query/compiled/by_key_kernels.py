@@ -12,11 +12,11 @@ import numpy as np
 
 from reput.formats.kernels.compiled import kernel
 from reput.formats.kernels.frames import check
-from reput.formats.kernels.libc import pread, will_need
 from reput.formats.kernels.properties import MASK_WIDTH
 from reput.formats.kernels.properties import find as find_properties
 from reput.formats.rocketmq.commitlog import Verdict
 from reput.stores.query.compiled.index_kernels import HITS, select
+from reput.stores.query.compiled.libc import pread, will_need
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

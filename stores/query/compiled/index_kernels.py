@@ -13,9 +13,9 @@ import numpy as np
 from reput.formats.java.strings import INT_MAX
 from reput.formats.kernels.compiled import kernel
 from reput.formats.kernels.java import hash_utf8
-from reput.formats.kernels.libc import monotonic_ns
 from reput.formats.kernels.memory import load_i32_at, load_i64_at, prefetch_at
 from reput.formats.rocketmq.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM_SIZE, NO_ITEM, SLOT_SIZE
+from reput.stores.query.compiled.libc import monotonic_ns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.formats.kernels import frames, java, scan
-from reput.formats.kernels.routes import SCHEDULE, SPECIAL, RouteTable
+from reput.formats.kernels.routes import SCHEDULE, SPECIAL
 from reput.formats.kernels.scan import PADDING, Columns
 from reput.formats.rocketmq import commitlog
 from reput.formats.rocketmq.commitlog import ACCEPT_V2, CHECK_BODY_CRC, Record, Verdict
 from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
 from reput.formats.rocketmq.encode import Message, encode
 from reput.formats.rocketmq.record_hash import hash_of
+from reput.sinks.routes import RouteTable
 from tests.builders.hypotheses import examples
 
 RULES = CHECK_BODY_CRC | ACCEPT_V2

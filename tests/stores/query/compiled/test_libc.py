@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reput.formats.kernels.compiled import kernel
-from reput.formats.kernels.libc import monotonic_ns, pread, will_need
+from reput.stores.query.compiled.libc import monotonic_ns, pread, will_need
 
 
 @kernel

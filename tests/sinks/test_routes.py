@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from reput.formats.java import strings
 from reput.formats.kernels import routes
-from reput.formats.kernels.routes import SCHEDULE, SPECIAL, UNKNOWN, RouteTable
+from reput.formats.kernels.routes import SCHEDULE, SPECIAL, UNKNOWN
+from reput.sinks.routes import RouteTable
 from tests.builders.hypotheses import examples, padded
 
 # Topics that share their ends, lengths and words; those are all that the hash looks at.
