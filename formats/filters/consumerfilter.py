@@ -270,7 +270,7 @@ class FilterBitmaps:
             self._topics = {}
 
     def _term(self, entry: ConsumerFilter, until: int) -> _Term:
-        return _Term(entry, until, *_compile(entry, self._string_operators))
+        return _Term(entry, until, *_compile(entry, string_operators=self._string_operators))
 
     def bitmap_for(
         self, topic: str, properties: Mapping[str, str], store_timestamp: int
@@ -311,7 +311,9 @@ class _Term:
         return replace(self, until=at)
 
 
-def _compile(entry: ConsumerFilter, string_operators: bool) -> tuple[sql92.Expression | None, int]:
+def _compile(
+    entry: ConsumerFilter, *, string_operators: bool
+) -> tuple[sql92.Expression | None, int]:
     if entry.expression_type != SQL92:
         return None, 0
     try:
