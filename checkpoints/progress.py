@@ -9,10 +9,10 @@ the files hold beyond it is taken back when the output is opened again
 from __future__ import annotations
 
 import json
-import zlib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from reput.checkpoints import checked_line
 from reput.checkpoints.disk import changes
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import names
@@ -116,18 +116,17 @@ def load(root: Path) -> Progress | None:
     """
     path = root / STATE_DIRECTORY / FILE_NAME
     try:
-        text = path.read_text("utf-8", "replace")
+        raw = path.read_bytes()
     except FileNotFoundError:
         return None
     remedy = "`reput rebuild --repair` with the same store and output makes another one."
-    head, _, rest = text.partition("\n")
     try:
-        crc = json.loads(head + '"": 0}')["crc"]
-        values = json.loads("{" + rest)
+        line = checked_line.parted(raw)
+        values = json.loads("{" + line.rest.decode("utf-8", "replace"))
         found = values.pop("format")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(path, 0, f"not a progress record ({error})", remedy) from error
-    if crc != _crc(rest):
+    if not line.is_whole:
         raise FormatError(path, 0, "the progress record does not match its CRC", remedy)
     if found != FORMAT:
         raise FormatError(path, 0, f"format {found}, this is {FORMAT}", remedy)
@@ -191,12 +190,8 @@ def save(root: Path, progress: Progress) -> None:
     """
     directory = root / STATE_DIRECTORY
     # Not asdict of it all: that copies each queue's name and number, thousands of them.
-    rest = json.dumps(vars(progress), default=asdict)[1:]
+    text = json.dumps(vars(progress), default=asdict)
     temporary = directory / f"{FILE_NAME}.new"
-    changes.write_file(temporary, f'{{"crc": {_crc(rest)},\n{rest}'.encode())
+    changes.write_file(temporary, checked_line.checked(text))
     changes.rename(temporary, directory / FILE_NAME)
     changes.sync_directory(directory)
-
-
-def _crc(text: str) -> int:
-    return zlib.crc32(text.encode())

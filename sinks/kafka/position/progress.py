@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, errors
 
+from reput.checkpoints import checked_line
 from reput.checkpoints.disk import changes
 from reput.formats.errors import KafkaError
 from reput.sinks.kafka.client.producer import AccessError, AwayError, describe, encode_records
@@ -255,11 +256,11 @@ def _checked(raw: bytes) -> Any:
     Raises:
         ValueError, LookupError, TypeError, RecursionError: they are damaged.
     """
-    head, newline, rest = raw.partition(b"\n")
-    if newline:
-        if json.loads(head + b'"": 0}')["crc"] != zlib.crc32(rest):
+    if b"\n" in raw:
+        line = checked_line.parted(raw)
+        if not line.is_whole:
             raise ValueError("it does not match its CRC")
-        return json.loads(b"{" + rest)
+        return json.loads(b"{" + line.rest)
     values = json.loads(raw)
     if "crc" in values:
         raise ValueError("it has a CRC, and not in a line of its own")
@@ -282,9 +283,7 @@ def remember(path: Path, memory: Memory) -> None:
         "latest": memory.latest.pack() if memory.latest is not None else None,
         "sent": memory.sent.pack() if memory.sent is not None else None,
     }
-    # As a record of progress: an earlier version, which knows no CRC, reads it all the same.
-    rest = json.dumps(values)[1:].encode()
-    changes.write_file(temporary, b'{"crc": %d,\n%b' % (zlib.crc32(rest), rest))
+    changes.write_file(temporary, checked_line.checked(json.dumps(values)))
     changes.rename(temporary, path)
     changes.sync_directory(path.parent)
 
