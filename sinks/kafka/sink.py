@@ -18,20 +18,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from kafka import TopicPartition, errors
 
 from reput.formats.errors import FormatError, KafkaError
-from reput.sinks.kafka.client.producer import (
-    BATCH_HEADER,
+from reput.sinks.kafka.client import topics
+from reput.sinks.kafka.client.batch import BATCH_HEADER
+from reput.sinks.kafka.client.errors import (
     FENCED,
     AwayError,
-    Client,
     EndedError,
     FencedError,
     RefusedError,
-    TopicError,
     describe,
 )
+from reput.sinks.kafka.client.partition import Partition
+from reput.sinks.kafka.client.producer import Client
 from reput.sinks.kafka.client.settings import (
     ARRIVALS,
     BEGIN,
@@ -48,7 +48,8 @@ from reput.sinks.kafka.messages.plain import PlainMessage, dead_letter
 from reput.sinks.kafka.messages.refusals import Note, Refusals
 from reput.sinks.kafka.messages.routes import DEAD, Routes
 from reput.sinks.kafka.position import progress, rename
-from reput.sinks.kafka.position.progress import Memory, Position
+from reput.sinks.kafka.position.memory import Memory, remember, remembered
+from reput.sinks.kafka.position.position import Position, partition_of
 from reput.sinks.kafka.position.start import Start, points_before, same_until
 from reput.sinks.kafka.position.trail import (
     Chunk,
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from reput.sinks.kafka.client.settings import KafkaSettings
     from reput.sinks.kafka.messages.blocks import RowBlock
     from reput.sinks.kafka.messages.routes import Rows
-    from reput.sinks.kafka.position.progress import Found
+    from reput.sinks.kafka.position.position import Found
     from reput.sinks.kafka.position.trail import Parting, SentRecords
     from reput.stores.log.trail import Fingerprint
 
@@ -209,7 +210,7 @@ class KafkaSink:
         self._refusals = Refusals(settings, self.log)
         self._client: Client | None = None
         self._routes = Routes(settings, name, self._partitions)
-        self._progress_partition: TopicPartition | None = None
+        self._progress_partition: Partition | None = None
         self._path = path.resolve()
         self._writer = uuid.uuid4().hex
         # When this writer first wanted to connect, see `Position.began`; and by the clock that does
@@ -323,12 +324,12 @@ class KafkaSink:
         if found is None:
             position = self._first_position(extent)
             self._note_other_cluster(position)
-            number = progress.partition_of(self.transactional_id, partitions)
+            number = partition_of(self.transactional_id, partitions)
         else:
             position, number = found
             self._note_without_record(position)
         self._stored, self._has_read = _packed(found), True
-        self._progress_partition = TopicPartition(settings.progress_topic, number)
+        self._progress_partition = Partition(settings.progress_topic, number)
         self._sent_before = self._compared = self._log_end = None
         end = position.end
         self._trail.begin(Chunk(position.chunk + 1, end, end, np.zeros(0, np.uint32)))
@@ -346,7 +347,7 @@ class KafkaSink:
         if settings.on_rename == BEGIN:
             return None
         self.log.refresh()
-        memory = progress.remembered(self._memory) if self._memory is not None else None
+        memory = remembered(self._memory) if self._memory is not None else None
         is_known = memory is not None and memory.cluster == cluster
         known = memory.transactional_id if memory is not None and is_known else ""
         me = rename.Me(self.transactional_id, str(self._path), known, self._leaves_out)
@@ -410,8 +411,8 @@ class KafkaSink:
         """
         if not self._is_unwritten or self._memory is None:
             return
-        known = progress.remembered(self._memory) or Memory("", "")
-        progress.remember(self._memory, known._replace(latest=self._decided))
+        known = remembered(self._memory) or Memory("", "")
+        remember(self._memory, known._replace(latest=self._decided))
         self._is_unwritten = False
 
     def _remembered_place(self, on_rename: str | None = None) -> Start | None:
@@ -424,7 +425,7 @@ class KafkaSink:
         Args:
             on_rename: in place of the operator's setting.
         """
-        known = progress.remembered(self._memory) if self._memory is not None else None
+        known = remembered(self._memory) if self._memory is not None else None
         if known is None:
             return None
         settings = self._settings
@@ -467,7 +468,7 @@ class KafkaSink:
 
     def _note_other_cluster(self, position: Position) -> None:
         """Have it said where sending begins in a Kafka that has taken another one's place."""
-        known = progress.remembered(self._memory) if self._memory is not None else None
+        known = remembered(self._memory) if self._memory is not None else None
         if known is None or known.cluster in {"", self._cluster}:
             return
         self._events.append(
@@ -654,7 +655,7 @@ class KafkaSink:
 
     def _has_sent_to(self, cluster: str, position: Position) -> bool:
         """Tell whether the output remembers a position, or the place that it began as."""
-        known = progress.remembered(self._memory) if self._memory is not None else None
+        known = remembered(self._memory) if self._memory is not None else None
         if known is None:
             return False
         if known.cluster == cluster and known.transactional_id == self.transactional_id:
@@ -678,7 +679,7 @@ class KafkaSink:
         """
         if self._memory is None:
             return True
-        known = progress.remembered(self._memory)
+        known = remembered(self._memory)
         if known is None or known.cluster != cluster:
             return False
         settings, former = self._settings, known.transactional_id
@@ -735,7 +736,7 @@ class KafkaSink:
             self._settings.bootstrap,
             sent=Start(self.transactional_id, known.end, known.cut, known.points),
         )
-        progress.remember(self._memory, memory)
+        remember(self._memory, memory)
         # Of what Kafka has, the place is known.
         self._is_unwritten = False
 
@@ -749,12 +750,12 @@ class KafkaSink:
         try:
             return client.partitions(topic, _SHORT_PATIENCE)
         except RefusedError as error:
-            if not isinstance(error.cause, errors.UnknownTopicOrPartitionError):
+            if not error.is_missing:
                 raise KafkaError(
                     f"topic {topic}, which holds the positions: {describe(error.cause)}. Allow "
                     "us to describe, read and write it"
                 ) from error
-        progress.make_topic(self._settings, self.access)
+        topics.make_topic(self._settings, self.access)
         return client.partitions(topic, self._settings.request_seconds)
 
     def _partitions(self, topic: str) -> int:
@@ -784,20 +785,10 @@ class KafkaSink:
         try:
             self._opened.partitions(topic, _SHORT_PATIENCE)
         except RefusedError as error:
-            if not isinstance(error.cause, errors.UnknownTopicOrPartitionError):
+            if not error.is_missing:
                 # The next caller says it.
                 return
-            wanted = {
-                "num_partitions": settings.new_topic_partitions or -1,
-                "replication_factor": settings.new_topic_replication or -1,
-            }
-            try:
-                progress.create_topic(settings, self.access, topic, wanted)
-            except errors.KafkaError as refused:
-                raise TopicError(
-                    f"Kafka at {settings.bootstrap}: topic {topic} is missing, and could not be "
-                    f"made (create_topics): {describe(refused)}"
-                ) from refused
+            topics.make_wanted_topic(settings, self.access, topic)
         self._made.add(topic)
 
     @property
@@ -1274,7 +1265,7 @@ class KafkaSink:
         block: RowBlock,
         rows: Rows,
         product: str,
-        partition: TopicPartition,
+        partition: Partition,
         chosen: np.ndarray[Any, np.dtype[np.int64]],
         sent: Sent,
     ) -> int:
@@ -1347,7 +1338,7 @@ class KafkaSink:
             content=self._refusals.content_of(*_place(block, row)),
         )
         number = record.queue_id % self._dead_letter_partitions()
-        partition = TopicPartition(self._settings.dead_letter_topic, number)
+        partition = Partition(self._settings.dead_letter_topic, number)
         one = slice(row, row + 1)
         note = Note(
             DEAD_LETTERS,

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import KafkaError, ReputError, StoreError, UsageError
-from reput.sinks.kafka.client.producer import AccessError, AwayError, TopicError
+from reput.sinks.kafka.client.errors import AccessError, AwayError, TopicError
 from reput.sinks.kafka.client.settings import LATEST, STOP
-from reput.sinks.kafka.position import progress
+from reput.sinks.kafka.position.memory import remembered
 from reput.sinks.kafka.sink import Extent, KafkaSink
 
 if TYPE_CHECKING:
-    from reput.sinks.kafka.position.progress import Memory
+    from reput.sinks.kafka.position.memory import Memory
     from reput.sinks.kafka.sink import Sent
     from reput.streaming.settings.config import StoreConfig
 
@@ -166,7 +166,7 @@ class KafkaFeed:
     def _known(self) -> Memory | None:
         """Return what the output remembers of Kafka; what is wrong with that ends the thread."""
         try:
-            return progress.remembered(self._memory)
+            return remembered(self._memory)
         except KafkaError as error:
             self._failure = error
             return None

@@ -11,8 +11,8 @@ import pytest
 from kafka import KafkaConsumer
 
 from reput.formats.errors import ReputError
-from reput.sinks.kafka.position import progress as kafka_progress
 from reput.sinks.kafka.position import trail
+from reput.sinks.kafka.position.position import partition_of
 from reput.stores.log.tail import find_tail
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.kafka import stores
@@ -87,7 +87,7 @@ def test_a_name_that_was_changed_and_given_again_is_found_in_added_partitions(
     stores.write(tmp_path / "store", found[:300])
 
     def home(name: str, partitions: int) -> int:
-        return kafka_progress.partition_of(f"reput-{name}", partitions)
+        return partition_of(f"reput-{name}", partitions)
 
     names = (f"name-{number}" for number in range(1000))
     name = next(n for n in names if home(n, 8) == home(n, 16) != home(n, 12))

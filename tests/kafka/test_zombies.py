@@ -15,9 +15,8 @@ import pytest
 from kafka.errors import KafkaError
 
 from reput.sinks.kafka import sink as kafka
-from reput.sinks.kafka.client.producer import (
+from reput.sinks.kafka.client.errors import (
     AwayError,
-    Client,
     EndedError,
     FencedError,
     RefusedError,
@@ -30,6 +29,8 @@ from tests.kafka.broker import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from reput.sinks.kafka.client.producer import Client
 
 pytestmark = pytest.mark.kafka
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,7 @@
 kafka-python's `send` makes each record in Python, which is most of what it costs. Here a batch
 comes as encoded records (`formats.kafka.records`) and goes into kafka-python's accumulator as it
 is; sequence numbers, checksums, requests, retries and transactions stay kafka-python's own. For
-that some of its inner parts are touched, all of them in this file; `sinks.kafka.client.versions`
+that some of its inner parts are touched, all of them in this folder; `sinks.kafka.client.versions`
 lets in the versions that this was tested with.
 
 kafka-python goes on where a batch of a transaction could not be delivered in time. So before a
@@ -13,264 +13,59 @@ commit each batch is looked at, and nothing is committed that has not arrived.
 from __future__ import annotations
 
 import contextlib
-import logging
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaProducer, TopicPartition, errors
-from kafka.net.compat import KafkaNetClient
-from kafka.producer.producer_batch import FinalState, ProducerBatch
-from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka.record.memory_records import MemoryRecordsBuilder
+from kafka import KafkaProducer, errors
 
 from reput.formats.errors import KafkaError, ReputError
+from reput.sinks.kafka.client.batch import Batch, batch_of
+from reput.sinks.kafka.client.errors import (
+    ACCESS_ERRORS,
+    FENCED_ERRORS,
+    RECORD_ERRORS,
+    SETTINGS_ERRORS,
+    TOPIC_ERRORS,
+    AccessError,
+    AwayError,
+    EndedError,
+    RefusedError,
+    describe,
+)
+from reput.sinks.kafka.client.options import MILLISECONDS, connection_options
+from reput.sinks.kafka.client.reasons import Reasons
+from reput.sinks.kafka.client.settings import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
+    from reput.sinks.kafka.client.partition import Partition
     from reput.sinks.kafka.client.settings import KafkaSettings
 
-_MAGIC = 2
-_MOST_BYTES = 1 << 30
-_MILLISECONDS = 1000
 # Requests carry batches of several partitions up to this; brokers take 100 MiB by default.
 _REQUEST_BYTES = 8 << 20
 _JOIN_SECONDS = 5.0
 # For taking back what is open when there is no time, or Kafka does not answer.
 _ABORT_SECONDS = 3.0
-_CONNECTIONS = logging.getLogger("kafka.net.manager")
-# Bytes of a batch before its first record.
-BATCH_HEADER = 61
 
 
-class FencedError(KafkaError):
-    """Another process has begun to write under the same transactional id."""
-
-
-class AccessError(KafkaError):
-    """Kafka does not let us in, or not write transactions at all."""
-
-
-class RefusedError(KafkaError):
-    """Kafka takes everything but this: a batch or a topic.
-
-    Attributes:
-        topics: that are refused as a whole.
-        batch: that is refused.
-        cause: what Kafka said.
-    """
-
-    def __init__(
-        self, cause: BaseException, topics: frozenset[str] = frozenset(), batch: Batch | None = None
-    ) -> None:
-        super().__init__(describe(cause))
-        self.cause = cause
-        self.topics = topics
-        self.batch = batch
-
-
-class AwayError(KafkaError):
-    """Kafka cannot be reached, or not in time: worth another try."""
-
-
-class EndedError(AwayError):
-    """Kafka has ended what we had open: another process has begun, or it was open for too long.
-
-    Which of the two it was only the position tells.
-    """
-
-
-class TopicError(KafkaError):
-    """A topic is missing or not for us: worth another try, once somebody has made or allowed it."""
-
-
-FENCED = (
-    "another process writes with this store's transactional id, and has begun later. Only one job "
-    "may send a store: stop one of them"
-)
-# What is wrong with a record or a batch: it will be refused again.
-_RECORD_ERRORS = (
-    errors.MessageSizeTooLargeError,
-    errors.RecordListTooLargeError,
-    errors.InvalidRecordError,
-    errors.InvalidTimestampError,
-    errors.PolicyViolationError,
-    errors.CorruptRecordError,
-)
-_FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
-_ACCESS = (
-    errors.SaslAuthenticationFailedError,
-    errors.ClusterAuthorizationFailedError,
-    errors.TransactionalIdAuthorizationFailedError,
-    errors.UnsupportedSaslMechanismError,
-    errors.UnsupportedForMessageFormatError,
-)
-_TOPIC_ERRORS = (
-    errors.TopicAuthorizationFailedError,
-    errors.UnknownTopicOrPartitionError,
-    errors.InvalidTopicError,
-)
-
-
-def describe(error: BaseException) -> str:
-    """Return what Kafka said in one line: the error's name, and its text if it has one."""
-    kind = type(error).__name__
-    text = " ".join(str(error).split()).removeprefix(f"[Error {getattr(error, 'errno', '')}] ")
-    text = text.removeprefix(kind).removeprefix(": ")
-    name = kind.removesuffix("Error")
-    return name if text in {"", "None"} else f"{name}: {text[:300]}"
-
-
-# Of settings that kafka-python does not take, where it begins.
-_SETTINGS_ERRORS = (ValueError, TypeError, AssertionError, errors.KafkaConfigurationError)
-# That it took too long is said anyway.
-_NO_REASONS = (errors.KafkaTimeoutError, errors.NodeNotReadyError)
-
-
-class Batch(ProducerBatch):  # type: ignore[misc]
-    """One batch for one partition.
-
-    kafka-python would split a batch that is too large into ones that nobody waits for; so it is
-    told that there is nothing to split. Sequence numbers do not come from this count.
-
-    Attributes:
-        note: the caller's, to know again what is in it.
-        size: bytes of records.
-        refused: records that Kafka has named as what is wrong, by their number, and why.
-    """
-
-    def __init__(
-        self, partition: TopicPartition, records: Any, note: object, size: int, count: int = 1
-    ) -> None:
-        super().__init__(partition, records)
-        self.note = note
-        self.size = size
-        self.refused: dict[int, BaseException] = {}
-        self._count = count
-        self._reason: BaseException | None = None
-
-    def done(
-        self,
-        base_offset: int | None = None,
-        timestamp_ms: int | None = None,
-        top_level_exception: Exception | None = None,
-        record_exceptions_fn: Callable[[int], Exception] | None = None,
-    ) -> bool:
-        """Take what Kafka has said of it; of an innocent record that is nothing of use."""
-        if top_level_exception is not None and record_exceptions_fn is not None:
-            self._reason = top_level_exception
-            for number in range(self._count):
-                said = record_exceptions_fn(number)
-                if said is not top_level_exception and isinstance(said, _RECORD_ERRORS):
-                    # Of several its client says less of each than of one.
-                    self.refused[number] = type(top_level_exception)(*said.args)
-        return bool(
-            super().done(base_offset, timestamp_ms, top_level_exception, record_exceptions_fn)
-        )
-
-    @property
-    def record_count(self) -> int:
-        """Return 1: see the class."""
-        return 1
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Return why it did not arrive, None if it did or is on its way."""
-        if not self.is_done or self.final_state is FinalState.SUCCEEDED:
-            return None
-        if self._reason is not None:
-            return self._reason
-        *_, exception_of = self.produce_future.value
-        failure: BaseException = exception_of(0)
-        return failure
-
-
-def batch_of(
-    partition: TopicPartition,
-    records: memoryview,
-    count: int,
-    first_timestamp: int,
-    max_timestamp: int,
-    codec: int,
-    note: object = None,
-) -> Batch:
-    """Return a batch of records that are encoded already.
-
-    Args:
-        partition: where it goes.
-        records: encoded.
-        count: how many.
-        first_timestamp: of the first one, ms.
-        max_timestamp: ms.
-        codec: kafka-python's number of a compression.
-        note: see `Batch`.
-    """
-    # Full from the start: it is sent at once.
-    memory = MemoryRecordsBuilder(_MAGIC, codec, 0)
-    builder = memory._builder  # noqa: SLF001 - see the file's first lines, so the rest
-    builder._buffer += records  # noqa: SLF001
-    builder._num_records = count  # noqa: SLF001
-    builder._last_offset = count - 1  # noqa: SLF001
-    builder._first_timestamp = first_timestamp  # noqa: SLF001
-    builder._max_timestamp = max_timestamp  # noqa: SLF001
-    memory._next_offset = count  # noqa: SLF001
-    return Batch(partition, memory, note, len(records), count)
-
-
-def encode_records(
-    records: Iterable[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
-) -> memoryview:
-    """Return encoded records, made one by one by kafka-python: for few.
-
-    Args:
-        records: timestamp in ms, key, value and headers of each.
-    """
-    builder = DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _MOST_BYTES)
-    for number, (timestamp, key, value, headers) in enumerate(records):
-        builder.append(number, timestamp, key, value, headers)
-    return memoryview(builder.build())[BATCH_HEADER:]
-
-
-def _compression(settings: KafkaSettings) -> str | None:
-    return None if settings.compression == "none" else settings.compression
-
-
-class _Reasons(logging.Handler):
-    """Keeps what kafka-python logs and does not raise: why it cannot connect.
-
-    All clients of a process log to one place; only what this one says counts.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.last: Exception | None = None
-        self._caller = threading.get_ident()
-        self._client: Any = None
-
-    def make(self, **config: Any) -> Any:
-        """Return a client, for kafka-python: what its thread says is ours."""
-        self._client = KafkaNetClient(**config)
-        return self._client
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take an error out of a log line."""
-        own = self._client._net._io_thread if self._client is not None else None  # noqa: SLF001
-        if record.thread not in {self._caller, own.ident if own is not None else None}:
-            return
-        for value in record.args if isinstance(record.args, tuple) else ():
-            if not isinstance(value, Exception) or isinstance(value, _NO_REASONS):
-                continue
-            # A password that is refused is the reason for all that follows.
-            if not isinstance(self.last, _ACCESS):
-                self.last = value
-
-    def __enter__(self) -> _Reasons:
-        _CONNECTIONS.addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _CONNECTIONS.removeHandler(self)
+def _options(settings: KafkaSettings, transactional_id: str | None) -> dict[str, Any]:
+    """Return kafka-python's settings of a producer, but for security."""
+    milliseconds = int(settings.request_seconds * MILLISECONDS)
+    return {
+        **connection_options(settings),
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": int(settings.transaction_timeout_seconds * MILLISECONDS),
+        "enable_idempotence": True,
+        "acks": "all",
+        "compression_type": None if settings.compression == NONE else settings.compression,
+        "max_request_size": max(_REQUEST_BYTES, settings.max_message_bytes),
+        "max_block_ms": milliseconds,
+        "delivery_timeout_ms": 2 * milliseconds,
+        "reconnect_backoff_max_ms": MILLISECONDS,
+        "allow_auto_create_topics": settings.auto_create_topics,
+        "metrics_enabled": False,
+    }
 
 
 class Client:
@@ -304,30 +99,12 @@ class Client:
         self._began = time.monotonic()
         self._is_begun = False
         self.in_flight = 0
-        milliseconds = int(settings.request_seconds * _MILLISECONDS)
-        with _Reasons() as reasons, self._explained(reasons):
-            options: dict[str, Any] = {
-                "bootstrap_servers": [host.strip() for host in settings.bootstrap.split(",")],
-                "client_id": settings.client_id,
-                "transactional_id": transactional_id,
-                "transaction_timeout_ms": int(settings.transaction_timeout_seconds * _MILLISECONDS),
-                "enable_idempotence": True,
-                "acks": "all",
-                "compression_type": _compression(settings),
-                "max_request_size": max(_REQUEST_BYTES, settings.max_message_bytes),
-                "max_block_ms": milliseconds,
-                "request_timeout_ms": milliseconds,
-                "delivery_timeout_ms": 2 * milliseconds,
-                "bootstrap_timeout_ms": milliseconds,
-                "reconnect_backoff_max_ms": _MILLISECONDS,
-                "allow_auto_create_topics": settings.auto_create_topics,
-                "metrics_enabled": False,
-                "kafka_client": reasons.make,
-            }
+        with Reasons() as reasons, self._explained(reasons):
             # None of these is the operator's to change, but for how it connects.
+            options = {**_options(settings, transactional_id), "kafka_client": reasons.make}
             try:
                 self._producer = KafkaProducer(**{**options, **access})
-            except _SETTINGS_ERRORS as error:
+            except SETTINGS_ERRORS as error:
                 # Another try changes nothing.
                 raise KafkaError(
                     f"kafka-python does not take the settings of [kafka]: {describe(error)}"
@@ -351,7 +128,7 @@ class Client:
         return self._producer._transaction_manager  # noqa: SLF001
 
     @contextlib.contextmanager
-    def _explained(self, reasons: _Reasons | None = None) -> Any:
+    def _explained(self, reasons: Reasons | None = None) -> Any:
         """Raise kafka-python's errors as ours."""
         try:
             yield
@@ -367,14 +144,14 @@ class Client:
         # What a call says is often only that an earlier one has failed.
         cause = (manager.last_error if manager is not None else None) or error
         where = self._settings.bootstrap
-        if isinstance(cause, _FENCED):
+        if isinstance(cause, FENCED_ERRORS):
             open_seconds = time.monotonic() - self._began
             return EndedError(
                 f"Kafka at {where} has ended a transaction that was open for {open_seconds:.0f} s: "
                 "for its age, or as another process has begun to write with this store's "
                 "transactional id"
             )
-        if isinstance(cause, _ACCESS):
+        if isinstance(cause, ACCESS_ERRORS):
             return AccessError(
                 f"Kafka at {where} does not let us in: {describe(cause)}. Look at username, "
                 "password and mechanism, and at the ACLs (docs/kafka.md)"
@@ -383,7 +160,7 @@ class Client:
             names = cause.args[0] if cause.args else ()
             topics = frozenset((names,) if isinstance(names, str) else names)
             return RefusedError(cause, topics=topics)
-        if isinstance(cause, (*_RECORD_ERRORS, *_TOPIC_ERRORS)):
+        if isinstance(cause, (*RECORD_ERRORS, *TOPIC_ERRORS)):
             return RefusedError(cause)
         return AwayError(f"Kafka at {where}: {describe(cause)}")
 
@@ -404,16 +181,16 @@ class Client:
             AwayError: Kafka does not answer.
         """
         metadata = self._producer._metadata  # noqa: SLF001
-        began = time.monotonic() * _MILLISECONDS
+        began = time.monotonic() * MILLISECONDS
         try:
-            found = self._producer._wait_on_metadata(topic, patience * _MILLISECONDS)  # noqa: SLF001
+            found = self._producer._wait_on_metadata(topic, patience * MILLISECONDS)  # noqa: SLF001
         except errors.KafkaTimeoutError as error:
             # What Kafka does not name when it answers is not there.
             if metadata._last_successful_refresh_ms < began:  # noqa: SLF001
                 raise self._explain(error) from error
             missing = errors.UnknownTopicOrPartitionError("there is no such topic")
             raise RefusedError(missing, topics=frozenset({topic})) from error
-        except _TOPIC_ERRORS as error:
+        except TOPIC_ERRORS as error:
             raise RefusedError(error, topics=frozenset({topic})) from error
         except (errors.KafkaError, ValueError) as error:
             raise self._explain(error) from error
@@ -435,7 +212,7 @@ class Client:
 
     def add(
         self,
-        partition: TopicPartition,
+        partition: Partition,
         records: memoryview,
         count: int,
         first_timestamp: int,
@@ -504,9 +281,9 @@ class Client:
         self._wait_for_reasons()
         for each in self._unsettled:
             reason = each.failure
-            if isinstance(reason, _RECORD_ERRORS):
+            if isinstance(reason, RECORD_ERRORS):
                 raise RefusedError(reason, batch=each) from reason
-            if isinstance(reason, _TOPIC_ERRORS):
+            if isinstance(reason, TOPIC_ERRORS):
                 topics = frozenset({each.topic_partition.topic})
                 raise RefusedError(reason, topics=topics, batch=each) from reason
         raise self._explain(failure) from failure
@@ -539,7 +316,7 @@ class Client:
                 self._is_begun = False
                 result = self._manager.begin_commit()
                 self._producer._sender.wakeup()  # noqa: SLF001
-                if not result.wait(timeout_ms=self._settings.request_seconds * _MILLISECONDS):
+                if not result.wait(timeout_ms=self._settings.request_seconds * MILLISECONDS):
                     raise errors.KafkaTimeoutError("a commit was not answered in time")
 
     def abort(self) -> None:
@@ -558,7 +335,7 @@ class Client:
         with self._explained():
             result = self._manager.begin_abort()
             self._producer._sender.wakeup()  # noqa: SLF001
-            if not result.wait(timeout_ms=seconds * _MILLISECONDS):
+            if not result.wait(timeout_ms=seconds * MILLISECONDS):
                 raise errors.KafkaTimeoutError("an abort was not answered in time")
 
     def close(self, *, aborts: bool = True) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.kafka import records
-from reput.sinks.kafka.client.producer import encode_records
+from reput.sinks.kafka.client.batch import encode_records
 from reput.sinks.kafka.client.settings import MESSAGES
 from reput.sinks.kafka.messages.refusals import BARE, WHOLE
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka import errors
-
 from reput.formats.errors import KafkaError
-from reput.sinks.kafka.client.producer import TopicError, describe
+from reput.sinks.kafka.client.errors import TopicError, describe
 from reput.sinks.kafka.client.settings import DEAD_LETTER, DEAD_LETTERS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from reput.sinks.kafka.client.producer import RefusedError
+    from reput.sinks.kafka.client.errors import RefusedError
     from reput.sinks.kafka.client.settings import KafkaSettings
     from reput.stores.log.commitlog import CommitLog
 
@@ -179,7 +177,7 @@ class Refusals:
                 self.add_message(*note.place(number), note.product, topic, describe(cause))
         elif len(note.physical_offsets) == 1:
             self.add_message(*note.place(0), note.product, topic, why)
-        elif isinstance(error.cause, errors.MessageSizeTooLargeError):
+        elif error.is_too_large:
             self._batch_limits[topic] = max(batch.size // 2, 1)
         else:
             self._one_by_one.add(topic)

@@ -8,7 +8,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from kafka import TopicPartition
 
 from reput.formats.errors import KafkaError, UsageError
 from reput.formats.java import strings
@@ -17,6 +16,7 @@ from reput.formats.kafka.records import RoutePieces
 from reput.formats.kernels.routes import lookup_rows
 from reput.formats.rocketmq.commitlog import COMMIT, TRANSACTION_TYPE
 from reput.formats.rows.texts import Slices
+from reput.sinks.kafka.client.partition import Partition
 from reput.sinks.kafka.client.settings import ARRIVALS, KEY, MESSAGES
 from reput.sinks.routes import RouteTable
 
@@ -137,7 +137,7 @@ class Routes:
         self._include = [_pattern(text) for text in settings.include]
         self._exclude = [_pattern(text) for text in settings.exclude]
         self._topics: dict[str, Target] = {}
-        self.targets: list[TopicPartition] = []
+        self.targets: list[Partition] = []
         self._count = 0
         self._columns = _columns(64)
         self._pieces: list[tuple[bytes, bytes, bytes]] = []
@@ -233,7 +233,7 @@ class Routes:
         if known is None:
             count = self._partitions(topic)
             known = self._topics[topic] = Target(topic, len(self.targets), count)
-            self.targets += [TopicPartition(topic, i) for i in range(count)]
+            self.targets += [Partition(topic, i) for i in range(count)]
         return known
 
     def _laid_pieces(self) -> RoutePieces:

@@ -11,19 +11,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafka import TopicPartition
-
-from reput.sinks.kafka.client.producer import AwayError, Client, FencedError
+from reput.sinks.kafka.client.errors import AwayError, FencedError
+from reput.sinks.kafka.client.partition import Partition
+from reput.sinks.kafka.client.producer import Client
 from reput.sinks.kafka.client.settings import TRANSACTIONS
 from reput.sinks.kafka.position import progress
 from reput.sinks.kafka.position import trail as kafka_trail
+from reput.sinks.kafka.position.position import partition_of
 from reput.stores.log import trail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from reput.sinks.kafka.client.settings import KafkaSettings
-    from reput.sinks.kafka.position.progress import Found, Position
+    from reput.sinks.kafka.position.position import Found, Position
     from reput.sinks.kafka.position.start import Start
     from reput.stores.log.commitlog import CommitLog
 
@@ -318,10 +319,10 @@ def take_over(
         began = writer.began if writer.is_late else max(writer.began, position.began + 1)
         moved = replace(position, writer=writer.name, began=began, moved=me.transactional_id)
         client.begin()
-        home = progress.partition_of(me.transactional_id, partitions)
-        progress.put_records(settings, client, TopicPartition(topic, home), records)
+        home = partition_of(me.transactional_id, partitions)
+        progress.put_records(settings, client, Partition(topic, home), records)
         client.flush()
-        there = TopicPartition(topic, other.found.partition)
+        there = Partition(topic, other.found.partition)
         # A store that is given this id from now on has a trail of its own.
         old: list[tuple[bytes, bytes | None]] = [
             (kafka_trail.key_of(other.transactional_id, chunk.number), None) for chunk in chunks

@@ -6,12 +6,11 @@ import random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from kafka import TopicPartition
-
 from reput.sinks.kafka import sink as kafka
+from reput.sinks.kafka.client.partition import Partition
 from reput.sinks.kafka.client.settings import CONTINUE
 from reput.sinks.kafka.position import progress
-from reput.sinks.kafka.position.progress import Position
+from reput.sinks.kafka.position.position import Position
 from reput.sinks.kafka.sink import Extent, KafkaSink
 from reput.stores.log import trail
 from tests.kafka import stores
@@ -46,7 +45,7 @@ def test_after_an_accepted_cut_a_log_at_rest_is_not_read_again(
     assert made.kafka is not None
     sink = KafkaSink(made.kafka, {}, made.name, made.path, made.settings)
     sink._client = SimpleNamespace(in_flight=0)  # type: ignore[assignment]
-    sink._progress_partition = TopicPartition("reput-progress", 0)
+    sink._progress_partition = Partition("reput-progress", 0)
     sink.position = Position(old.end, cut=1, chunk=chunks[-1].number, accepted=cut.end)
     looks: list[int] = []
     find_tail = kafka.find_tail

@@ -17,9 +17,10 @@ import pytest
 
 from reput.formats.errors import ReputError
 from reput.sinks.kafka.client import producer
-from reput.sinks.kafka.client.producer import AwayError, Client
-from reput.sinks.kafka.position import progress
-from reput.sinks.kafka.position.progress import Memory, Position
+from reput.sinks.kafka.client.errors import AwayError
+from reput.sinks.kafka.client.producer import Client
+from reput.sinks.kafka.position.memory import Memory, remember, remembered
+from reput.sinks.kafka.position.position import Position
 from reput.sinks.kafka.sink import KafkaSink, Sent
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.kafka import feed as kafka_feed
@@ -109,7 +110,7 @@ def test_a_place_that_cannot_be_written_down_holds_back_nothing(
     finally:
         dispatcher.close()
     assert [r.getMessage().count("cannot be written") for r in caplog.records].count(1) == 1
-    known = progress.remembered(memory)
+    known = remembered(memory)
     assert known is not None
     assert known.latest is not None
     assert known.latest.end == written.end
@@ -377,7 +378,7 @@ def test_a_client_hears_only_its_own_reasons(tmp_path: Path) -> None:
 class TestLag:
     def remember(self, tmp_path: Path, name: str, end: int, bootstrap: str = "") -> None:
         memory = Memory("c", f"reput-{name}", end, 5, bootstrap)
-        progress.remember(tmp_path / "out" / ".reput" / "kafka.json", memory)
+        remember(tmp_path / "out" / ".reput" / "kafka.json", memory)
 
     def opened(self, tmp_path: Path, written: Any) -> StoreDispatcher:
         dispatcher = StoreDispatcher(config(tmp_path))

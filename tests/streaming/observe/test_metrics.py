@@ -25,7 +25,7 @@ from reput.formats.errors import (
     UnreadableError,
 )
 from reput.formats.rocketmq.encode import Message
-from reput.sinks.kafka.client.producer import TopicError
+from reput.sinks.kafka.client.errors import TopicError
 from reput.streaming.dispatch.dispatcher import PHASES, StoreDispatcher
 from reput.streaming.events import kind_of_event
 from reput.streaming.kafka.feed import TRANSACTION_BOUNDS, KafkaState

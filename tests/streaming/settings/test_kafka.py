@@ -10,7 +10,7 @@ import pytest
 from kafka import errors
 
 from reput.formats.errors import KafkaError, UsageError
-from reput.sinks.kafka.client import producer
+from reput.sinks.kafka.client import consumer, producer, topics
 from reput.sinks.kafka.client.settings import KafkaSecurity, KafkaSettings
 from reput.sinks.kafka.position import progress
 from reput.streaming.settings.config import read_config, store_config
@@ -198,15 +198,15 @@ class TestClient:
 
         for module, name in (
             (producer, "KafkaProducer"),
-            (progress, "KafkaConsumer"),
-            (progress, "KafkaAdminClient"),
+            (consumer, "KafkaConsumer"),
+            (topics, "KafkaAdminClient"),
         ):
             monkeypatch.setattr(module, name, made)
         access = config.kafka_access()
         for call in (
             lambda: producer.Client(settings, access, "x"),
             lambda: progress.last_of(settings, access, "x", 0),
-            lambda: progress.make_topic(settings, access),
+            lambda: topics.make_topic(settings, access),
         ):
             with pytest.raises(KafkaError):
                 call()

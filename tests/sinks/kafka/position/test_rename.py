@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reput.sinks.kafka.position import rename
-from reput.sinks.kafka.position.progress import Found, Position
+from reput.sinks.kafka.position.position import Found, Position
 from reput.sinks.kafka.position.rename import Me, chosen
 from reput.stores.log import trail
 from reput.stores.log.trail import Point

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reput.formats.errors import KafkaError
-from reput.sinks.kafka.client.producer import AwayError
+from reput.sinks.kafka.client.errors import AwayError
 from reput.sinks.kafka.position import progress, rename
-from reput.sinks.kafka.position.progress import Found, Memory, Position
+from reput.sinks.kafka.position.memory import Memory, remember, remembered
+from reput.sinks.kafka.position.position import Found, Position
 from reput.sinks.kafka.position.rename import Me, chosen
 from reput.sinks.kafka.position.start import Start, points_before, same_until
 from reput.sinks.kafka.position.trail import SentRecords, parting, sent_until
@@ -203,9 +204,9 @@ class TestMemory:
         made, log = log_of(tmp_path)
         start = Start("reput-x", made.end, 7, points_before(log, made.end))
         path = tmp_path / "kafka.json"
-        progress.remember(path, Memory("c", "reput-x", latest=start))
+        remember(path, Memory("c", "reput-x", latest=start))
 
-        memory = progress.remembered(path)
+        memory = remembered(path)
         assert memory is not None
         assert memory.latest == start
 
@@ -213,7 +214,7 @@ class TestMemory:
         path = tmp_path / "kafka.json"
         path.write_text('{"cluster": "", "id": "", "latest": ["reput-x", 1000, 7]}')
 
-        memory = progress.remembered(path)
+        memory = remembered(path)
         assert memory is not None
         assert memory.latest == Start("reput-x", 1000, 7)
 
@@ -225,12 +226,12 @@ class TestMemory:
         sending = sink(tmp_path)
         sending.decide_latest(Extent(made.end, None))
         path = tmp_path / "out" / ".reput" / "kafka.json"
-        memory = progress.remembered(path)
+        memory = remembered(path)
         assert memory is not None
         assert memory.latest is not None
         sent = Start("reput-x", made.end, 7, points_before(log, made.end))
         memory = memory._replace(cluster="c", transactional_id="reput-x", end=5, sent=sent)
-        progress.remember(path, memory)
+        remember(path, memory)
         raw = path.read_bytes()
         taken = 0
         for at in range(len(raw)):
@@ -238,7 +239,7 @@ class TestMemory:
             for byte in others - {raw[at]}:
                 path.write_bytes(raw[:at] + bytes([byte]) + raw[at + 1 :])
                 try:
-                    found = progress.remembered(path)
+                    found = remembered(path)
                 except KafkaError as error:
                     assert f"{path}: it is damaged" in str(error)  # noqa: PT017 - some are taken
                 else:
@@ -252,22 +253,22 @@ class TestMemory:
         Wherever it ends: none of them passes for one of an earlier version.
         """
         path = tmp_path / "kafka.json"
-        progress.remember(path, Memory("c", "reput-x", 5, 6, "127.0.0.1:9092"))
+        remember(path, Memory("c", "reput-x", 5, 6, "127.0.0.1:9092"))
         raw = path.read_bytes()
         for size in range(len(raw)):
             path.write_bytes(raw[:size])
             with pytest.raises(KafkaError, match="it is damaged"):
-                progress.remembered(path)
+                remembered(path)
         path.write_bytes(raw.replace(b"\n", b""))
         with pytest.raises(KafkaError, match="not in a line of its own"):
-            progress.remembered(path)
+            remembered(path)
 
     @pytest.mark.parametrize("number", ['"end": 1e999', '"end": ' + "[" * 100_000])
     def test_numbers_that_are_none_are_damage(self, tmp_path: Path, number: str) -> None:
         path = tmp_path / "kafka.json"
         path.write_text(f'{{"cluster": "c", "id": "reput-x", {number}}}')
         with pytest.raises(KafkaError, match="it is damaged"):
-            progress.remembered(path)
+            remembered(path)
 
     @pytest.mark.parametrize(
         ("text", "memory"),
@@ -297,12 +298,12 @@ class TestMemory:
         """
         path = tmp_path / "kafka.json"
         path.write_text(text)
-        found = progress.remembered(path)
+        found = remembered(path)
         assert found == memory
 
-        progress.remember(path, memory)
+        remember(path, memory)
         assert path.read_bytes().startswith(b'{"crc": ')
-        assert progress.remembered(path) == memory
+        assert remembered(path) == memory
         values = json.loads(path.read_bytes())
         assert (values["cluster"], values["id"]) == ("c", "reput-x")
 
@@ -512,7 +513,7 @@ class TestLogWithoutRecord:
             for place, said in ((None, "only what is dispatched after that"), (7, "at 7 then")):
                 latest = Start("reput-y", place, 0) if place is not None else None
                 memory = Memory("d", "reput-z", latest=latest, sent=Start("reput-z", 5000, 0))
-                progress.remember(sending._memory, memory)
+                remember(sending._memory, memory)
                 with pytest.raises(AwayError, match=said):
                     sending._found_by_log("c", 8)
 
@@ -931,7 +932,7 @@ def test_a_memory_that_cannot_be_written_does_not_hold_back_what_kafka_has_taken
         sending.remember()
     blocked.rmdir()
     sending.remember()
-    known = progress.remembered(sending._memory)
+    known = remembered(sending._memory)
     assert known is not None
     assert known.end == made.places[200].position
 
@@ -1006,7 +1007,7 @@ def test_another_store_at_the_same_path_is_another_one_though_both_have_lost_the
     with pytest.raises(KafkaError, match="If it is another store: Give this one a name"):
         sending._check_identity(position, "c")
     assert sending._memory is not None
-    progress.remember(sending._memory, Memory("c", "reput-x", made.end))
+    remember(sending._memory, Memory("c", "reput-x", made.end))
     sending._check_identity(position, "c")
     with pytest.raises(KafkaError, match="If it is another store"):
         sending._check_identity(position, "d")

@@ -1,0 +1,17 @@
+"""A partition of a Kafka topic, for parts that need no client."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Partition(NamedTuple):
+    """A partition; kafka-python's own has the same fields and is equal to it.
+
+    Attributes:
+        topic: its topic's name.
+        partition: its number.
+    """
+
+    topic: str
+    partition: int
