@@ -26,10 +26,10 @@ from reput.stores.following.head_cursor import HeadCursor
 from reput.stores.following.identity import Known
 from reput.stores.following.vouch import Vouch
 from reput.stores.lazy import lazy_module
-from reput.stores.log.commitlog import PAD
+from reput.stores.log.commitlog import PAD, active_file
 from reput.stores.log.files import LogChangedError
 from reput.stores.log.holes import find_hole
-from reput.stores.log.tail import active_file, next_record
+from reput.stores.log.unreadable import next_record
 
 if TYPE_CHECKING:
     from pathlib import Path

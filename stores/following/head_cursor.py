@@ -11,8 +11,8 @@ from reput.stores.following.identity import FileHeads, Known
 from reput.stores.lazy import lazy_module
 from reput.stores.log import trail
 from reput.stores.log.commitlog import PAD
-from reput.stores.log.tail import next_record
 from reput.stores.log.trail import Fingerprint, Point
+from reput.stores.log.unreadable import next_record
 
 if TYPE_CHECKING:
     from reput.formats.kernels import heads

@@ -24,15 +24,16 @@ import numpy as np
 
 from reput.formats.rocketmq.commitlog import ACCEPT_V2, Verdict
 from reput.stores.lazy import lazy_module
-from reput.stores.log import holes, tail, trail
+from reput.stores.log import runs, tail, trail
 from reput.stores.log.commitlog import PAD
-from reput.stores.log.files import LogChangedError, Stamp
+from reput.stores.log.files import LogChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from reput.formats.kernels import heads
     from reput.stores.log.commitlog import CommitLog
+    from reput.stores.log.listing import Stamp
     from reput.stores.log.trail import Point
 else:
     # It brings the compiler, which is not needed where nothing was dispatched yet.
@@ -273,7 +274,7 @@ class FileWalk:
         is_known = position in self._passed
         if is_known and self._passed[position] == trail.hash_at(log, position):
             return False
-        return holes.is_left_over(log, following, reached)
+        return runs.is_left_over(log, following, reached)
 
     def _meet_end(self) -> None:
         """End where the file has no more records: marks after that have the sum of all."""

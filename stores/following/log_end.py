@@ -38,7 +38,7 @@ from reput.formats.rocketmq.commitlog import (
 )
 from reput.stores.findings import Kind
 from reput.stores.following.passed_over import passed_over
-from reput.stores.log.files import LogChangedError, LogFiles, Stamp
+from reput.stores.log.files import LogChangedError, LogFiles
 from reput.stores.log.left_over import earlier_record, has_number, is_cut_through
 from reput.stores.log.records import read_at
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report
+    from reput.stores.log.listing import Stamp
 
 # Read at once; fits the processor's cache.
 _PIECE = 1 << 20

@@ -37,8 +37,9 @@ from reput.stores.following.identity import (
     is_old,
 )
 from reput.stores.log import trail
-from reput.stores.log.files import LogChangedError, Stamp
-from reput.stores.log.tail import active_file
+from reput.stores.log.commitlog import active_file
+from reput.stores.log.files import LogChangedError
+from reput.stores.log.listing import Stamp
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +41,7 @@ _STEP = 16 << 20
 
 
 class CommitLog(LogFiles):
-    """The commitlog of one store, as it is now; `refresh` looks again."""
+    """The commitlog of one store as it is now; `refresh` looks again."""
 
     def __init__(
         self, directories: Sequence[Path], settings: BrokerSettings, store: Path | None = None
@@ -59,7 +60,7 @@ class CommitLog(LogFiles):
         """Return bytes of one file from `position` on, with padding for kernels around them.
 
         Returns:
-            An array whose byte `PAD` is the one at `position`, and that ends `PAD` bytes behind
+            An array whose byte `PAD` is the one at `position`, and that ends `PAD` bytes after
             the last one read.
         """
         data = np.zeros(PAD + length + PAD, np.uint8)
@@ -101,7 +102,7 @@ class CommitLog(LogFiles):
             start += len(piece)
 
     def first_record(self, position: int) -> int:
-        """Return where the first record (or BLANK, or the unwritten end) at or behind stands.
+        """Return where the first record (or BLANK, or unwritten end) stands at or after a place.
 
         A file's first byte is one. Elsewhere every place before `position` that looks like a
         record is considered: the true record that reaches to `position` or over it is one of
@@ -109,7 +110,7 @@ class CommitLog(LogFiles):
         forged record there are two; then the way is walked from the file's beginning.
 
         Raises:
-            FormatError: on the walk, something that is no record.
+            FormatError: on the walk, something that is not a record.
         """
         base = self.base_of(position)
         if position <= self.min_offset:
@@ -138,7 +139,7 @@ class CommitLog(LogFiles):
     def timestamp_at(self, position: int) -> int:
         """Return the store timestamp of the record that begins at `position`, 0 for none, ms.
 
-        What fills the rest of a file is gone over.
+        A BLANK there is skipped: then the record that begins the next file counts.
         """
         if self.is_blank(position):
             position = self.base_of(position) + self.file_size
@@ -176,12 +177,12 @@ class CommitLog(LogFiles):
         return seeming
 
     def walk(self, start: int, stop: int) -> int:
-        """Go from the record at `start` to the first one at or behind `stop`; return its place.
+        """Go from the record at `start` to the first one at or after `stop`; return its place.
 
         A BLANK's end and the unwritten end are places too. Both in one file.
 
         Raises:
-            FormatError: something that is no record stands in the way.
+            FormatError: something that is not a record stands in the way.
         """
         verdict, position = self.hop(start, stop, self.rules & ACCEPT_V2)
         if verdict == Verdict.ROLL:
@@ -200,7 +201,7 @@ class CommitLog(LogFiles):
             rules: see `frames.check`.
 
         Returns:
-            RECORD and the first record at or behind `stop`, or what else stands where.
+            RECORD and the first record at or after `stop`, or what else stands where.
         """
         file_end = self.base_of(start) + self.file_size
         position = start
@@ -220,3 +221,13 @@ class CommitLog(LogFiles):
             if position + step >= file_end and step > self.file_size:
                 return verdict, position
         return Verdict.RECORD, position
+
+
+def active_file(log: CommitLog) -> int:
+    """Return the beginning of the last file with anything in it: brokers make files ahead."""
+    for base in reversed(log.bases):
+        # A broker that starts removes what was made ahead, and one that cuts its log what was cut.
+        with contextlib.suppress(LogChangedError):
+            if log.read(base, BLANK_SIZE)[PAD : PAD + BLANK_SIZE].any():
+                return base
+    return log.min_offset

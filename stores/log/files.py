@@ -1,7 +1,7 @@
-"""The files of a commitlog: finding them and reading them; `stores.log.commitlog` knows records.
+"""Reads the files of a commitlog as they are now; `stores.log.commitlog` knows records.
 
-All reading is `pread` into memory of our own: a file that is cut or replaced under us then gives
-fewer bytes, which is an answer, where a mapping would give a SIGBUS, which is none.
+All reading is `pread` into memory of our own. A file that is cut or replaced under us then gives
+fewer bytes, which is an answer. A mapping would raise SIGBUS.
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ import math
 import os
 import time
 import weakref
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from reput.formats.errors import FileSizeError, ReputError, StoreError
+from reput.formats.errors import ReputError
 from reput.formats.rocketmq import names
-from reput.stores.log import broker_lock
+from reput.stores.log import broker_lock, listing
 from reput.stores.log.left_behind import LeftBehind
 from reput.stores.log.left_over import LeftOvers
+from reput.stores.log.listing import stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.stores.log.listing import Damage, LogFile, Stamp
 
 # Looked up once: the call takes half a microsecond, and a name in a module a tenth of that.
 _preadv = os.preadv
 _OPEN_FILES = 64
-# Length and magic of a file's first record.
-_HEAD_BYTES = 8
 # Before a broker removes a file it waits for its readers, usually a second at most.
 _GAP_SECONDS = 2.0
 _NS = 1_000_000_000
@@ -40,61 +39,6 @@ _GAP_POLL_SECONDS = 0.02
 
 class LogChangedError(ReputError):
     """A file went while it was to be read: it has expired, or its broker has cut the log."""
-
-
-class Stamp(NamedTuple):
-    """What tells whether a file was touched: its inode, and when content and inode changed, ns."""
-
-    inode: int
-    modified: int
-    changed: int
-
-
-def _stamp(stat: os.stat_result) -> Stamp:
-    return Stamp(stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
-
-
-def _is_blank(path: Path) -> bool:
-    """Tell whether nothing stands where a file begins, or the file has gone."""
-    try:
-        with path.open("rb") as file:
-            return not any(file.read(_HEAD_BYTES))
-    except FileNotFoundError:
-        return True
-
-
-def _stamp_of(path: Path) -> Stamp | None:
-    try:
-        return _stamp(path.stat())
-    except FileNotFoundError:
-        return None
-
-
-class Damage(NamedTuple):
-    """Bytes of a log that are in no file: one is missing, empty or too short.
-
-    Attributes:
-        path: the file.
-        byte: where in it they should be.
-        start: physical offset of the first one.
-        end: physical offset after the last one: where the next file begins that has any.
-        found: what is wrong, for messages.
-    """
-
-    path: Path
-    byte: int
-    start: int
-    end: int
-    found: str
-
-
-class _File(NamedTuple):
-    """A file as a directory shows it."""
-
-    path: Path
-    inode: tuple[int, int]
-    size: int
-    stamp: Stamp
 
 
 class LogFiles:
@@ -126,7 +70,7 @@ class LogFiles:
             store: the broker's storePathRootDir, whose lock tells whether a broker writes.
 
         Raises:
-            StoreError: there is none, or a file that is none of a commitlog's.
+            StoreError: no file is there, or one that does not belong to a commitlog.
             FormatError: no file has the size that the settings say.
         """
         self.directories = list(directories)
@@ -150,14 +94,14 @@ class LogFiles:
         in another one: files are missing in between only if a second look misses them too.
         """
         found = self._found()
-        if self._is_damaged(found):
+        if listing.is_damaged(found, self.file_size):
             found = self._found()
         deadline = time.monotonic() + _GAP_SECONDS
         while self._has_new_gap(found) and time.monotonic() < deadline:
             # A broker that cuts its log removes files one by one, the first of them first.
             time.sleep(_GAP_POLL_SECONDS)
             found = self._found()
-        self._require_files(found)
+        listing.require_files(found, self.directories, self.file_size)
         self._take(found)
         # Where a file goes meanwhile, the next look is at what is there then.
         with contextlib.suppress(LogChangedError):
@@ -165,7 +109,7 @@ class LogFiles:
             if left is not None:
                 self._take({base: file for base, file in found.items() if base < left})
 
-    def _take(self, found: dict[int, _File]) -> None:
+    def _take(self, found: dict[int, LogFile]) -> None:
         """Take these files for the log's."""
         # An empty file in between counts as missing; one at the end is still being made.
         there = [base for base in sorted(found) if found[base].size]
@@ -177,124 +121,14 @@ class LogFiles:
         self.min_offset, self.end_of_files = there[0], there[-1] + self.file_size
         self._inodes = inodes
         self.stamps = {base: found[base].stamp for base in there}
-        self.damages, self.unfinished = self._damages(found, there)
+        self.damages, self.unfinished = listing.damages_of(found, there, self.file_size)
 
-    def _has_new_gap(self, found: dict[int, _File]) -> bool:
+    def _found(self) -> dict[int, LogFile]:
+        return listing.list_files(self.directories, self.file_size)
+
+    def _has_new_gap(self, found: dict[int, LogFile]) -> bool:
         """Tell whether files are missing in between that were not when we looked last."""
-        if not self._files or self.damages:
-            return False
-        there = [base for base, file in found.items() if file.size]
-        return bool(there) and max(there) - min(there) != (len(there) - 1) * self.file_size
-
-    def _is_damaged(self, found: dict[int, _File]) -> bool:
-        there = [base for base, file in found.items() if file.size]
-        if not there:
-            return False
-        is_whole = all(found[base].size == self.file_size for base in there)
-        return not is_whole or max(there) - min(there) != (len(there) - 1) * self.file_size
-
-    def _damages(
-        self, found: dict[int, _File], there: list[int]
-    ) -> tuple[tuple[Damage, ...], Damage | None]:
-        """Return what is missing between the files, and at the end of the last one."""
-        damages = []
-        for base, following in zip(there, [*there[1:], self.end_of_files], strict=True):
-            path, _, size, _ = found[base]
-            start = base + size
-            if start == following:
-                continue
-            if size < self.file_size:
-                lack = f"the file ends here, expected {self.file_size} bytes"
-                byte = size
-            else:
-                empty = found.get(start)
-                path = empty.path if empty else path.with_name(names.offset_file(start))
-                lack = "the file is empty" if empty else "the file is missing"
-                lack += f", expected {self.file_size} bytes"
-                byte = 0
-            if following - base > 2 * self.file_size or (
-                byte and following > base + self.file_size
-            ):
-                lack += f", and the next one with any is {names.offset_file(following)}"
-            damages.append(Damage(path, byte, start, following, lack))
-        is_unfinished = bool(damages) and damages[-1].end == self.end_of_files
-        return (tuple(damages[:-1]), damages[-1]) if is_unfinished else (tuple(damages), None)
-
-    def _require_files(self, found: dict[int, _File]) -> None:
-        """Refuse a directory without a file of a commitlog with this file size."""
-        if not any(file.size for file in found.values()):
-            where = ", ".join(str(d) for d in self.directories)
-            raise StoreError(
-                where,
-                "no commitlog file is here",
-                "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
-            )
-        is_sure = any(file.size == self.file_size for file in found.values())
-        for base, file in sorted(found.items()):
-            if file.size and (base % self.file_size or file.size > self.file_size or not is_sure):
-                raise FileSizeError(
-                    file.path,
-                    file.size,
-                    f"the file ends here, expected {self.file_size} bytes",
-                    "Give the broker's mappedFileSizeCommitLog in --broker-conf. If that is the "
-                    "right size, no file has it: restore them from the broker.",
-                )
-
-    def _found(self) -> dict[int, _File]:
-        """Return the files of all directories.
-
-        Raises:
-            StoreError: a file that is none of a commitlog's, or two of the same name.
-        """
-        found: dict[int, _File] = {}
-        for directory in self.directories:
-            for base, file in self._files_in(directory).items():
-                other = found.get(base)
-                if other is not None and other.inode != file.inode and other.size and file.size:
-                    raise StoreError(
-                        file.path,
-                        f"{other.path} has the same name",
-                        "A broker with several paths has each file once: move one of the two away",
-                    )
-                if other is None or file.size:
-                    found[base] = file
-        return self._without_ahead(found)
-
-    def _without_ahead(self, found: dict[int, _File]) -> dict[int, _File]:
-        """Return the files without those that a broker had made ahead of one that a cut removed.
-
-        They hold nothing; the one before them comes back with the next record.
-        """
-        there = [base for base in sorted(found) if found[base].size]
-        for before, after in pairwise(there):
-            if after != before + self.file_size:
-                if all(_is_blank(found[base].path) for base in there if base >= after):
-                    return {base: file for base, file in found.items() if base < after}
-                return found
-        return found
-
-    def _files_in(self, directory: Path) -> dict[int, _File]:
-        files: dict[int, _File] = {}
-        try:
-            entries = sorted(directory.iterdir())
-        except FileNotFoundError:
-            return files
-        for path in entries:
-            base = names.parse_offset_file(path.name)
-            if path.is_dir():
-                continue
-            # Its end has to be a Java long as well.
-            if base is None or base + self.file_size >= 1 << 63:
-                raise StoreError(
-                    path, "not the name of a commitlog file", "Move it away; no broker wrote it"
-                )
-            try:
-                stat = path.stat()
-            except FileNotFoundError:
-                # It went between the two looks.
-                continue
-            files[base] = _File(path, (stat.st_dev, stat.st_ino), stat.st_size, _stamp(stat))
-        return files
+        return bool(self._files) and not self.damages and listing.has_gap(found, self.file_size)
 
     def damage_at(self, position: int) -> Damage | None:
         """Return the damage that has a physical offset, None if its byte is in a file."""
@@ -311,7 +145,7 @@ class LogFiles:
     def file_of(self, position: int) -> tuple[Path, int]:
         """Return the file that holds a physical offset, and the byte in it: for messages.
 
-        A position behind all files is said to be at the last one's end.
+        A position past all files is reported in the last one.
         """
         base = self.base_of(position)
         damage = self.damage_at(position)
@@ -323,7 +157,7 @@ class LogFiles:
         return self._files[base], position - base
 
     def holds(self, offset: int) -> bool:
-        """Tell whether a physical offset is in the files; of the log, ask `following.log_end`."""
+        """Tell whether a physical offset is in the files; for the log see `following.log_end`."""
         return self.min_offset <= offset < self.end_of_files
 
     @property
@@ -336,7 +170,7 @@ class LogFiles:
         return self.end_of_files
 
     def sure_of(self, base: int) -> int:
-        """Return the physical offset before which what `holds` says of a file needs no look at it.
+        """Return the physical offset before which `holds` needs no look at a file's bytes.
 
         Past that, a record may stand in the space of the file's BLANK; `stores.following.log_end`
         looks.
@@ -352,7 +186,7 @@ class LogFiles:
         return position - position % self.file_size
 
     def is_at_rest(self) -> bool:
-        """Tell whether nobody writes to the log.
+        """Tell whether the log is at rest: no process writes to it.
 
         No broker holds the store's lock; and where its abort marker stands, or the store is not
         known, no file was touched in the last 3 s: the lock of another host may not be seen. A
@@ -363,8 +197,8 @@ class LogFiles:
     def wait_for_rest(self) -> bool:
         """Wait until the log is at rest, a few seconds at most; False if a broker holds the store.
 
-        What may still be written counts as missing, which a log that a killed broker has left a
-        moment ago need not lack.
+        A killed broker may have left the log a moment ago. Without the wait, what its files may
+        still get would count as missing.
         """
         while not self.is_held():
             left = self._rest_ns()
@@ -382,14 +216,14 @@ class LogFiles:
         """Return when the broker started that holds the store, ns; infinity if none does."""
         if self._store is None or not self.is_held():
             return math.inf
-        stamp = _stamp_of(self._store / names.LOCK)
+        stamp = stamp_of(self._store / names.LOCK)
         return math.inf if stamp is None else stamp.modified
 
     def is_quiet(self) -> bool:
         """Tell whether no broker holds the store's lock, and no file was touched in the last 3 s.
 
-        Unlike `is_at_rest` it looks at the files' times also where no abort marker stands: whoever
-        copies a log makes none.
+        Unlike `is_at_rest` it looks at the files' times also where no abort marker stands: a copy
+        in progress has none.
         """
         return not self.is_held() and self._quiet_ns() <= 0
 
@@ -401,7 +235,7 @@ class LogFiles:
 
     def _quiet_ns(self) -> int:
         newest = max((stamp.modified for stamp in self.stamps.values()), default=0)
-        # A time to come is of a clock that went back: it says no more than one long ago.
+        # A time in the future comes from a clock that went back. It counts like one long ago.
         return _REST_NS - abs(time.time_ns() - newest)
 
     def has(self, path: str) -> bool:
@@ -411,7 +245,7 @@ class LogFiles:
     def stamp_of(self, base: int) -> Stamp | None:
         """Return the stamp of the file that begins at a physical offset now; None if it went."""
         path = self._files.get(base)
-        return None if path is None else _stamp_of(path)
+        return None if path is None else stamp_of(path)
 
     def signs(self, position: int) -> tuple[Stamp | None, ...]:
         """Return what changes with any cut or growth: a few stamps, however many files there are.
@@ -423,7 +257,7 @@ class LogFiles:
             Stamps of the directories, and of the files at and just before the position.
         """
         bases = {self.base_of(max(position, 0)), self.base_of(max(position - 1, 0))}
-        directories = [_stamp_of(directory) for directory in self.directories]
+        directories = [stamp_of(directory) for directory in self.directories]
         return (*directories, *(self.stamp_of(base) for base in sorted(bases)))
 
     def read_into(self, buffer: memoryview, position: int) -> int:
@@ -444,7 +278,7 @@ class LogFiles:
         return got
 
     def read_once(self, buffers: list[memoryview], position: int) -> int:
-        """Read bytes of one file in one go; return how many came: not always all that are there.
+        """Read bytes of one file with one call; return how many came, maybe not all.
 
         Raises:
             LogChangedError: the file is not there any more.
@@ -474,7 +308,7 @@ class LogFiles:
         return first
 
     def open_file(self, base: int) -> int:
-        """Open the file that begins at a physical offset; who calls it closes it.
+        """Open the file that begins at a physical offset; the caller closes it.
 
         Raises:
             LogChangedError: the file is not there any more.

@@ -34,7 +34,8 @@ from reput.stores.log.left_over import earlier_record, has_number
 from reput.stores.log.records import read_at
 
 if TYPE_CHECKING:
-    from reput.stores.log.files import LogFiles, Stamp
+    from reput.stores.log.files import LogFiles
+    from reput.stores.log.listing import Stamp
 
 __all__ = ["LeftBehind"]
 

@@ -25,7 +25,7 @@ from reput.formats.rocketmq.commitlog import (
 )
 from reput.stores.lazy import lazy_module
 from reput.stores.log.commitlog import PAD, LogChangedError
-from reput.stores.log.tail import corruption, next_record
+from reput.stores.log.unreadable import corruption, next_record
 
 if TYPE_CHECKING:
     from reput.formats.kernels import record_times

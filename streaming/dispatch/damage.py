@@ -16,7 +16,8 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import Verdict
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.holes import HOLE_NOTE, REMEDY, HoleWatch
-from reput.stores.log.tail import UNREADABLE_NOTE, UNREADABLE_REMEDY, find_tail, next_record
+from reput.stores.log.tail import find_tail
+from reput.stores.log.unreadable import UNREADABLE_NOTE, UNREADABLE_REMEDY, next_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -32,10 +32,16 @@ from reput.stores.following import heartbeat, identity
 from reput.stores.following.flushed import FlushedEnd, FlushSign
 from reput.stores.following.vouch import Vouch
 from reput.stores.log import trail
-from reput.stores.log.commitlog import CommitLog, LogChangedError, commitlog_directories
+from reput.stores.log.commitlog import (
+    CommitLog,
+    LogChangedError,
+    active_file,
+    commitlog_directories,
+)
 from reput.stores.log.holes import HoleWatch, flaw_after
-from reput.stores.log.tail import active_file, chain_end, find_tail, next_record, unfit
+from reput.stores.log.tail import chain_end, find_tail
 from reput.stores.log.trail import Fingerprint, Point
+from reput.stores.log.unreadable import next_record, unfit
 from reput.streaming.dispatch import latencies, passed, resume
 from reput.streaming.dispatch.live_settings import FILTER_SECONDS, LiveSettings
 from reput.streaming.dispatch.pipeline import Pipeline
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reput.sinks.kafka.sink import Extent
-    from reput.stores.log.files import Stamp
+    from reput.stores.log.listing import Stamp
     from reput.streaming.dispatch.pipeline import Block
     from reput.streaming.kafka.feed import KafkaFeed
 

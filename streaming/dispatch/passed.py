@@ -17,7 +17,7 @@ from reput.formats.rocketmq.commitlog import Verdict
 from reput.sinks.files.queues import QueueDirectory
 from reput.sinks.files.special import multi_queues
 from reput.stores.log.commitlog import LogChangedError
-from reput.stores.log.tail import next_record, unfit
+from reput.stores.log.unreadable import next_record, unfit
 from reput.streaming.dispatch.pipeline import Pipeline
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from reput.formats.rocketmq.commitlog import QUEUE_ID_AT, Record, Verdict
 from reput.formats.rocketmq.properties import MULTI_DISPATCH
 from reput.formats.rocketmq.record_hash import hash_of
 from reput.stores.log.commitlog import PAD
-from reput.stores.log.tail import corruption, unfit
+from reput.stores.log.unreadable import corruption, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -14,7 +14,7 @@ from reput.formats.rocketmq import consumequeue, names
 from reput.stores.log.broker_lock import is_held
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.holes import HoleWatch
-from reput.stores.log.tail import TailWatch
+from reput.stores.log.tail_watch import TailWatch
 from reput.streaming.dispatch.latencies import BOUNDS
 from reput.streaming.events import NOTICE
 from reput.streaming.observe import kafka as kafka_metrics

@@ -21,15 +21,10 @@ from reput.stores.following.vouch import Vouch
 from reput.stores.lazy import lazy_module
 from reput.stores.log.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
 from reput.stores.log.holes import HoleWatch, flaw_after
-from reput.stores.log.tail import (
-    KnownEnd,
-    TailWatch,
-    chain_end,
-    corruption,
-    first_readable,
-    next_record,
-)
+from reput.stores.log.tail import KnownEnd, chain_end
+from reput.stores.log.tail_watch import TailWatch
 from reput.stores.log.trail import Fingerprint
+from reput.stores.log.unreadable import corruption, first_readable, next_record
 from reput.stores.query.first_since import Passed, first_since, first_since_by_bisection
 from reput.streaming.source.marks import Mark
 from reput.streaming.source.options import EARLIEST, LATEST

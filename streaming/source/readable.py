@@ -9,7 +9,8 @@ from reput.formats.errors import FormatError
 from reput.formats.rocketmq import names
 from reput.stores.following.lost_places import LostPlaces
 from reput.stores.log.holes import HoleWatch, flaw_after
-from reput.stores.log.tail import find_tail, next_record
+from reput.stores.log.tail import find_tail
+from reput.stores.log.unreadable import next_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

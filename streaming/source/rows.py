@@ -31,7 +31,7 @@ from reput.formats.rows.columns import RowColumns
 from reput.formats.rows.malformed import with_odd_rows
 from reput.formats.rows.texts import Slices
 from reput.stores.log.commitlog import PAD, CommitLog, commitlog_directories
-from reput.stores.log.tail import corruption, first_readable, next_record
+from reput.stores.log.unreadable import corruption, first_readable, next_record
 from reput.streaming.source import arrow
 from reput.streaming.source.offsets import skip_expired
 

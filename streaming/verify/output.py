@@ -25,11 +25,11 @@ from reput.sinks.files.queues import QueueDirectory, QueueName
 from reput.sinks.files.special import multi_queues
 from reput.stores.config.deleted_topics import deleted_topics
 from reput.stores.findings import Finding, Kind, Report, Scope
-from reput.stores.log.commitlog import CommitLog, commitlog_directories
+from reput.stores.log.commitlog import CommitLog, active_file, commitlog_directories
 from reput.stores.log.holes import damage_error, flaw_after
 from reput.stores.log.places import unmounted
 from reput.stores.log.records import read_at
-from reput.stores.log.tail import active_file, next_record
+from reput.stores.log.unreadable import next_record
 from reput.stores.verify.index.compare import IndexCheck
 from reput.stores.verify.index.reader import index_files
 from reput.stores.verify.left_out import LeftOut

@@ -13,7 +13,7 @@ from reput.checkpoints.progress import FILE_NAME, STATE_DIRECTORY, Progress
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.stores.following.identity import FileHeads
-from reput.stores.log.files import Stamp
+from reput.stores.log.listing import Stamp
 from reput.stores.log.trail import Fingerprint, Point
 
 SAVED = Progress(

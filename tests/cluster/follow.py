@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.stores.log.tail import TailWatch
+from reput.stores.log.tail_watch import TailWatch
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import kind_of_event
 from reput.streaming.settings.config import FlushPolicy, read_config

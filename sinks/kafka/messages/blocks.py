@@ -15,7 +15,7 @@ from reput.formats.rows.malformed import with_odd_rows
 from reput.formats.rows.texts import Slices
 from reput.sinks.kafka.messages.unwrap import is_wrapped, unwrapped
 from reput.stores.log.commitlog import PAD
-from reput.stores.log.tail import corruption
+from reput.stores.log.unreadable import corruption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

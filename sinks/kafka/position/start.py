@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reput.formats.errors import FormatError
 from reput.stores.log import trail
 from reput.stores.log.files import LogChangedError
-from reput.stores.log.tail import first_readable
 from reput.stores.log.trail import Fingerprint, Point
+from reput.stores.log.unreadable import first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

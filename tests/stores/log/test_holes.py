@@ -15,10 +15,13 @@ from reput.stores.findings import Report
 from reput.stores.following import log_end
 from reput.stores.following.log_end import EndedLog
 from reput.stores.following.log_end_compiled import CompiledLog
-from reput.stores.log import holes
+from reput.stores.log import runs
 from reput.stores.log.commitlog import CommitLog, LogChangedError, commitlog_directories
-from reput.stores.log.holes import HoleWatch, find_hole, flaw_after, newest_before
-from reput.stores.log.tail import TailWatch, find_tail, next_record
+from reput.stores.log.holes import HoleWatch, find_hole, flaw_after
+from reput.stores.log.runs import newest_before
+from reput.stores.log.tail import find_tail
+from reput.stores.log.tail_watch import TailWatch
+from reput.stores.log.unreadable import next_record
 from tests.builders.stores import LOG_FILE, SMALL, Log, Messages
 
 STORED = 1_700_000_000_000
@@ -361,7 +364,7 @@ class TestLeftOver:
         log, end = self.cut(tmp_path, old, 10, new)
         read = EndedLog(log.directories, log.settings, Report())
         walks = []
-        for module, name in ((holes, "_earlier_record"), (log_end, "earlier_record")):
+        for module, name in ((runs, "_earlier_record"), (log_end, "earlier_record")):
             walk = getattr(module, name)
 
             def counted(*args, walk=walk):

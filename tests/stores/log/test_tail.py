@@ -9,7 +9,8 @@ from reput.formats.rocketmq import broker, names
 from reput.formats.rocketmq.commitlog import Verdict
 from reput.formats.rocketmq.encode import Message, encode_blank
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.stores.log.tail import TailWatch, find_tail
+from reput.stores.log.tail import find_tail
+from reput.stores.log.tail_watch import TailWatch
 from tests.builders.stores import LOG_FILE, SMALL, Log, Messages, fill
 
 
@@ -168,8 +169,8 @@ def test_a_cut_that_changes_no_time_is_seen_though_the_end_stays(tmp_path, monke
     """
     A page that stays dirty takes other bytes, and the last record of before is still there.
     """
-    monkeypatch.setattr("reput.stores.log.tail._WHOLE_LOOK_SECONDS", 0)
-    monkeypatch.setattr("reput.stores.log.tail._WHOLE_LOOK_SHARE", 1e9)
+    monkeypatch.setattr("reput.stores.log.tail_watch._WHOLE_LOOK_SECONDS", 0)
+    monkeypatch.setattr("reput.stores.log.tail_watch._WHOLE_LOOK_SHARE", 1e9)
     log = Log()
     for i in range(12):
         log.append(Message("t", body=bytes(30), store_timestamp=1_700_000_000_000 + i))

@@ -13,7 +13,8 @@ from reput.checkpoints import progress
 from reput.formats.errors import FormatError
 from reput.stores.following.identity import FileWalk
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.stores.log.tail import TailWatch, find_tail
+from reput.stores.log.tail import find_tail
+from reput.stores.log.tail_watch import TailWatch
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
 from reput.streaming.events import GAP, kind_of_event
 from reput.streaming.settings.config import FlushPolicy
@@ -29,7 +30,7 @@ SYNC = FlushPolicy(is_sync=True)
 def quick_looks(monkeypatch):
     """Look at the log each time: how often it is done is for the clock."""
     monkeypatch.setattr("reput.streaming.dispatch.dispatcher._FOLLOW_SECONDS", 0)
-    monkeypatch.setattr("reput.stores.log.tail._LOOK_SECONDS", 0)
+    monkeypatch.setattr("reput.stores.log.tail_watch._LOOK_SECONDS", 0)
     monkeypatch.setattr("reput.stores.following.vouch._REST_SECONDS", 0)
 
 

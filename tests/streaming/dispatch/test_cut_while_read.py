@@ -9,7 +9,8 @@ import pytest
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.stores.log.commitlog import CommitLog, LogChangedError, commitlog_directories
-from reput.stores.log.tail import TailWatch, find_tail
+from reput.stores.log.tail import find_tail
+from reput.stores.log.tail_watch import TailWatch
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.builders.brokers import queue
 from tests.builders.stores import LOG_FILE
@@ -56,7 +57,7 @@ def test_the_watch_finds_the_end_when_the_file_has_gone_that_it_was_in(made, hel
     A cut at a file's beginning removes it; the next record may be long in coming. The last record
     that was whole stands in the file before.
     """
-    monkeypatch.setattr("reput.stores.log.tail._LOOK_SECONDS", 0)
+    monkeypatch.setattr("reput.stores.log.tail_watch._LOOK_SECONDS", 0)
     broker, config = _filled(made, 1)
     held(broker.store)
     log = CommitLog(
@@ -139,7 +140,7 @@ def test_the_watch_goes_back_before_the_blank_when_the_next_file_has_gone(made, 
     """
     Files are made ahead: a log may end at the beginning of one, and a cut may take it.
     """
-    monkeypatch.setattr("reput.stores.log.tail._LOOK_SECONDS", 0)
+    monkeypatch.setattr("reput.stores.log.tail_watch._LOOK_SECONDS", 0)
     broker, config = _rolled(made)
     path = broker.store / names.COMMITLOG / names.offset_file(LOG_FILE)
     path.write_bytes(bytes(LOG_FILE))

@@ -19,7 +19,9 @@ from reput.formats.rocketmq.encode import Message
 from reput.stores.following import flushed
 from reput.stores.following.flushed import FlushedEnd
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.stores.log.tail import KnownEnd, TailWatch, find_tail, known_end, next_record
+from reput.stores.log.tail import KnownEnd, find_tail, known_end
+from reput.stores.log.tail_watch import TailWatch
+from reput.stores.log.unreadable import next_record
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import GAP, kind_of_event
 from reput.streaming.settings.config import FlushPolicy

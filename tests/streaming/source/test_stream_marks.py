@@ -53,7 +53,7 @@ class Stream:
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch):
-    monkeypatch.setattr("reput.stores.log.tail._LOOK_SECONDS", 0)
+    monkeypatch.setattr("reput.stores.log.tail_watch._LOOK_SECONDS", 0)
     monkeypatch.setattr("reput.stores.following.vouch._REST_SECONDS", 0)
 
 
@@ -251,7 +251,7 @@ class TestExpiring:
 
     def stream(self, plain, monkeypatch, *, is_at_file_end: bool, **options):
         """Return a stream that has looked at the log, and the path of its offset's file."""
-        monkeypatch.setattr("reput.stores.log.tail._LOOK_SECONDS", 3600)
+        monkeypatch.setattr("reput.stores.log.tail_watch._LOOK_SECONDS", 3600)
         size = plain.log.file_size
         inside = next(p.position for p in plain.log.places if p.position > size + 500)
         stop = 2 * size if is_at_file_end else inside
