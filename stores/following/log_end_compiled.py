@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq.commitlog import Verdict
-from reput.stores.following.log_end import Chain, EndedLog
+from reput.stores.following.head_chain import Chain
+from reput.stores.following.log_end import EndedLog
 from reput.stores.log.commitlog import CommitLog
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from reput.formats.errors import FileSizeError, StoreError
 from reput.formats.rocketmq import names
 
 if TYPE_CHECKING:
-    from pathlib import Path
     import os
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 # Length and magic of a file's first record.
 _HEAD_BYTES = 8

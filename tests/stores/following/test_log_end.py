@@ -14,7 +14,7 @@ from reput.formats.rocketmq import broker, names
 from reput.formats.rocketmq.commitlog import BLANK_HEAD, MAGIC_BLANK
 from reput.formats.rocketmq.encode import Message, encode
 from reput.stores.findings import Report
-from reput.stores.following import log_end
+from reput.stores.following import head_chain, log_end
 from reput.stores.following.log_end import EndedLog
 from reput.stores.following.log_end_compiled import CompiledLog
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
@@ -43,8 +43,8 @@ NOW = 1_700_000_000_000
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Records of these logs are read in many pieces, too, and looked at without waiting."""
-    monkeypatch.setattr(log_end, "_FIRST_PIECE", 300)
-    monkeypatch.setattr(log_end, "_PIECE", 700)
+    monkeypatch.setattr(head_chain, "_FIRST_PIECE", 300)
+    monkeypatch.setattr(head_chain, "_PIECE", 700)
     monkeypatch.setattr(log_end, "_SETTLE_SECONDS", 0)
     monkeypatch.setattr("reput.stores.log.tail._SETTLE_SECONDS", 0)
 

@@ -12,7 +12,7 @@ from reput.formats.rocketmq import broker, names
 from reput.formats.rocketmq.commitlog import PREPARED
 from reput.formats.rocketmq.encode import Message, encode
 from reput.stores.findings import Report
-from reput.stores.following import log_end
+from reput.stores.following import past_end
 from reput.stores.following.log_end import EndedLog
 from reput.stores.following.log_end_compiled import CompiledLog
 from reput.stores.log import runs
@@ -364,7 +364,7 @@ class TestLeftOver:
         log, end = self.cut(tmp_path, old, 10, new)
         read = EndedLog(log.directories, log.settings, Report())
         walks = []
-        for module, name in ((runs, "_earlier_record"), (log_end, "earlier_record")):
+        for module, name in ((runs, "_earlier_record"), (past_end, "earlier_record")):
             walk = getattr(module, name)
 
             def counted(*args, walk=walk):

@@ -1,0 +1,73 @@
+"""What stands past the place where a log's records break off: its own records, or stale ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reput.formats.rocketmq.commitlog import Record, Verdict
+from reput.stores.following.head_chain import HEAD_SIZE, MAGICS, seeming_records, stored_in
+from reput.stores.following.passed_over import passed_over
+from reput.stores.log.left_over import earlier_record, has_number, is_cut_through
+from reput.stores.log.records import read_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reput.stores.following.log_end import EndedLog
+
+
+def newer_record(log: EndedLog, position: int, last: tuple[int, int] | None) -> int | None:
+    """Return where a whole record of the log stands close past what is not one, None if none does.
+
+    Past a cut there are whole records, but they are left over; see `stores.log.left_over`.
+    """
+    if position >= log.end_of_files or read_at(log, position)[0] == Verdict.END:
+        return None
+    newest = stored_in(log.bytes_at(last[0], HEAD_SIZE), 0) if last is not None else 0
+    window = min(2 * log.settings.max_record_size, log.base_of(position) + log.file_size - position)
+    data = log.bytes_at(position, window)
+    judged = position
+    for at in seeming_records(data, position, MAGICS[log.settings.read_rules.accepts_v2]):
+        place = position + at
+        if place < judged:
+            continue
+        _, record = read_at(log, place)
+        if not isinstance(record, Record):
+            continue
+        if not _is_left_over(log, record, place, position, newest):
+            return place
+        # All that follows without a break was written before it was cut off, too.
+        judged = log.chain(place).position
+    return None
+
+
+def resumes_at(
+    log: EndedLog, output: Path | None, position: int, last: tuple[int, int] | None
+) -> int | None:
+    """Return where the log resumes after a hole that dispatch has passed over, None if nowhere.
+
+    While a broker holds the store, the broker decides where its log ends, as for dispatch.
+    """
+    if output is None or position >= log.end_of_files or log.is_held():
+        return None
+    end = passed_over(output).get(position, -1)
+    if not position < end < log.end_of_files:
+        return None
+    _, record = read_at(log, end)
+    newest = stored_in(log.bytes_at(last[0], HEAD_SIZE), 0) if last is not None else 0
+    if not isinstance(record, Record) or _is_left_over(log, record, end, position, newest):
+        return None
+    return end
+
+
+def _is_left_over(log: EndedLog, record: Record, place: int, end: int, newest: int) -> bool:
+    """Tell whether a record past the end was cut off; see `stores.log.left_over`."""
+    if record.store_timestamp < newest or is_cut_through(log, end, place):
+        return True
+    if log.left_overs.is_known(log, place, end):
+        return True
+    earlier = earlier_record(log, end, record) if has_number(record.sys_flag) else None
+    if earlier is None:
+        return False
+    log.left_overs.remember(log, place, earlier)
+    return True
