@@ -16,7 +16,7 @@ from reput.checkpoints import checked_line
 from reput.checkpoints.disk import changes
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import names
-from reput.stores.following.identity import FileHeads
+from reput.stores.following.known import FileHeads
 from reput.stores.log.listing import Stamp
 from reput.stores.log.trail import Fingerprint, Point
 

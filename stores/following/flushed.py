@@ -23,7 +23,7 @@ from reput.formats.errors import FormatError
 from reput.formats.rocketmq import checkpoint, names
 from reput.formats.rocketmq.commitlog import ACCEPT_V2, Verdict
 from reput.stores.following.head_cursor import HeadCursor
-from reput.stores.following.identity import Known
+from reput.stores.following.known import Known
 from reput.stores.following.vouch import Vouch
 from reput.stores.lazy import lazy_module
 from reput.stores.log.commitlog import PAD, active_file
@@ -33,6 +33,9 @@ from reput.stores.log.unreadable import next_record
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from reput.formats.kernels import frames
     from reput.stores.log.commitlog import CommitLog
@@ -143,23 +146,16 @@ class FlushedEnd:
             begin = log.min_offset
         is_same = self._follow(log, timestamp)
         if self._flushed > end:
-            # The log was cut, and nobody knows how far.
+            # The log was cut, and nothing tells where.
             self.go_back(_first_at(log, begin))
             is_same = False
         if not is_same:
-            # The broker may have written it since; what was read before may be of before the cut.
+            # The broker may have written it since; what was read before may be older.
             timestamp = self._wanted
         self.is_found = timestamp == self._void
         if self.is_found:
             return min(self._flushed, end)
-        if timestamp != self._doubted:
-            # The broker has written it since the cut was seen.
-            self._void = self._doubted = None
-        if self._flushed < log.min_offset:
-            # The first look; or what was found has expired.
-            self._flushed = self._searched = _first_at(log, begin)
-        if timestamp != self._wanted:
-            self._wanted, self._searched = timestamp, self._flushed
+        self._want(timestamp, log, begin)
         self.is_found, self._searched, self._newest = _search(
             log, self._searched, end, timestamp, self._newest
         )
@@ -168,8 +164,25 @@ class FlushedEnd:
             self._remember(log)
         return min(self._flushed, end)
 
+    def _want(self, timestamp: int, log: CommitLog, begin: int) -> None:
+        """Set out to look for the record of a time, from what is known of the log or from `begin`.
+
+        Args:
+            timestamp: ms.
+            log: the store's.
+            begin: physical offset.
+        """
+        if timestamp != self._doubted:
+            # The broker has written it since the cut was seen.
+            self._void = self._doubted = None
+        if self._flushed < log.min_offset:
+            # The first look; or what was found has expired.
+            self._flushed = self._searched = _first_at(log, begin)
+        if timestamp != self._wanted:
+            self._wanted, self._searched = timestamp, self._flushed
+
     def go_back(self, position: int, newest: int = 0) -> None:
-        """Go on at a place before a cut that was found, or that may have been made.
+        """Resume at a place before a cut that was found, or that may have been made.
 
         Args:
             position: physical offset up to which the log is the same; -1 for its beginning.
@@ -184,14 +197,14 @@ class FlushedEnd:
         self._forget()
 
     def _follow(self, log: CommitLog, timestamp: int) -> bool:
-        """Go back where the flushed part of the log is no longer the same.
+        """Go back if the flushed part of the log is no longer the same.
 
         Args:
             log: the store's.
             timestamp: `last_flush` a moment ago, ms.
 
         Returns:
-            Whether it is the same, as far as that was looked at; else `timestamp` counts no more.
+            Whether it is the same, as far as this look shows; if not, `timestamp` no longer counts.
         """
         if self._vouch is None or not self._known.files:
             return True
@@ -244,10 +257,10 @@ def _with(known: Known, more: Known) -> Known:
 
 
 def _first_at(log: CommitLog, begin: int) -> int:
-    """Return where the first record stands at or after `begin`, what is no record gone over.
+    """Return where the first record stands at or after `begin`; skip what is not a record.
 
-    A reader that passes over what is corrupt may begin just after such a place. Where the log was
-    cut before `begin`, the place of the cut.
+    A reader that passes over what is corrupt may begin just after such a place. If the log was cut
+    before `begin`, return the place of the cut.
     """
     try:
         return log.first_record(begin)
@@ -289,18 +302,7 @@ def _search(
             return False, position, newest
         file_end = log.base_of(position) + log.file_size
         data = log.read(position, min(step, file_end - position))
-        code, reached, newest = frames.hop_to_time(
-            data,
-            PAD,
-            len(data) - PAD,
-            position,
-            file_end,
-            log.rules & ACCEPT_V2,
-            end,
-            timestamp,
-            int(newest),
-        )
-        verdict, reached, newest = Verdict(code), int(reached), int(newest)
+        verdict, reached, newest = _hop_to_time(log, data, position, end, timestamp, newest)
         if verdict == Verdict.RECORD:
             return reached < end, reached, newest
         if verdict == Verdict.ROLL:
@@ -316,8 +318,20 @@ def _search(
     return False, position, newest
 
 
+def _hop_to_time(
+    log: CommitLog, data: NDArray[np.uint8], position: int, end: int, timestamp: int, newest: int
+) -> tuple[Verdict, int, int]:
+    """Call the kernel of that name for the bytes of one file from a physical offset on."""
+    file_end = log.base_of(position) + log.file_size
+    rules = log.rules & ACCEPT_V2
+    code, reached, newest = frames.hop_to_time(
+        data, PAD, len(data) - PAD, position, file_end, rules, end, timestamp, newest
+    )
+    return Verdict(code), int(reached), int(newest)
+
+
 def _after_hole(log: CommitLog, position: int) -> int | None:
-    """Return where the log goes on after what is no record; None if it was cut there."""
+    """Return where the log resumes after what is not a record; None if it was cut there."""
     if log.damage_at(position) is not None or log.base_of(position) < active_file(log):
         return next_record(log, position)
     try:

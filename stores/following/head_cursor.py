@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reput.formats.rocketmq.commitlog import ACCEPT_V2, Verdict
-from reput.stores.following.identity import FileHeads, Known
+from reput.stores.following.known import FileHeads, Known
 from reput.stores.lazy import lazy_module
 from reput.stores.log import trail
 from reput.stores.log.commitlog import PAD
@@ -34,7 +34,7 @@ class HeadCursor:
 
         Args:
             log: the files.
-            skips_corrupt: records go on after what is none.
+            skips_corrupt: records resume after what is not one.
         """
         self._log = log
         self._skips_corrupt = skips_corrupt

@@ -54,7 +54,7 @@ class Heartbeat:
 
     @property
     def pauses(self) -> int:
-        """Return how many there were so far, also one that ended just now."""
+        """Return how many there were so far, including one that ended just now."""
         self.beat()
         return self._pauses
 
@@ -74,13 +74,13 @@ class _Beating:
             self.heartbeat.beat()
 
     def end(self) -> None:
-        """Have the thread end, and wait for that."""
+        """End the thread, and wait for it."""
         self._over.set()
         self._thread.join()
 
 
 class _Shared:
-    """The heartbeat of this process, while anybody has it."""
+    """The heartbeat of this process, while it has users."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -94,7 +94,7 @@ os.register_at_fork(after_in_child=_shared.__init__)  # type: ignore[misc]
 
 @contextlib.contextmanager
 def shared() -> Iterator[Heartbeat]:
-    """Have this process's heartbeat; its thread runs as long as anybody has it."""
+    """Yield this process's heartbeat; its thread runs while it has users."""
     with _shared.lock:
         beating = _shared.beating
         if beating is None:

@@ -1,7 +1,7 @@
 """Places of a log that cannot be read now, and that an output may have had entries from.
 
-What such an entry should be nobody can tell: it counts as unverifiable, like one of a record that
-has expired. A place that was passed over gave nothing, so an entry that points there is wrong.
+Nothing tells what such an entry should be. It counts as unverifiable, like one of a record that has
+expired. A place that was passed over gave nothing, so an entry that points there is wrong.
 """
 
 from __future__ import annotations

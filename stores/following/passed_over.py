@@ -21,7 +21,7 @@ _KEY = '"skipped": '
 def passed_over(output: Path) -> dict[int, int]:
     """Return begin and end of each place, physical offsets; none where there is no record.
 
-    What is found is no proof: the record may be damaged. A reader looks at what stands there.
+    The answer proves nothing: the record may be damaged. A reader has to look at what stands there.
 
     Args:
         output: root of what `reput` has written.

@@ -1,4 +1,4 @@
-"""Whether the log holds a record of one queue between two places: by heads, in plain Python.
+"""Tells whether the log holds a record of one queue between two places: by heads, in plain Python.
 
 The next entry of a queue names the queue's next record in the log. So an entry whose record has a
 higher queue offset than the entry's own place is right where no record of the queue stands between
@@ -50,7 +50,6 @@ def has_record(
         left_out: physical offsets [start, end) whose records do not count.
     """
     position, end = max(between[0], log.min_offset), min(between[1], log.end_of_files)
-    first, stop = numbers
     while position < end:
         passed = next((gap[1] for gap in left_out if gap[0] <= position < gap[1]), None)
         damage = log.damage_at(position)
@@ -60,31 +59,63 @@ def has_record(
         file_end = log.base_of(position) + log.file_size
         # A head may reach past the end of the part.
         data = log.bytes_at(position, min(_STEP, file_end - position))
-        at, last = 0, min(len(data) - _HEAD.size, end - position - 1)
-        while at <= last:
-            size, magic, queue_id, number, physical = _HEAD.unpack_from(data, at)
-            if magic not in _MAGICS or physical != position + at or size < MIN_SIZE:
-                break
-            if (
-                queue_id == queue[1]
-                and first <= number < stop
-                and not any(gap[0] <= physical < gap[1] for gap in left_out)
-                and _is_of(log, physical, queue)
-            ):
+        last = min(len(data) - _HEAD.size, end - position - 1)
+        seeming, at = _seeming_in(data, position, last, queue[1], numbers)
+        for physical in seeming:
+            is_left_out = any(gap[0] <= physical < gap[1] for gap in left_out)
+            if not is_left_out and _is_of(log, physical, queue):
                 return True
-            at += size
         if at > last and at > 0:
             position = min(position + at, file_end)
-        elif data[at : at + BLANK_SIZE] == BLANK_HEAD.pack(file_end - position - at, MAGIC_BLANK):
-            position = file_end
         else:
-            found = _next_head(data, position, at + 1)
-            # A head may stand across the end of what was read.
-            last_head = len(data) - _HEAD.size + 1
-            position = found if found is not None else position + max(last_head, at + 1)
-            if position + _HEAD.size > file_end:
-                position = file_end
+            position = _past_other(data, position, at, file_end)
     return False
+
+
+def _past_other(data: bytes, position: int, at: int, file_end: int) -> int:
+    """Return where to look for heads again after what is not one, physical offset.
+
+    Args:
+        data: bytes of one file.
+        position: physical offset of the first of them.
+        at: index of what is not a head.
+        file_end: physical offset.
+    """
+    if data[at : at + BLANK_SIZE] == BLANK_HEAD.pack(file_end - position - at, MAGIC_BLANK):
+        return file_end
+    found = _next_head(data, position, at + 1)
+    # A head may stand across the end of what was read.
+    last_head = len(data) - _HEAD.size + 1
+    position = found if found is not None else position + max(last_head, at + 1)
+    return file_end if position + _HEAD.size > file_end else position
+
+
+def _seeming_in(
+    data: bytes, position: int, last: int, queue_id: int, numbers: tuple[int, int]
+) -> tuple[list[int], int]:
+    """Go over heads that follow one another; return records of a queue id, and where heads end.
+
+    Args:
+        data: bytes of one file.
+        position: physical offset of the first of them.
+        last: index of the last place where a head may begin.
+        queue_id: of the queue; the topic is not looked at.
+        numbers: queue offsets [first, end) that count.
+
+    Returns:
+        Physical offsets, and the index of what is not a head, or past `last`.
+    """
+    first, stop = numbers
+    found = []
+    at = 0
+    while at <= last:
+        size, magic, its_queue, number, physical = _HEAD.unpack_from(data, at)
+        if magic not in _MAGICS or physical != position + at or size < MIN_SIZE:
+            break
+        if its_queue == queue_id and first <= number < stop:
+            found.append(physical)
+        at += size
+    return found, at
 
 
 def _is_of(log: LogFiles, position: int, queue: tuple[str, int]) -> bool:
@@ -93,7 +124,7 @@ def _is_of(log: LogFiles, position: int, queue: tuple[str, int]) -> bool:
 
 
 def _next_head(data: bytes, position: int, start: int) -> int | None:
-    """Return the physical offset of the next place that says it is a record, None for none."""
+    """Return the physical offset of the next place that claims to be a record, None for none."""
     found = None
     for magic in map(_INT.pack, _MAGICS):
         at = data.find(magic, start + _MAGIC_AT)

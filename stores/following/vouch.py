@@ -1,4 +1,4 @@
-"""When to look whether a live log is still the one that was read, and how much of it.
+"""Decides when to look whether a live log is still the one that was read, and at how much of it.
 
 Comparing a file takes as long as reading it, so it is done where something shows that the log was
 touched in another way than by growing at its end:
@@ -12,12 +12,12 @@ touched in another way than by growing at its end:
 * this process stood still for a while, see `stores.following.heartbeat`. Time that it spends at
   work, in a flush or with other stores, is not a pause.
 
-A broker writes at its log's end only. So where the log goes on right after the record that was read
-last, and that is the same, the broker had all that was read. What stays open is a cut between two
-looks that see both growth and an end. It shows with the next record that the broker writes; until
-then files that are not certain are compared again while the log is at rest, in small steps and for
-a hundredth of the time at most. The last file is, once it is certain, for a thousandth: where a
-broker flushes seldom, or the file system notes no times of mapped writes, nothing else shows a cut.
+A broker writes only at its log's end. So if the last record that was read is the same, and the log
+goes on right after it, the broker had all that was read. A cut stays unseen between two looks that
+see both growth and an end. It shows with the next record that the broker writes. Until then, files
+that are not certain are compared again while the log is at rest, in small steps and for at most a
+hundredth of the time. Once the last file is certain, it gets a thousandth: if a broker flushes
+seldom, or the file system notes no times of mapped writes, nothing else shows a cut.
 Source: docs/adr/0011-following-the-log.md.
 """
 
@@ -28,14 +28,9 @@ from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import BLANK_HEAD, BLANK_SIZE, MAGIC_V1, MAGIC_V2
-from reput.stores.following.identity import (
-    Comparison,
-    FileWalk,
-    compare,
-    filled_place,
-    is_certain,
-    is_old,
-)
+from reput.stores.following.file_walk import FileWalk
+from reput.stores.following.identity import Comparison, compare, filled_place
+from reput.stores.following.known import is_certain, is_old
 from reput.stores.log import trail
 from reput.stores.log.commitlog import active_file
 from reput.stores.log.files import LogChangedError
@@ -45,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reput.stores.following.heartbeat import Heartbeat
-    from reput.stores.following.identity import Known
+    from reput.stores.following.known import Known
     from reput.stores.log.commitlog import CommitLog
 
 # A file's time changes just before the bytes that are written can be read.
@@ -87,7 +82,7 @@ class Vouch:
         self._damaged: dict[int, Stamp | None] = {}
 
     def look(self, known: Known, *, is_at_rest: bool = False) -> Comparison | None:
-        """Say what has become of the log; None while nothing shows that it is another one.
+        """Return what has become of the log; None while nothing shows that it is another one.
 
         Args:
             known: what was read of it; the files have been looked at just now.
@@ -127,31 +122,36 @@ class Vouch:
             return True
         if stamps == self._stamps:
             return not self._is_last_same(known)
+        changed = self._changed(known, stamps)
+        if not changed:
+            # A page that was dirty takes a BLANK without a new time.
+            return not has_moved and self._has_rolled(known)
+        is_last_only = changed == [known.files[-1].base] and changed[0] in stamps
+        if not is_last_only or not self._is_last_same(known):
+            return True
+        return not has_moved and not self._has_grown(known)
+
+    def _changed(self, known: Known, stamps: dict[int, Stamp]) -> list[int]:
+        """Return where the files that were read begin that were touched since the last look."""
         before, floor = self._stamps, self._log.min_offset
-        changed = [
+        return [
             file.base
             for file in known.files
             if file.base >= floor and stamps.get(file.base) != before.get(file.base)
         ]
-        if not changed:
-            # A page that was dirty takes a BLANK without a new time.
-            return not has_moved and self._has_rolled(known)
-        if changed != [known.files[-1].base] or changed[0] not in stamps:
-            return True
-        if not self._is_last_same(known):
-            return True
-        if has_moved:
-            return False
+
+    def _has_grown(self, known: Known) -> bool:
+        """Tell whether the log goes on after what was read, and in the same file."""
         if self._goes_on(known.end):
-            return self._has_rolled(known)
+            return not self._has_rolled(known)
         time.sleep(_SETTLE_SECONDS)
-        return not self._goes_on(known.end)
+        return self._goes_on(known.end)
 
     def _has_rolled(self, known: Known) -> bool:
         """Tell, once, whether the log goes on in a later file before all of this one was read.
 
-        What follows in this file may be older than a cut: a stale record that is held back stays as
-        it is where the broker writes a BLANK before it.
+        What follows in this file may be older than a cut. A stale record that is held back stays as
+        it is if the broker writes a BLANK before it.
         """
         base, active = self._log.base_of(known.end), active_file(self._log)
         if not known.files or active <= base:
@@ -193,6 +193,23 @@ class Vouch:
 
     def _compare_on(self, known: Known, now: float) -> Comparison | None:
         """Go on comparing a file that is not certain; None as long as none is found changed."""
+        walk = self._step(known, now)
+        if walk is None:
+            return None
+        now = time.monotonic()
+        self._next_walk = now + walk.seconds / _SHARE
+        self._next_certain = now + max(walk.seconds / _CERTAIN_SHARE, _CERTAIN_SECONDS)
+        if not walk.is_same:
+            return self._compare(known)
+        if walk.stamp is None or walk.stamp == walk.file.stamp:
+            return None
+        self._compared[walk.file.base] = walk.stamp
+        if not is_old(walk.stamp):
+            return None
+        return Comparison(True, None, True, {walk.file.base: walk.stamp})
+
+    def _step(self, known: Known, now: float) -> FileWalk | None:
+        """Read more of a file that is not certain; return the walk that this step ended, if any."""
         if now < self._next_walk:
             return None
         walk = self._walk
@@ -206,20 +223,10 @@ class Vouch:
             # The pause after the walk makes up for all of its steps.
             return None
         self._walk = None
-        now = time.monotonic()
-        self._next_walk = now + walk.seconds / _SHARE
-        self._next_certain = now + max(walk.seconds / _CERTAIN_SHARE, _CERTAIN_SECONDS)
-        if not walk.is_same:
-            return self._compare(known)
-        if walk.stamp is None or walk.stamp == walk.file.stamp:
-            return None
-        self._compared[walk.file.base] = walk.stamp
-        if not is_old(walk.stamp):
-            return None
-        return Comparison(True, None, True, {walk.file.base: walk.stamp})
+        return walk
 
     def _next_open(self, known: Known, now: float) -> int | None:
-        """Return the number of a file to compare, None if there is none or it is no time."""
+        """Return the number of a file to compare, None if there is none or it is too early."""
         last = len(known.files) - 1
         for number in range(last, -1, -1):
             file = known.files[number]
@@ -239,7 +246,7 @@ class Vouch:
         return None
 
     def _compare(self, known: Known) -> Comparison:
-        """Compare all that is not certain; what is damaged is said once."""
+        """Compare all that is not certain; report each damaged file once."""
         found = compare(self._log, known)
         if not found.is_same:
             self._rolled = None

@@ -1,4 +1,4 @@
-"""Files that a broker has cut off its log and could not remove: which of them are still there.
+"""Finds files that a broker has cut off its log and could not remove.
 
 A broker that cuts its log removes the files after the cut, but not one that is still read. Brokers
 of 5.x keep such a file open for good: `DefaultMessageStore#isOffsetAligned`, the look before a
@@ -182,8 +182,9 @@ def _chain(log: LogFiles, start: int) -> _Chain:
         position += at
         if at + _HEAD.size <= count or at == 0:
             break
+    return _Chain(position, starts, _has_blank(log, position, file_end))
+
+
+def _has_blank(log: LogFiles, position: int, file_end: int) -> bool:
     head = log.bytes_at(position, BLANK_SIZE) if position < file_end else b""
-    is_blank = len(head) == BLANK_SIZE and int.from_bytes(head[4:], "big", signed=True) == (
-        MAGIC_BLANK
-    )
-    return _Chain(position, starts, is_blank)
+    return len(head) == BLANK_SIZE and int.from_bytes(head[4:], "big", signed=True) == MAGIC_BLANK

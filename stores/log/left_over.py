@@ -1,4 +1,4 @@
-"""Records past a log's end that its broker has cut off: what tells them from the log's own.
+"""Tells records past a log's end that its broker has cut off from the log's own.
 
 A broker that cuts its log erases nothing. Records that it has cut off stay past the new end, whole,
 until others are written over them. Mostly they are older than the log's last record. Where the
@@ -29,6 +29,8 @@ from reput.formats.rocketmq.commitlog import (
 from reput.stores.log.records import read_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from reput.stores.log.files import LogFiles
 
 _SIZE = struct.Struct(">i")
@@ -163,13 +165,24 @@ def earlier_record(log: LogFiles, end: int, record: Record) -> int | None:
     Returns:
         Its physical offset; None if there is none, or it has a lower queue offset.
     """
-    position = start_of_last(log, end)
-    if position is None:
-        return None
-    queue_id = record.queue_id
+    start = start_of_last(log, end)
+    # Their topics are looked at from the last one on.
+    seeming = _of_queue_id(log, start, end, record.queue_id) if start is not None else ()
+    for position in reversed(seeming):
+        _, found = read_at(log, position)
+        if isinstance(found, Record) and found.topic == record.topic:
+            return position if found.queue_offset >= record.queue_offset else None
+    return None
+
+
+def _of_queue_id(log: LogFiles, start: int, end: int, queue_id: int) -> Sequence[int]:
+    """Return the physical offsets of the records with a queue id in [`start`, `end`), one file.
+
+    None at all if something damaged stands in between, that was passed over.
+    """
     unpack, head = _HEAD.unpack_from, _HEAD.size
+    position = start
     data = bytearray(min(_PIECE, end - position))
-    # Those of the queue id: their topics are looked at from the last one on.
     seeming = array("q")
     while position < end:
         count = log.read_into(memoryview(data)[: min(len(data), end - position)], position)
@@ -177,16 +190,11 @@ def earlier_record(log: LogFiles, end: int, record: Record) -> int | None:
         while at <= count - head:
             size, queue, physical, sys_flag = unpack(data, at)
             if size < MIN_SIZE or physical != position + at:
-                # Something damaged, that was passed over.
-                return None
+                return ()
             if queue == queue_id and has_number(sys_flag):
                 seeming.append(position + at)
             at += size
         if at == 0:
-            return None
+            return ()
         position += at
-    for start in reversed(seeming):
-        _, found = read_at(log, start)
-        if isinstance(found, Record) and found.topic == record.topic:
-            return start if found.queue_offset >= record.queue_offset else None
-    return None
+    return seeming

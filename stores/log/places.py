@@ -1,4 +1,4 @@
-"""Where a store's commitlog stands: in the store, or where a setting or the user says."""
+"""Finds a store's commitlog: in the store, or where a setting or the user says."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SETTING, _READ_ONLY = "storePathCommitLog", "readOnlyCommitLogStorePaths"
 def commitlog_directories(store: Path, settings: BrokerSettings) -> list[Path]:
     """Return where the commitlog of a store stands.
 
-    What `--store` names is what is read: a setting that leads away from a `commitlog` directory of
-    the store is refused. Such a setting comes with the broker.conf of the broker, and the store may
-    be a copy: a backup would then be answered for by the live log.
+    A setting that leads away from a `commitlog` directory of the store is refused. Such a setting
+    comes with the broker.conf of the broker, and the store may be a copy: the live log would then
+    answer for a backup.
 
     Args:
         store: a broker's storePathRootDir.
@@ -44,18 +44,22 @@ def commitlog_directories(store: Path, settings: BrokerSettings) -> list[Path]:
         refuse_led_away(store, settings)
         return _by_setting(settings)
     if not own.is_dir():
-        if any(entry.name.startswith(_DLEDGER_PREFIX) for entry in store.iterdir()):
-            raise StoreError(
-                store,
-                "a DLedger store (dledger-…): its log has entry headers between the records",
-                "Only plain commitlogs can be dispatched",
-            )
-        raise StoreError(
-            store,
-            "no commitlog directory is here",
-            "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
-        )
+        raise _no_commitlog(store)
     return [own]
+
+
+def _no_commitlog(store: Path) -> StoreError:
+    if any(entry.name.startswith(_DLEDGER_PREFIX) for entry in store.iterdir()):
+        return StoreError(
+            store,
+            "a DLedger store (dledger-…): its log has entry headers between the records",
+            "Only plain commitlogs can be dispatched",
+        )
+    return StoreError(
+        store,
+        "no commitlog directory is here",
+        "Point --store at a broker's storePathRootDir, the directory that holds commitlog/",
+    )
 
 
 def refuse_led_away(store: Path, settings: BrokerSettings) -> None:

@@ -30,6 +30,7 @@ from reput.sinks.upkeep import retention, rollback
 from reput.stores.config import layout
 from reput.stores.following import heartbeat, identity
 from reput.stores.following.flushed import FlushedEnd, FlushSign
+from reput.stores.following.known import is_old, settled, with_records
 from reput.stores.following.vouch import Vouch
 from reput.stores.log import trail
 from reput.stores.log.commitlog import (
@@ -477,7 +478,7 @@ class StoreDispatcher:
         self.log.refresh()
         is_touched = stamps != self.log.stamps
         last = self.log.stamps.get(self.log.base_of(self.progress.end))
-        if is_touched or last is None or not identity.is_old(last):
+        if is_touched or last is None or not is_old(last):
             self._look_at_log(events, is_forced=True)
         is_other = is_touched or self.recovery.truncations != before
         if is_other or isinstance(failure, LogChangedError):
@@ -671,10 +672,10 @@ class StoreDispatcher:
             stamp = self.log.stamp_of(base)
             if stamp == begun:
                 stamps[base] = begun
-        files = identity.settled(self.progress.files, stamps, self.log.min_offset)
+        files = settled(self.progress.files, stamps, self.log.min_offset)
         self.progress = replace(self.progress, files=files)
         # What is certain, or was touched since, has nothing more to show.
-        self._begun = {b: stamp for b, stamp in stamps.items() if not identity.is_old(stamp)}
+        self._begun = {b: stamp for b, stamp in stamps.items() if not is_old(stamp)}
 
     def _write_range(
         self,
@@ -747,9 +748,7 @@ class StoreDispatcher:
             self._last = _last_record(block)
             values |= {
                 "messages": known.messages + block.count,
-                "files": identity.with_records(
-                    known.files, base, int(hashes[0]), int(hashes.sum())
-                ),
+                "files": with_records(known.files, base, int(hashes[0]), int(hashes.sum())),
                 "store_timestamp": batch.store_timestamp,
                 "logics_timestamp": logics[0],
                 "logics_offset": logics[1],

@@ -20,7 +20,8 @@ from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.formats.rocketmq.indexfile import Header
 from reput.sinks.files.index import IndexPosition
 from reput.sinks.upkeep import retention, rollback
-from reput.stores.following.identity import Comparison, Known, compare, gone_back, settled
+from reput.stores.following.identity import Comparison, compare
+from reput.stores.following.known import Known, gone_back, settled
 from reput.stores.verify.queue_entries import first_entry
 from reput.streaming.dispatch.other_store import nothing_in_common
 from reput.streaming.events import CORRUPT, GAP, RECOVERY, TRUNCATION, Event

@@ -12,7 +12,7 @@ from reput.checkpoints import marks, progress
 from reput.checkpoints.progress import FILE_NAME, STATE_DIRECTORY, Progress
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
-from reput.stores.following.identity import FileHeads
+from reput.stores.following.known import FileHeads
 from reput.stores.log.listing import Stamp
 from reput.stores.log.trail import Fingerprint, Point
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from reput.checkpoints import untouched
-from reput.stores.following.identity import FileWalk
+from reput.stores.following.file_walk import FileWalk
 from reput.stores.following.log_end import EndedLog
 from reput.stores.log import trail
 from reput.stores.log.files import LogFiles

@@ -12,18 +12,12 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import Record, Verdict, read
 from reput.formats.rocketmq.encode import Message, encode_blank
 from reput.formats.rocketmq.record_hash import hash_of
-from reput.stores.following import identity, vouch
+from reput.stores.following import file_walk, vouch
+from reput.stores.following.file_walk import FileWalk
 from reput.stores.following.head_cursor import HeadCursor
 from reput.stores.following.heartbeat import Heartbeat
-from reput.stores.following.identity import (
-    FileHeads,
-    FileWalk,
-    Known,
-    compare,
-    gone_back,
-    settled,
-    with_records,
-)
+from reput.stores.following.identity import compare
+from reput.stores.following.known import FileHeads, Known, gone_back, settled, with_records
 from reput.stores.following.vouch import Vouch
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.trail import Fingerprint, Point
@@ -207,7 +201,7 @@ class TestCompare:
         assert compare(open_log(tmp_path), known).is_same
 
     def test_a_record_longer_than_a_piece(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(identity, "_STEP", 128)
+        monkeypatch.setattr(file_walk, "_STEP", 128)
         log = Log()
         for size in (900, 10, 2000, 1):
             log.append(Message("t", body=bytes(size)))

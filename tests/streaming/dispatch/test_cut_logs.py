@@ -11,7 +11,7 @@ import pytest
 
 from reput.checkpoints import progress
 from reput.formats.errors import FormatError
-from reput.stores.following.identity import FileWalk
+from reput.stores.following.file_walk import FileWalk
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.tail import find_tail
 from reput.stores.log.tail_watch import TailWatch

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from reput.formats.rocketmq import names
-from reput.stores.following import heartbeat, identity
+from reput.stores.following import file_walk, heartbeat, known
 from reput.stores.log.files import LogChangedError
 from reput.streaming.dispatch import resume
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
@@ -22,14 +22,14 @@ NOW = 1_700_000_000_000
 def walked(monkeypatch):
     """Return the bytes of log that are compared, piece by piece."""
     pieces: list[int] = []
-    real = identity.FileWalk._read_on
+    real = file_walk.FileWalk._read_on
 
     def counted(walk) -> None:
         before = walk._position
         real(walk)
         pieces.append(walk._position - before)
 
-    monkeypatch.setattr(identity.FileWalk, "_read_on", counted)
+    monkeypatch.setattr(file_walk.FileWalk, "_read_on", counted)
     return pieces
 
 
@@ -197,7 +197,7 @@ def test_a_file_that_is_young_becomes_certain_later(made, monkeypatch):
     dispatcher.dispatch(end)
     assert all(file.stamp is None for file in dispatcher.progress.files)
 
-    monkeypatch.setattr(identity, "_OLD_NS", 0)
+    monkeypatch.setattr(known, "_OLD_NS", 0)
     dispatcher.dispatch(broker.append(1))
 
     assert all(file.stamp is not None for file in dispatcher.progress.files[:-1])
