@@ -111,7 +111,7 @@ def test_the_configuration_is_read(tmp_path):
 
 def test_every_setting_of_the_table_is_known():
     """
-    What the README promises to honour is what `formats/rocketmq/broker.py` and `streaming/settings/config.py` read.
+    What the README promises to honour is what `broker_conf.py` and `settings/config.py` read.
     """
     table = README.split("what it changes |\n")[1].split("\n\n")[0]
     named = set(
@@ -121,7 +121,7 @@ def test_every_setting_of_the_table_is_known():
     )
     source = "".join(
         (ROOT / path).read_text()
-        for path in ("formats/rocketmq/broker.py", "streaming/settings/config.py")
+        for path in ("formats/rocketmq/broker_conf.py", "streaming/settings/config.py")
     )
 
     assert len(named) > 12
