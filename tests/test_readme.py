@@ -121,7 +121,11 @@ def test_every_setting_of_the_table_is_known():
     )
     source = "".join(
         (ROOT / path).read_text()
-        for path in ("formats/rocketmq/broker_conf.py", "streaming/settings/config.py")
+        for path in (
+            "formats/rocketmq/broker.py",
+            "formats/rocketmq/broker_conf.py",
+            "streaming/settings/config.py",
+        )
     )
 
     assert len(named) > 12
