@@ -28,7 +28,8 @@ from kafka import KafkaProducer
 
 from reput.formats.rocketmq import broker, names
 from reput.formats.rocketmq.encode import Message, encode, encode_blank, fits
-from reput.sinks.kafka.sink import Extent, KafkaSink
+from reput.sinks.kafka.extent import Extent
+from reput.sinks.kafka.sink import KafkaSink
 from reput.stores.log.tail import find_tail
 from reput.streaming.settings.kafka import kafka_settings
 from tests.kafka.broker import Broker
@@ -139,9 +140,10 @@ def warm_up(sink: Any, extent: Any) -> None:
     """Have kernels loaded and partitions known, as plain kafka-python has."""
     # ruff: noqa: SLF001
     block = next(sink._reader.blocks(0, extent.end, {}))
-    rows = sink._routes.of_rows(block.data, block.columns)
+    sender = sink._sender
+    rows = sender.routes.of_rows(block.data, block.columns)
     chosen = np.arange(10, dtype=np.int64)
-    sink._encoder.encode(block, rows, sink._routes.pieces, "messages", chosen, 0, 10, 1 << 18)
+    sender.encoder.encode(block, rows, sender.routes.pieces, "messages", chosen, 0, 10, 1 << 18)
 
 
 class Stopwatch:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from reput.sinks.kafka.sink import Extent
+    from reput.sinks.kafka.extent import Extent
     from reput.stores.log.listing import Stamp
     from reput.streaming.dispatch.pipeline import Block
     from reput.streaming.kafka.feed import KafkaFeed
@@ -281,7 +281,7 @@ class StoreDispatcher:
 
     def _dispatched(self) -> Extent:
         """Return how far Kafka may be sent messages."""
-        from reput.sinks.kafka.sink import Extent  # noqa: PLC0415 - as above
+        from reput.sinks.kafka.extent import Extent  # noqa: PLC0415 - as above
 
         known = self.progress
         mark = known.trail[-1].record if known.trail else None

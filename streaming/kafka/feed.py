@@ -19,11 +19,12 @@ from reput.formats.errors import KafkaError, ReputError, StoreError, UsageError
 from reput.sinks.kafka.client.errors import AccessError, AwayError, TopicError
 from reput.sinks.kafka.client.settings import LATEST, STOP
 from reput.sinks.kafka.position.memory import remembered
-from reput.sinks.kafka.sink import Extent, KafkaSink
+from reput.sinks.kafka.sink import KafkaSink
 
 if TYPE_CHECKING:
+    from reput.sinks.kafka.extent import Extent
     from reput.sinks.kafka.position.memory import Memory
-    from reput.sinks.kafka.sink import Sent
+    from reput.sinks.kafka.sent import Sent
     from reput.streaming.settings.config import StoreConfig
 
 LOG = logging.getLogger("reput")
@@ -373,7 +374,7 @@ class KafkaFeed:
     def _send(self, extent: Extent) -> bool:
         sink = self._sink
         if not sink.is_open:
-            sink.access = self._access()
+            sink.give_access(self._access())
             sink.open(extent)
             self._take_position()
             self._state = replace(self._state, is_connected=True)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka.errors import KafkaError
 
-from reput.sinks.kafka import sink as kafka
 from reput.sinks.kafka.client.errors import (
     AwayError,
     EndedError,
     FencedError,
     RefusedError,
 )
-from reput.sinks.kafka.position import rename
-from reput.sinks.kafka.sink import Extent, KafkaSink
+from reput.sinks.kafka.extent import Extent
+from reput.sinks.kafka.opening import ownership, renamed, takeover
+from reput.sinks.kafka.sink import KafkaSink
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.kafka import stores
 from tests.kafka.broker import Broker
@@ -326,13 +326,13 @@ class TestTwoSinks:
         first, second = make(), make()
         first.open(extent)
         first.close()
-        look = first._look_for_heir
+        look = first._opening.ownership.look_for_heir
 
         def look_too_early() -> None:
             look()
             second.open(extent)
 
-        monkeypatch.setattr(first, "_look_for_heir", look_too_early)
+        monkeypatch.setattr(first._opening.ownership, "look_for_heir", look_too_early)
         with pytest.raises(FencedError, match="has begun later"):
             first.open(extent)
         second.close()
@@ -350,16 +350,16 @@ class TestTwoSinks:
         then is not its predecessor's: it does not take the store back.
         """
         log, extent, make = opened
-        monkeypatch.setattr(kafka, "_DOUBT_SECONDS", 0.1)
+        monkeypatch.setattr(ownership, "_DOUBT_SECONDS", 0.1)
         first, second = make(), make()
-        partitions = first._progress_partitions
+        partitions = first._sender.topics.progress_partitions
 
         def partitions_late(client: Client) -> int:
             second.open(extent)
             return partitions(client)
 
         with monkeypatch.context() as patch:
-            patch.setattr(first, "_progress_partitions", partitions_late)
+            patch.setattr(first._sender.topics, "progress_partitions", partitions_late)
             with pytest.raises(EndedError):
                 first.open(extent)
         first.close()
@@ -377,12 +377,12 @@ class TestTwoSinks:
         The later one is not shut out by that, and sends nothing again.
         """
         log, extent, make = opened
-        monkeypatch.setattr(kafka, "_DOUBT_SECONDS", 0.1)
+        monkeypatch.setattr(ownership, "_DOUBT_SECONDS", 0.1)
         earlier, later = make(), make(batch_bytes=2048)
         # It has slept since it first wanted to connect.
-        earlier._began = int(time.time() * 1000) - 60_000
-        earlier._first_tried = time.monotonic() - 60
-        learn = later._refusals.learn
+        earlier._opening.ownership.began = int(time.time() * 1000) - 60_000
+        earlier._opening.ownership.first_tried = time.monotonic() - 60
+        learn = later._sender.refusals.learn
         refused = []
 
         def learn_late(error: RefusedError) -> None:
@@ -394,7 +394,7 @@ class TestTwoSinks:
             refused.append(error)
             learn(error)
 
-        monkeypatch.setattr(later._refusals, "learn", learn_late)
+        monkeypatch.setattr(later._sender.refusals, "learn", learn_late)
         later.open(extent)
         while later.send(extent) is not None:
             pass
@@ -425,17 +425,17 @@ class TestTwoSinks:
         new = f"new-{tmp_path.name}"
         other = make(name=new, on_rename="continue")
         last = make(name=new, on_rename=on_rename)
-        take_over, find = rename.take_over, rename.find
+        take_over, find = takeover.take_over, renamed.find
 
         def connect_last(*taken: Any) -> None:
             def find_late(*asked: Any) -> Any:
                 take_over(*taken)
                 return find(*asked)
 
-            monkeypatch.setattr(rename, "find", find_late)
+            monkeypatch.setattr(renamed, "find", find_late)
             send_all(last, extent)
 
-        monkeypatch.setattr(rename, "take_over", connect_last)
+        monkeypatch.setattr(takeover, "take_over", connect_last)
         with pytest.raises(EndedError):
             other.open(extent)
 
@@ -456,14 +456,14 @@ class TestTwoSinks:
         first.close()
         new = {"name": f"new-{tmp_path.name}", "on_rename": "continue"}
         slow, fast, heir = make(**new), make(**new), make(**new)
-        take_over = rename.take_over
+        take_over = takeover.take_over
 
         def take_over_late(*taken: Any) -> None:
-            monkeypatch.setattr(rename, "take_over", take_over)
+            monkeypatch.setattr(takeover, "take_over", take_over)
             send_all(fast, extent)
             take_over(*taken)
 
-        monkeypatch.setattr(rename, "take_over", take_over_late)
+        monkeypatch.setattr(takeover, "take_over", take_over_late)
         with pytest.raises(EndedError):
             slow.open(extent)
         send_all(heir, extent)
@@ -482,16 +482,19 @@ class TestTwoSinks:
         first.close()
         slow = make(name=f"slow-{tmp_path.name}", on_rename="continue")
         # However slow the machine is, it has not waited so long that the other one counts as later.
-        slow._began, slow._first_tried = int(time.time() * 1000), time.monotonic() + 600
+        slow._opening.ownership.began, slow._opening.ownership.first_tried = (
+            int(time.time() * 1000),
+            time.monotonic() + 600,
+        )
         fast = make(name=f"fast-{tmp_path.name}", on_rename="continue")
-        take_over = rename.take_over
+        take_over = takeover.take_over
 
         def take_over_late(*taken: Any) -> None:
-            monkeypatch.setattr(rename, "take_over", take_over)
+            monkeypatch.setattr(takeover, "take_over", take_over)
             send_all(fast, extent)
             take_over(*taken)
 
-        monkeypatch.setattr(rename, "take_over", take_over_late)
+        monkeypatch.setattr(takeover, "take_over", take_over_late)
         with pytest.raises(AwayError, match=f"taken over by .* under reput-fast-{tmp_path.name}"):
             slow.open(extent)
         send_all(slow, extent)
@@ -512,15 +515,21 @@ class TestTwoSinks:
         the later one has the position, or has it and has not claimed it yet.
         """
         log, extent, make = opened
-        monkeypatch.setattr(kafka, "_DOUBT_SECONDS", 0.1)
+        monkeypatch.setattr(ownership, "_DOUBT_SECONDS", 0.1)
         first = make()
         send_all(first, Extent(log.places[200].position, None))
         first.close()
         now = int(time.time() * 1000)
         earlier = make(on_rename="continue")
-        earlier._began, earlier._first_tried = now + 1000, time.monotonic() - 60
+        earlier._opening.ownership.began, earlier._opening.ownership.first_tried = (
+            now + 1000,
+            time.monotonic() - 60,
+        )
         later = make(name=f"new-{tmp_path.name}", on_rename="continue")
-        later._began, later._first_tried = now + 60_000, time.monotonic()
+        later._opening.ownership.began, later._opening.ownership.first_tried = (
+            now + 60_000,
+            time.monotonic(),
+        )
         claim = later._claim
 
         def claim_late(position: Any) -> None:

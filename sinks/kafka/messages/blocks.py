@@ -13,6 +13,7 @@ from reput.formats.rows import columns as rows
 from reput.formats.rows.columns import RowColumns
 from reput.formats.rows.malformed import with_odd_rows
 from reput.formats.rows.texts import Slices
+from reput.sinks.kafka.client.settings import DECOMPRESSED
 from reput.sinks.kafka.messages.unwrap import is_wrapped, unwrapped
 from reput.stores.log.commitlog import PAD
 from reput.stores.log.unreadable import corruption
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reput.formats.kernels.memory import Bytes
+    from reput.sinks.kafka.client.settings import KafkaSettings
     from reput.stores.log.commitlog import CommitLog
 
 _ROWS = 20_000
@@ -55,6 +57,15 @@ class RowReader:
         self._block_bytes = min(block_bytes, _BLOCK_BYTES)
         self._columns = RowColumns.of(_ROWS, _PROPERTIES)
         self._decompresses = decompresses
+
+    @classmethod
+    def of_messages(cls, log: CommitLog, settings: KafkaSettings) -> RowReader:
+        """Return a reader of what goes to Kafka as an operator's settings say."""
+        return cls(
+            log,
+            decompresses=settings.body == DECOMPRESSED,
+            block_bytes=settings.transaction_bytes,
+        )
 
     def blocks(self, start: int, end: int, gaps: Mapping[int, int]) -> Iterator[RowBlock]:
         """Yield the records that start in [`start`, `end`); a block counts until the next one.

@@ -6,12 +6,12 @@ import random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from reput.sinks.kafka import sink as kafka
-from reput.sinks.kafka.client.partition import Partition
 from reput.sinks.kafka.client.settings import CONTINUE
+from reput.sinks.kafka.extent import Extent
+from reput.sinks.kafka.following import ends
 from reput.sinks.kafka.position import progress
 from reput.sinks.kafka.position.position import Position
-from reput.sinks.kafka.sink import Extent, KafkaSink
+from reput.sinks.kafka.sink import KafkaSink
 from reput.stores.log import trail
 from tests.kafka import stores
 from tests.sinks.kafka.position.test_trail import sent_in, written
@@ -45,16 +45,16 @@ def test_after_an_accepted_cut_a_log_at_rest_is_not_read_again(
     assert made.kafka is not None
     sink = KafkaSink(made.kafka, {}, made.name, made.path, made.settings)
     sink._client = SimpleNamespace(in_flight=0)  # type: ignore[assignment]
-    sink._progress_partition = Partition("reput-progress", 0)
+    sink._follower.comparison.begin(0)
     sink.position = Position(old.end, cut=1, chunk=chunks[-1].number, accepted=cut.end)
     looks: list[int] = []
-    find_tail = kafka.find_tail
+    find_tail = ends.find_tail
 
     def counting(*args: Any) -> Any:
         looks.append(1)
         return find_tail(*args)
 
-    monkeypatch.setattr(kafka, "find_tail", counting)
+    monkeypatch.setattr(ends, "find_tail", counting)
     monkeypatch.setattr(progress, "read_chunks", lambda *_: chunks)
     extent = dispatched(tmp_path, cut)
     assert sink.send(extent) is None

@@ -21,7 +21,8 @@ from reput.sinks.kafka.client.errors import AwayError
 from reput.sinks.kafka.client.producer import Client
 from reput.sinks.kafka.position.memory import Memory, remember, remembered
 from reput.sinks.kafka.position.position import Position
-from reput.sinks.kafka.sink import KafkaSink, Sent
+from reput.sinks.kafka.sent import Sent
+from reput.sinks.kafka.sink import KafkaSink
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.kafka import feed as kafka_feed
 from tests.kafka import stores
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from reput.sinks.kafka.sink import Extent
+    from reput.sinks.kafka.extent import Extent
     from reput.streaming.kafka.feed import KafkaFeed
 
 

@@ -13,13 +13,16 @@ import pytest
 
 from reput.formats.errors import KafkaError
 from reput.sinks.kafka.client.errors import AwayError
-from reput.sinks.kafka.position import progress, rename
+from reput.sinks.kafka.extent import Extent
+from reput.sinks.kafka.following.parting import SentRecords, parting, sent_until
+from reput.sinks.kafka.opening import rename_refusals, renamed
+from reput.sinks.kafka.opening.opening import Connected
+from reput.sinks.kafka.opening.renamed import Me, chosen
+from reput.sinks.kafka.position import progress
 from reput.sinks.kafka.position.memory import Memory, remember, remembered
 from reput.sinks.kafka.position.position import Found, Position
-from reput.sinks.kafka.position.rename import Me, chosen
 from reput.sinks.kafka.position.start import Start, points_before, same_until
-from reput.sinks.kafka.position.trail import SentRecords, parting, sent_until
-from reput.sinks.kafka.sink import Extent, KafkaSink, Sent, _Connected
+from reput.sinks.kafka.sink import KafkaSink
 from reput.stores.log import trail
 from reput.stores.log.trail import Fingerprint, Point
 from reput.streaming.settings.config import store_config
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reput.formats.rocketmq.encode import Message
+    from reput.sinks.kafka.sent import Sent
     from reput.stores.log.commitlog import CommitLog
     from tests.builders.stores import Log
 
@@ -318,7 +322,7 @@ class TestMemory:
             sending = sink(tmp_path, name)
             sending.decide_latest(Extent(grown.end, None))
 
-            position = sending._first_position(Extent(grown.end, None))
+            position = sending._opening.beginning.first_position(Extent(grown.end, None))
             assert position.end == position.since == made.end
             assert position.points[-1].end == made.end
 
@@ -349,7 +353,7 @@ class TestMemory:
             sending = sink(tmp_path)
             sending.decide_latest(Extent(end, None))
 
-            position = sending._first_position(Extent(end, None))
+            position = sending._opening.beginning.first_position(Extent(end, None))
             assert position.end == position.since == made.end
             assert position.points[-1].end == made.end
             assert len([p for p in position.points if p.end > made.places[110].position]) > 3
@@ -365,25 +369,25 @@ class TestMemory:
         made, log = log_of(tmp_path, count=300)
         first = sink(tmp_path)
         first.position = Position(made.end, points_before(log, made.end), since=0)
-        first._cluster, first._remembered = "c", True
+        first._opening.memory.cluster, first._opening.memory.knows_position = "c", True
         first.remember()
         if not is_known:
-            assert first._memory is not None
-            values = json.loads(first._memory.read_text())
+            assert first._opening.memory.path is not None
+            values = json.loads(first._opening.memory.path.read_text())
             del values["sent"], values["crc"]
-            first._memory.write_text(json.dumps(values))
+            first._opening.memory.path.write_text(json.dumps(values))
         for count in (300, 400, 500):
             grown, _ = log_of(tmp_path, count=count)
             sending = sink(tmp_path, mode="idempotent")
             extent = Extent(grown.end, None)
             sending.decide_latest(extent)
-            sending._begin(extent, _Connected(kafka_of("d"), None, 8))
+            sending._begin(extent, Connected(kafka_of("d"), None, 8))
 
             position = sending.position
             assert position is not None
             assert position.end == position.since == made.end
             assert position.points[-1].end == made.end
-            (event,) = sending._events
+            (event,) = sending._reports.events
             assert f"offset {made.end}: sending begins at {made.end} there" in event
 
     @pytest.fixture
@@ -393,7 +397,7 @@ class TestMemory:
         first = sink(tmp_path)
         first.decide_latest(Extent(-1, None))
         first.position = Position(made.end, points_before(log, made.end), since=0)
-        first._cluster, first._remembered = "c", True
+        first._opening.memory.cluster, first._opening.memory.knows_position = "c", True
         first.remember()
         return first, made.end
 
@@ -411,12 +415,12 @@ class TestMemory:
         sink(tmp_path, "x", bootstrap="127.0.0.1:2").decide_latest(extent)
         sending = sink(tmp_path, last, mode="idempotent")
         sending.decide_latest(extent)
-        sending._begin(extent, _Connected(kafka_of("d"), None, 8))
+        sending._begin(extent, Connected(kafka_of("d"), None, 8))
 
         position = sending.position
         assert position is not None
         assert position.end == position.since == sent[1]
-        (event,) = sending._events
+        (event,) = sending._reports.events
         assert f"offset {sent[1]}: sending begins at {sent[1]} there" in event
 
     def test_a_way_beside_the_former_one_begins_at_the_latest(
@@ -432,8 +436,8 @@ class TestMemory:
         former = sink(tmp_path)
         former.decide_latest(extent)
 
-        assert beside._first_position(extent).end == grown.end
-        assert former._first_position(extent).end == sent[1]
+        assert beside._opening.beginning.first_position(extent).end == grown.end
+        assert former._opening.beginning.first_position(extent).end == sent[1]
 
     def test_another_kafka_that_answers_a_running_job_lacks_nothing_and_gets_nothing_twice(
         self, tmp_path: Path, sent: tuple[KafkaSink, int]
@@ -449,7 +453,11 @@ class TestMemory:
         )
         running.remember()
 
-        assert end < running._first_position(Extent(grown.end, None)).end == grown.end
+        assert (
+            end
+            < running._opening.beginning.first_position(Extent(grown.end, None)).end
+            == grown.end
+        )
 
     def test_an_output_that_has_gone_back_to_the_beginning_is_not_a_new_one(
         self, tmp_path: Path
@@ -464,7 +472,7 @@ class TestMemory:
             sending = sink(tmp_path)
             sending.decide_latest(extent)
 
-            position = sending._first_position(extent)
+            position = sending._opening.beginning.first_position(extent)
             assert position.end == position.since == 0
 
 
@@ -478,7 +486,7 @@ class TestLogWithoutRecord:
         sending = sink(tmp_path)
         sending.decide_latest(Extent(-1, None))
         sending.log.refresh()
-        found = sending._first_position(Extent(-1, None))
+        found = sending._opening.beginning.first_position(Extent(-1, None))
         assert found.has_no_record
         log_of(tmp_path, count=300)
         return replace(found, origin=str((tmp_path / "store").resolve()))
@@ -486,10 +494,10 @@ class TestLogWithoutRecord:
     def renamed(self, path: Path, position: Position, **settings: Any) -> Any:
         """Return what a new output of the store finds under another name."""
         sending = sink(path, "y", **settings)
-        sending._memory = path / "other.json"
+        sending._opening.memory.path = path / "other.json"
         if settings.get("start") != "earliest":
             sending.decide_latest(Extent(-1, None))
-        me = Me("reput-y", str(sending._path), "", sending._leaves_out)
+        me = Me("reput-y", str(sending._link.path), "", sending._opening.beginning.leaves_out)
         return chosen({"reput-x": Found(position, 0)}, me, sending.log)
 
     def test_under_another_name_it_is_asked_whose_it_is(
@@ -502,20 +510,20 @@ class TestLogWithoutRecord:
         assert not other.is_certain
         sending = sink(tmp_path, "y")
         sending.decide_latest(Extent(-1, None))
-        sending._memory = None
+        sending._opening.memory.path = None
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rename, "find", lambda *_: [other])
+            patch.setattr(renamed, "find", lambda *_: [other])
             patch.setattr(progress, "read", lambda *_: None)
             with pytest.raises(AwayError, match=r"which had no record then.* reput-x \(0\)"):
-                sending._found_by_log("c", 8)
+                sending._opening.former.find("c", 8)
             # A way beside has a place of its own, and not where the output was sent up to.
-            sending._memory = tmp_path / "sent.json"
+            sending._opening.memory.path = tmp_path / "sent.json"
             for place, said in ((None, "only what is dispatched after that"), (7, "at 7 then")):
                 latest = Start("reput-y", place, 0) if place is not None else None
                 memory = Memory("d", "reput-z", latest=latest, sent=Start("reput-z", 5000, 0))
-                remember(sending._memory, memory)
+                remember(sending._opening.memory.path, memory)
                 with pytest.raises(AwayError, match=said):
-                    sending._found_by_log("c", 8)
+                    sending._opening.former.find("c", 8)
 
     def test_where_nothing_is_left_out_it_says_nothing(
         self, tmp_path: Path, position: Position
@@ -537,7 +545,7 @@ class TestLogWithoutRecord:
         """
         claimed = sink(tmp_path)
         claimed.decide_latest(Extent(-1, None))
-        first = claimed._first_position(Extent(-1, None))
+        first = claimed._opening.beginning.first_position(Extent(-1, None))
         assert (first.end, first.points, first.has_no_record) == (0, (), False)
 
         (other,) = self.renamed(tmp_path, first)
@@ -555,17 +563,17 @@ class TestLogWithoutRecord:
         second = sink(tmp_path / "b")
         second.decide_latest(Extent(-1, None))
         with pytest.raises(KafkaError, match="had no record then, so nothing tells"):
-            second._check_identity(position, "c")
+            second._opening.identity.check(position, "c")
 
         first = sink(tmp_path)
         first.decide_latest(Extent(-1, None))
-        first._check_identity(position, "c")
-        first._check_identity(replace(position, origin="/else/store"), "c")
+        first._opening.identity.check(position, "c")
+        first._opening.identity.check(replace(position, origin="/else/store"), "c")
         accepted = sink(tmp_path / "b", on_truncation="continue", mode="idempotent")
         accepted.decide_latest(Extent(-1, None))
-        accepted._check_identity(position, "c")
-        accepted._begin(Extent(-1, None), _Connected(kafka_of("c"), Found(position, 0), 8))
-        (event,) = accepted._events
+        accepted._opening.identity.check(position, "c")
+        accepted._begin(Extent(-1, None), Connected(kafka_of("c"), Found(position, 0), 8))
+        (event,) = accepted._reports.events
         assert "sending begins there, at 0, and not at" in event
 
     @pytest.mark.parametrize("start", ["earliest", "latest"])
@@ -584,24 +592,24 @@ class TestLogWithoutRecord:
         if start == "latest":
             for each in (first, second):
                 each.decide_latest(Extent(-1, None))
-        own = second._leaves_out
+        own = second._opening.beginning.leaves_out
         first.log.refresh()
-        position = first._first_position(Extent(-1, None))
+        position = first._opening.beginning.first_position(Extent(-1, None))
         assert (position.end, position.has_no_record) == (FILE_SIZE, True)
-        first._check_identity(replace(position, origin=str(first._path)), "c")
+        first._opening.identity.check(replace(position, origin=str(first._link.path)), "c")
         new = sink(tmp_path / "a", start="earliest")
-        new._check_identity(replace(position, origin="/else/store"), "c")
+        new._opening.identity.check(replace(position, origin="/else/store"), "c")
         log_of(tmp_path / "b")
-        position = replace(position, origin=str(second._path) if is_here else "/else/store")
+        position = replace(position, origin=str(second._link.path) if is_here else "/else/store")
 
         with pytest.raises(KafkaError, match=f"begins before the place of that, {FILE_SIZE}"):
-            second._check_identity(position, "c")
+            second._opening.identity.check(position, "c")
         accepted = sink(tmp_path / "b", start=start, on_truncation="continue", mode="idempotent")
         if start == "latest":
             accepted.decide_latest(Extent(-1, None))
-        accepted._check_identity(position, "c")
-        accepted._begin(Extent(-1, None), _Connected(kafka_of("c"), Found(position, 0), 8))
-        (event,) = accepted._events
+        accepted._opening.identity.check(position, "c")
+        accepted._begin(Extent(-1, None), Connected(kafka_of("c"), Found(position, 0), 8))
+        (event,) = accepted._reports.events
         assert f"sending begins there, at {FILE_SIZE}, and not at {own}" in event
 
     def test_the_first_record_that_is_dispatched_is_told_kafka_though_it_is_not_wanted(
@@ -610,9 +618,9 @@ class TestLogWithoutRecord:
         made, _ = log_of(tmp_path, count=300)
         sending = sink(tmp_path, exclude="*", mode="idempotent")
         sending.decide_latest(Extent(-1, None))
-        sending._begin(Extent(-1, None), _Connected(kafka_of("c"), Found(position, 0), 8))
+        sending._begin(Extent(-1, None), Connected(kafka_of("c"), Found(position, 0), 8))
         added: list[Position] = []
-        sending._add_position = lambda each, _: added.append(each)  # type: ignore[method-assign]
+        sending._positions.add = lambda _, each, *__: added.append(each)  # type: ignore[method-assign]
 
         assert sending.send(Extent(made.end, None)) is not None
         assert [(each.end, each.has_no_record) for each in added] == [(made.end, False)]
@@ -637,7 +645,7 @@ class TestFollowing:
     def position(self, path: Path, extent: Extent) -> Position:
         sending = sink(path)
         sending.decide_latest(extent)
-        return sending._first_position(extent)
+        return sending._opening.beginning.first_position(extent)
 
     @pytest.mark.parametrize("count", [COUNT + 50, 800], ids=["past it", "before it"])
     @pytest.mark.parametrize("body", [b"new", b"longer than the old ones"])
@@ -722,7 +730,7 @@ class TestFollowing:
         position = Position(old.end, (*points, points_before(log, old.end)[-1]), since=since)
         log_of(tmp_path, count=COUNT + 50, new_from=400)
         sending = sink(tmp_path)
-        sending._parting = lambda _: None  # type: ignore[method-assign]
+        sending._follower.comparison.parting = lambda *_: None  # type: ignore[method-assign]
 
         with pytest.raises(KafkaError, match=f"offsets {since} to {old.end} is no longer"):
             prepared(sending, position, Extent(old.end, None))
@@ -755,7 +763,7 @@ class TestFollowing:
         known = SentRecords(since, values[500:], ((since, 0),))
         new, _ = written(path / "store", changed, FILE_SIZE)
         sending = sink(path, **settings)
-        sending._parting = lambda _: parting(  # type: ignore[method-assign]
+        sending._follower.comparison.parting = lambda *_: parting(  # type: ignore[method-assign]
             sending.log, known, old.end, new.end, {}, 1
         )
         cuts = ((number, old.places[looked].position),)
@@ -918,13 +926,13 @@ def test_a_memory_that_cannot_be_written_does_not_hold_back_what_kafka_has_taken
     made, _ = log_of(tmp_path)
     sending = sink(tmp_path, start="earliest", mode="idempotent", exclude="*")
     added: list[Position] = []
-    sending._add_position = lambda each, _: added.append(each)  # type: ignore[method-assign]
-    sending._begin(Extent(0, None), _Connected(kafka_of("c"), None, 8))
-    assert sending._memory is not None
-    blocked = sending._memory.with_suffix(".new")
+    sending._positions.add = lambda _, each, *__: added.append(each)  # type: ignore[method-assign]
+    sending._begin(Extent(0, None), Connected(kafka_of("c"), None, 8))
+    assert sending._opening.memory.path is not None
+    blocked = sending._opening.memory.path.with_suffix(".new")
     blocked.mkdir()
     for number in (100, 200):
-        sending._events.append("something to tell")
+        sending._reports.events.append("something to tell")
         sent = sending.send(Extent(made.places[number].position, None))
         assert sent is not None
         assert sent.end == added[-1].end == made.places[number].position
@@ -932,7 +940,7 @@ def test_a_memory_that_cannot_be_written_does_not_hold_back_what_kafka_has_taken
         sending.remember()
     blocked.rmdir()
     sending.remember()
-    known = remembered(sending._memory)
+    known = remembered(sending._opening.memory.path)
     assert known is not None
     assert known.end == made.places[200].position
 
@@ -945,13 +953,13 @@ def test_a_renamed_store_is_found_though_nothing_was_sent_yet(tmp_path: Path) ->
     end = made.places[300].position
     sending = sink(tmp_path)
     sending.decide_latest(Extent(end, None))
-    position = sending._first_position(Extent(end, None))
+    position = sending._opening.beginning.first_position(Extent(end, None))
     me = Me("reput-new", "/else", "")
 
     others = chosen({"reput-x": Found(position, 0)}, me, log)
 
     assert [(each.transactional_id, each.is_certain) for each in others] == [("reput-x", True)]
-    said = rename.refusal(sending._settings, "new", me, others[0])
+    said = rename_refusals.refusal(sending._link.settings, "new", me, others[0])
     assert f"to be sent from physical offset {end} on, and nothing was sent yet" in said
     assert "it was sent up to" not in said
 
@@ -968,11 +976,11 @@ def test_a_position_that_nothing_was_sent_before_is_not_of_another_store(
     first, second = (sink(tmp_path / name, start=start) for name in ("a", "b"))
     if start == "latest":
         first.decide_latest(Extent(-1, None))
-    position = first._first_position(Extent(0, None))
+    position = first._opening.beginning.first_position(Extent(0, None))
 
-    first._check_identity(position, "c")
+    first._opening.identity.check(position, "c")
     with pytest.raises(KafkaError, match="is of another store"):
-        second._check_identity(position, "c")
+        second._opening.identity.check(position, "c")
 
 
 def test_a_store_that_begins_at_its_log_is_not_held_back_by_its_other_name(tmp_path: Path) -> None:
@@ -980,7 +988,7 @@ def test_a_store_that_begins_at_its_log_is_not_held_back_by_its_other_name(tmp_p
     Nothing was sent under that, and nothing is left out under the new one.
     """
     _, log = log_of(tmp_path)
-    position = sink(tmp_path, start="earliest")._first_position(Extent(0, None))
+    position = sink(tmp_path, start="earliest")._opening.beginning.first_position(Extent(0, None))
 
     assert position.first is not None
     assert chosen({"reput-x": Found(position, 0)}, Me("reput-new", "/else", ""), log) == []
@@ -1005,18 +1013,20 @@ def test_another_store_at_the_same_path_is_another_one_though_both_have_lost_the
     sending = sink(tmp_path)
 
     with pytest.raises(KafkaError, match="If it is another store: Give this one a name"):
-        sending._check_identity(position, "c")
-    assert sending._memory is not None
-    remember(sending._memory, Memory("c", "reput-x", made.end))
-    sending._check_identity(position, "c")
+        sending._opening.identity.check(position, "c")
+    assert sending._opening.memory.path is not None
+    remember(sending._opening.memory.path, Memory("c", "reput-x", made.end))
+    sending._opening.identity.check(position, "c")
     with pytest.raises(KafkaError, match="If it is another store"):
-        sending._check_identity(position, "d")
+        sending._opening.identity.check(position, "d")
     # All that is known has expired: what was sent before that cannot come again.
     expired = replace(position, points=tuple(p for p in points if p.end <= FILE_SIZE))
-    sending._check_identity(replace(expired, origin="/else/store"), "d")
-    sending._check_identity(replace(expired, end=FILE_SIZE - 1), "d")
+    sending._opening.identity.check(replace(expired, origin="/else/store"), "d")
+    sending._opening.identity.check(replace(expired, end=FILE_SIZE - 1), "d")
     with pytest.raises(KafkaError, match="nothing of what was sent from there"):
-        sending._check_identity(replace(expired, end=FILE_SIZE - 1, origin="/else/store"), "d")
+        sending._opening.identity.check(
+            replace(expired, end=FILE_SIZE - 1, origin="/else/store"), "d"
+        )
 
 
 def test_a_file_that_is_damaged_does_not_make_a_store_another_one(tmp_path: Path) -> None:
@@ -1036,9 +1046,9 @@ def test_a_file_that_is_damaged_does_not_make_a_store_another_one(tmp_path: Path
     broken.write_bytes(broken.read_bytes()[:1000])
     sending = sink(tmp_path)
 
-    sending._check_identity(position, "c")
+    sending._opening.identity.check(position, "c")
     with pytest.raises(KafkaError, match="nothing of what was sent from there"):
-        sending._check_identity(replace(position, origin="/else/store"), "c")
+        sending._opening.identity.check(replace(position, origin="/else/store"), "c")
 
 
 @pytest.mark.parametrize("damage", ["a record", "zeros"])
@@ -1072,7 +1082,7 @@ def test_a_log_that_ends_before_the_position_is_seen_past_damage(
     raw = file.read_bytes()
     file.write_bytes(raw[: new.end] + was[new.end :])
     sending = sink(tmp_path)
-    sending._parting = lambda _: None  # type: ignore[method-assign]
+    sending._follower.comparison.parting = lambda *_: None  # type: ignore[method-assign]
     gaps = ((place.position, place.position + place.size),)
 
     assert prepared(sending, position, Extent(place.position, None))[1] is None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from reput.sinks.kafka.following.parting import first_digest, parting, sent_until
 from reput.sinks.kafka.messages.blocks import RowReader
-from reput.sinks.kafka.position.trail import Chunk, Trail, first_digest, parting, sent_until
+from reput.sinks.kafka.position.trail import Chunk, Trail
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.streaming.settings.config import store_config
 from tests.builders.stores import Log

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reput.sinks.kafka.position import rename
+from reput.sinks.kafka.opening import rename_refusals
+from reput.sinks.kafka.opening.renamed import Me, chosen
 from reput.sinks.kafka.position.position import Found, Position
-from reput.sinks.kafka.position.rename import Me, chosen
 from reput.stores.log import trail
 from reput.stores.log.trail import Point
 from reput.streaming.settings.kafka import kafka_settings
@@ -134,7 +134,7 @@ def test_of_a_log_without_its_beginning_and_its_end_the_output_knows_whose_it_wa
     others = chosen(ways, ME._replace(remembered="reput-a"), cut)
     assert ids(others) == [("reput-a", False)]
     settings = kafka_settings({"bootstrap": "127.0.0.1:1"})
-    said = rename.alike(settings, "new", others[0])
+    said = rename_refusals.alike(settings, "new", others[0])
     assert "has none of the records any longer that are known of that" in said
     assert 'on_rename = "begin"' in said
 

@@ -1,0 +1,1 @@
+"""May this process send the store, and from where? Ownership, identity, renames."""
