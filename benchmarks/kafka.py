@@ -28,7 +28,9 @@ from kafka import KafkaProducer
 
 from reput.formats.rocketmq import broker, names
 from reput.formats.rocketmq.encode import Message, encode, encode_blank, fits
+from reput.sinks.kafka.client.partition import Partition
 from reput.sinks.kafka.extent import Extent
+from reput.sinks.kafka.messages.encoder import Share
 from reput.sinks.kafka.sink import KafkaSink
 from reput.stores.log.tail import find_tail
 from reput.streaming.settings.kafka import kafka_settings
@@ -143,7 +145,8 @@ def warm_up(sink: Any, extent: Any) -> None:
     sender = sink._sender
     rows = sender.routes.of_rows(block.data, block.columns)
     chosen = np.arange(10, dtype=np.int64)
-    sender.encoder.encode(block, rows, sender.routes.pieces, "messages", chosen, 0, 10, 1 << 18)
+    share = Share(block, rows, "messages", Partition("", 0), chosen)
+    sender.encoder.encode(share, sender.routes.pieces, 0, 10, 1 << 18)
 
 
 class Stopwatch:

@@ -1,14 +1,14 @@
 """Kafka records out of commitlog records: the records of a batch, format v2, encoded in one pass.
 
-A batch's header (producer, sequence, checksum, compression) is the client's; this makes what stands
-behind it. Numbers of variable length are zigzag varints.
+A batch's header (producer, sequence, checksum, compression) is the client's; this makes follows
+it. Numbers of variable length are zigzag varints.
 
 ====================== ============ ==================================================
 field                  bytes        meaning
 ====================== ============ ==================================================
 length                 varint       bytes that follow
 attributes             1            0
-timestamp delta        varint       ms behind the batch's first record
+timestamp delta        varint       ms after the batch's first record
 offset delta           varint       number in the batch
 key                    varint + k   -1 for none
 value                  varint + v
@@ -29,61 +29,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reput.formats.kernels.compiled import inlined_kernel, kernel, making_kernel
+from reput.formats.kafka.headers import NUMBERS, OURS, RENAMED, encoded_names
+from reput.formats.kernels.compiled import inlined_kernel, kernel
 from reput.formats.kernels.java import hash_utf8
-from reput.formats.rows.texts import Slices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reput.formats.kernels.memory import Bytes
     from reput.formats.rows.columns import RowColumns
+    from reput.formats.rows.texts import Slices
 
 NO_KEY, KEYS_KEY, UNIQ_KEY_KEY = 0, 1, 2
 # Bytes of a record that are neither body nor key, properties or route: an upper bound.
 _FIXED = 320
 _VARINT = 5
 _PROPERTY = 2 * _VARINT
-# Names that begin with this are ours; a property's that does begins with the other one too.
-OURS, RENAMED = b"rmq.", b"property."
 _OURS = np.frombuffer(OURS, np.uint8).copy()
 _RENAMED = np.frombuffer(RENAMED, np.uint8).copy()
 _NO_VALUE = 1
 
 
-def varint(value: int) -> bytes:
-    """Return a number as a zigzag varint."""
-    left = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while left > 0x7F:
-        out.append(0x80 | (left & 0x7F))
-        left >>= 7
-    out.append(left)
-    return bytes(out)
-
-
-def header(name: str, value: str) -> bytes:
-    """Return one encoded header."""
-    key, text = name.encode(), value.encode()
-    return varint(len(key)) + key + varint(len(text)) + text
-
-
-def _names(*names: str) -> tuple[Bytes, Slices]:
-    pieces = [varint(len(name)) + name.encode() for name in names]
-    lengths = np.array([len(piece) for piece in pieces], np.int32)
-    at = (np.cumsum(lengths) - lengths).astype(np.int64)
-    return np.frombuffer(b"".join(pieces), np.uint8).copy(), Slices(at, lengths)
-
-
-def property_name(name: str) -> str:
-    """Return under what name a property is a header."""
-    return RENAMED.decode() + name if name.startswith(OURS.decode()) else name
-
-
-# Headers with a number as text, in this order.
-NUMBERS = ("rmq.queueOffset", "rmq.physicalOffset", "rmq.storeTimestamp", "rmq.bornTimestamp",
-           "rmq.sysFlag", "rmq.reconsumeTimes")  # fmt: skip
-_NUMBER_BYTES, _NUMBER_SLICES = _names(*NUMBERS)
+_NUMBER_BYTES, _NUMBER_SLICES = encoded_names(*NUMBERS)
 _NUMBER_AT, _NUMBER_LENGTH = _NUMBER_SLICES
 _TAGS_CODE = np.frombuffer(b',"tagsCode":', np.uint8).copy()
 _STORED = np.frombuffer(b',"storeTimestamp":', np.uint8).copy()
@@ -176,7 +143,7 @@ def _put_digits(out: Bytes, at: int, value: int) -> int:
 
 @kernel
 def _put_sized_digits(out: Bytes, at: int, value: int) -> int:
-    """Write a number as decimal text behind its length, which takes one byte."""
+    """Write a number as decimal text after its length, which takes one byte."""
     end = _put_digits(out, at + 1, value)
     _put_varint(out, at, end - at - 1)
     return end
@@ -213,7 +180,7 @@ def encode_messages(
         columns: see `formats.rows.columns`.
         rows: numbers of rows that go into one partition, in log order.
         first: number of the first one of `rows` to encode.
-        most: encode so many at most.
+        most: encode at most this many.
         routes: by row, number of its route.
         pieces: of routes.
         key: `NO_KEY`, `KEYS_KEY` or `UNIQ_KEY_KEY`.
@@ -336,7 +303,7 @@ def encode_notices(
         end = _put_varint(out, end, count)
         end = _put_varint(out, end, key_length)
         end = _put_bytes(out, end, pieces.data, pieces.notice_key.at[route], key_length)
-        # The value's length is known behind it; room for the longest that there is.
+        # The value's length is known after it; room for the longest that there is.
         value_at = end + _VARINT
         value = value_at
         value = _put_bytes(out, value, pieces.data, pieces.notice_head.at[route], head_length)
@@ -353,85 +320,3 @@ def encode_notices(
         count += 1
         number += 1
     return number, at, count, base, max_timestamp
-
-
-@kernel
-def murmur2(data: Bytes, at: int, length: int) -> int:
-    """Return the hash by which Kafka's clients choose a key's partition, its top bit cleared.
-
-    Source: Kafka `Utils#murmur2`, `Utils#toPositive`.
-    """
-    mix = np.uint32(0x5BD1E995)
-    state = np.uint32(0x9747B28C) ^ np.uint32(length)
-    words = length // 4
-    for i in range(words):
-        start = at + 4 * i
-        word = np.uint32(data[start]) | np.uint32(data[start + 1]) << np.uint32(8)
-        word |= np.uint32(data[start + 2]) << np.uint32(16)
-        word |= np.uint32(data[start + 3]) << np.uint32(24)
-        word = np.uint32(word * mix)
-        word ^= word >> np.uint32(24)
-        state = np.uint32(np.uint32(state * mix) ^ np.uint32(word * mix))
-    rest = at + 4 * words
-    left = length - 4 * words
-    if left == 3:
-        state ^= np.uint32(data[rest + 2]) << np.uint32(16)
-    if left >= 2:
-        state ^= np.uint32(data[rest + 1]) << np.uint32(8)
-    if left >= 1:
-        state ^= np.uint32(data[rest])
-        state = np.uint32(state * mix)
-    state ^= state >> np.uint32(13)
-    state = np.uint32(state * mix)
-    state ^= state >> np.uint32(15)
-    return int(state & np.uint32(0x7FFFFFFF))
-
-
-@making_kernel
-def partitions_by_key(
-    data: Bytes, keys: Slices, partitions: NDArray[np.int32], by_queue: NDArray[np.int32]
-) -> NDArray[np.int32]:
-    """Return each row's partition: by its key's hash, or as its queue's where it has no key.
-
-    Args:
-        data: what the keys are slices of.
-        keys: by row.
-        partitions: how many its topic has, by row.
-        by_queue: by row.
-    """
-    found = by_queue.copy()
-    for row in range(len(found)):
-        if keys.length[row] > 0 and partitions[row] > 0:
-            found[row] = murmur2(data, int(keys.at[row]), int(keys.length[row])) % partitions[row]
-    return found
-
-
-@making_kernel
-def match_tags(
-    data: Bytes, tags: Slices, codes: NDArray[np.int64], texts: Slices, text_data: Bytes
-) -> NDArray[np.bool_]:
-    """Tell by row whether its tag is one of some tags: by its code first, then by its bytes.
-
-    Args:
-        data: what the rows' tags are slices of.
-        tags: by row.
-        codes: of the wanted tags, `String.hashCode`.
-        texts: the wanted tags.
-        text_data: what they are slices of.
-    """
-    found = np.zeros(len(tags.length), np.bool_)
-    for row in range(len(found)):
-        length = tags.length[row]
-        if length == 0:
-            continue
-        code = np.int64(np.int32(hash_utf8(np.uint32(0), data, tags.at[row], length)))
-        for i in range(len(codes)):
-            if codes[i] == code and texts.length[i] == length:
-                at, wanted = tags.at[row], texts.at[i]
-                k = 0
-                while k < length and data[at + k] == text_data[wanted + k]:
-                    k += 1
-                if k == length:
-                    found[row] = True
-                    break
-    return found

@@ -12,6 +12,7 @@ Knows one store and no thread; `streaming.kafka.feed` calls it beside dispatch.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.errors import FormatError
@@ -24,7 +25,7 @@ from reput.sinks.kafka.messages.blocks import RowReader
 from reput.sinks.kafka.messages.sender import Sender
 from reput.sinks.kafka.opening.opening import Opening
 from reput.sinks.kafka.position.trail import Trail
-from reput.sinks.kafka.position.writer import PositionWriter
+from reput.sinks.kafka.position.writer import PositionWriter, is_due
 from reput.sinks.kafka.reports import Reports
 from reput.sinks.kafka.sent import Sent
 from reput.stores.log.commitlog import CommitLog, LogChangedError, commitlog_directories
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from reput.sinks.kafka.extent import Extent
     from reput.sinks.kafka.opening.opening import Connected
     from reput.sinks.kafka.position.position import Position
-
-# A log in which nothing is wanted still moves the position now and then, to be read only once.
-_IDLE_BYTES = 64 << 20
 
 
 class KafkaSink:
@@ -164,13 +162,8 @@ class KafkaSink:
 
     def _claim(self, position: Position) -> None:
         """Write the position again as this process's, see `Ownership.claim`."""
-        self.position = self._opening.ownership.claim(position, self._commit_alone)
-
-    def _commit_alone(self, position: Position) -> None:
-        client = self._opened()
-        client.begin()
-        self._positions.add(client, position)
-        client.commit()
+        commit = partial(self._positions.commit, self._opened())
+        self.position = self._opening.ownership.claim(position, commit)
 
     def _opened(self) -> Client:
         if self._client is None:
@@ -257,8 +250,7 @@ class KafkaSink:
         client, self._client = self._opened(), None
         client.close(aborts=False)
         connected = self._opening.connect()
-        found = connected.found
-        if self._opening.ownership.is_as_noted(found.position if found is not None else None):
+        if self._opening.is_as_noted(connected.found):
             # What is known and was not worth a commit stays known: a range without messages.
             self._client = connected.client
             return True
@@ -281,7 +273,7 @@ class KafkaSink:
             return False
         chunks = self._trail.chunks(sent.start, sent.end)
         position = self._positions.after(self._known, sent, last)
-        is_written = self._is_worth_a_commit(sent)
+        is_written = bool(self._reports.events) or is_due(self._known, sent)
         if not is_written:
             client.abort()
         elif not self._commit(extent, position, chunks):
@@ -313,13 +305,6 @@ class KafkaSink:
             if is_full or time.monotonic() >= deadline:
                 break
         return place
-
-    def _is_worth_a_commit(self, sent: Sent) -> bool:
-        """Tell whether Kafka is to have a position after a range."""
-        if not sent.is_empty or self._reports.events:
-            return True
-        # A position that has no record of the log yet gets one, to be known by.
-        return self._known.has_no_record or sent.end - sent.start >= _IDLE_BYTES
 
     def _commit(
         self, extent: Extent, position: Position, chunks: Sequence[tuple[bytes, bytes]]
@@ -356,8 +341,8 @@ class KafkaSink:
 
     def close(self) -> None:
         """Give the client back; Kafka takes back what is not committed."""
-        if self._client is not None:
-            client, self._client = self._client, None
+        client, self._client = self._client, None
+        if client is not None:
             client.close()
 
     def close_log(self) -> None:

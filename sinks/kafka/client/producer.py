@@ -32,9 +32,8 @@ from reput.sinks.kafka.client.errors import (
     RefusedError,
     describe,
 )
-from reput.sinks.kafka.client.options import MILLISECONDS, connection_options
+from reput.sinks.kafka.client.options import MILLISECONDS, producer_options
 from reput.sinks.kafka.client.reasons import Reasons
-from reput.sinks.kafka.client.settings import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,30 +41,9 @@ if TYPE_CHECKING:
     from reput.sinks.kafka.client.partition import Partition
     from reput.sinks.kafka.client.settings import KafkaSettings
 
-# Requests carry batches of several partitions up to this; brokers take 100 MiB by default.
-_REQUEST_BYTES = 8 << 20
 _JOIN_SECONDS = 5.0
 # For taking back what is open when there is no time, or Kafka does not answer.
 _ABORT_SECONDS = 3.0
-
-
-def _options(settings: KafkaSettings, transactional_id: str | None) -> dict[str, Any]:
-    """Return kafka-python's settings of a producer, but for security."""
-    milliseconds = int(settings.request_seconds * MILLISECONDS)
-    return {
-        **connection_options(settings),
-        "transactional_id": transactional_id,
-        "transaction_timeout_ms": int(settings.transaction_timeout_seconds * MILLISECONDS),
-        "enable_idempotence": True,
-        "acks": "all",
-        "compression_type": None if settings.compression == NONE else settings.compression,
-        "max_request_size": max(_REQUEST_BYTES, settings.max_message_bytes),
-        "max_block_ms": milliseconds,
-        "delivery_timeout_ms": 2 * milliseconds,
-        "reconnect_backoff_max_ms": MILLISECONDS,
-        "allow_auto_create_topics": settings.auto_create_topics,
-        "metrics_enabled": False,
-    }
 
 
 class Client:
@@ -99,16 +77,7 @@ class Client:
         self._began = time.monotonic()
         self._is_begun = False
         self.in_flight = 0
-        with Reasons() as reasons, self._explained(reasons):
-            # None of these is the operator's to change, but for how it connects.
-            options = {**_options(settings, transactional_id), "kafka_client": reasons.make}
-            try:
-                self._producer = KafkaProducer(**{**options, **access})
-            except SETTINGS_ERRORS as error:
-                # Another try changes nothing.
-                raise KafkaError(
-                    f"kafka-python does not take the settings of [kafka]: {describe(error)}"
-                ) from error
+        self._producer = self._connected(access, transactional_id)
         self._is_transactional = transactional_id is not None
         self._codec: int = self._producer.config["compression_attrs"]
         try:
@@ -122,6 +91,23 @@ class Client:
         except BaseException:
             self.close()
             raise
+
+    def _connected(self, access: Mapping[str, Any], transactional_id: str | None) -> Any:
+        """Return kafka-python's producer, once Kafka has answered.
+
+        Raises:
+            KafkaError: what is in the way.
+        """
+        with Reasons() as reasons, self._explained(reasons):
+            options = producer_options(self._settings, transactional_id)
+            # None of these is the operator's to change, but for how it connects.
+            try:
+                return KafkaProducer(**{**options, "kafka_client": reasons.make, **access})
+            except SETTINGS_ERRORS as error:
+                # Another try changes nothing.
+                raise KafkaError(
+                    f"kafka-python does not take the settings of [kafka]: {describe(error)}"
+                ) from error
 
     @property
     def _manager(self) -> Any:

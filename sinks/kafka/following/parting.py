@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from reput.sinks.kafka.messages.blocks import RowBlock
     from reput.stores.log.commitlog import CommitLog
 
 _BLOCK_BYTES = 4 << 20
@@ -132,31 +133,44 @@ def parting(
         gaps: see `sinks.kafka.messages.blocks.RowReader`.
         number: of the last chunk that there is.
     """
-    count, place, kept = 0, sent.start, sent.start
-    newest = 0
+    common = _Common(sent)
     reader = RowReader(log, decompresses=False, block_bytes=_BLOCK_BYTES)
-    is_same, differs = True, False
+    is_whole = True
     try:
         for block in reader.blocks(sent.start, min(limit, end), gaps):
-            now = digests_of(block.columns)
-            then = sent.values[count : count + len(now.values)]
-            differing = np.flatnonzero(now.values[: len(then)] != then)
-            same = int(differing[0]) if len(differing) else len(then)
-            count += same
-            if same:
-                columns = block.columns
-                rows = np.flatnonzero(columns.physical_offset <= now.offsets[same - 1])
-                kept = int(now.offsets[same - 1] + columns.size[rows[-1]])
-                newest = max(newest, int(columns.store_timestamp[rows].max()))
-            if same < len(now.values):
-                is_same, differs, place = False, True, int(now.offsets[same])
+            common.compare(block)
+            if common.differs:
                 break
-            place = block.reached
     except (FormatError, LogChangedError):
         # Whole records end here, whatever stands there now.
-        is_same = False
-    if is_same and count == len(sent.values):
+        is_whole = False
+    count, place = common.count, common.place
+    if is_whole and not common.differs and count == len(sent.values):
         place = end
     start, first = max(((at, n) for at, n in sent.borders if n <= count), default=(place, count))
     last = Chunk(number + 1, start, place, sent.values[first:count])
-    return Parting(sent.start, count, place, differs, last, kept, newest)
+    return Parting(sent.start, count, place, common.differs, last, common.kept, common.newest)
+
+
+class _Common:
+    """What a log and the records that were sent have in common, block by block; see `Parting`."""
+
+    def __init__(self, sent: SentRecords) -> None:
+        self._sent = sent
+        self.count, self.newest = 0, 0
+        self.place = self.kept = sent.start
+        self.differs = False
+
+    def compare(self, block: RowBlock) -> None:
+        """Compare the next block of the log."""
+        now, columns = digests_of(block.columns), block.columns
+        then = self._sent.values[self.count : self.count + len(now.values)]
+        differing = np.flatnonzero(now.values[: len(then)] != then)
+        same = int(differing[0]) if len(differing) else len(then)
+        self.count += same
+        if same:
+            rows = np.flatnonzero(columns.physical_offset <= now.offsets[same - 1])
+            self.kept = int(now.offsets[same - 1] + columns.size[rows[-1]])
+            self.newest = max(self.newest, int(columns.store_timestamp[rows].max()))
+        self.differs = same < len(now.values)
+        self.place = int(now.offsets[same]) if self.differs else block.reached

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from reput.sinks.kafka.client.settings import ALL, ARRIVALS, KEYS, NONE, UNIQ_KE
 if TYPE_CHECKING:
     from reput.formats.kafka.records import RoutePieces
     from reput.formats.kernels.memory import Bytes
+    from reput.sinks.kafka.client.partition import Partition
     from reput.sinks.kafka.client.settings import KafkaSettings
     from reput.sinks.kafka.messages.blocks import RowBlock
     from reput.sinks.kafka.messages.routes import Rows
@@ -22,6 +23,24 @@ _KEYS = {
     KEYS: records.KEYS_KEY,
     UNIQ_KEY: records.UNIQ_KEY_KEY,
 }
+
+
+class Share(NamedTuple):
+    """Rows of a block that go into one partition.
+
+    Attributes:
+        block: the rows.
+        rows: their routes.
+        product: messages or arrival notices.
+        partition: where they go.
+        chosen: their numbers, in log order.
+    """
+
+    block: RowBlock
+    rows: Rows
+    product: str
+    partition: Partition
+    chosen: np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Encoder:
@@ -34,25 +53,14 @@ class Encoder:
         self._out: Bytes = np.empty(settings.batch_bytes, np.uint8)
 
     def encode(
-        self,
-        block: RowBlock,
-        rows: Rows,
-        pieces: RoutePieces,
-        product: str,
-        chosen: np.ndarray[Any, np.dtype[np.int64]],
-        first: int,
-        most: int,
-        limit: int,
+        self, share: Share, pieces: RoutePieces, first: int, most: int, limit: int
     ) -> tuple[memoryview, Encoded]:
         """Encode what fits into a batch, at least one record however large.
 
         Args:
-            block: the rows.
-            rows: their routes.
+            share: the rows.
             pieces: of routes.
-            product: messages or arrival notices.
-            chosen: rows that go into one partition, in log order.
-            first: number of the first one of them.
+            first: number of the first one of the chosen rows to encode.
             most: records.
             limit: bytes.
 
@@ -61,18 +69,24 @@ class Encoder:
         """
         out = self._out[:limit]
         while True:
-            if product == ARRIVALS:
-                encoded = records.encode_notices(
-                    block.data, block.columns, chosen, first, most, rows.routes, pieces, out
-                )
-            else:
-                encoded = records.encode_messages(
-                    block.data, block.columns, chosen, first, most, rows.routes, pieces,
-                    self._key, self._coordinates, self._properties, out,
-                )  # fmt: skip
-            result = Encoded(*map(int, encoded))
+            result = self._encode_into(out, share, pieces, first, most)
             if result.length >= 0:
                 return out.data[: result.length], result
             if -result.length > len(self._out):
                 self._out = np.empty(-result.length, np.uint8)
             out = self._out[: -result.length]
+
+    def _encode_into(
+        self, out: Bytes, share: Share, pieces: RoutePieces, first: int, most: int
+    ) -> Encoded:
+        block, routes = share.block, share.rows.routes
+        if share.product == ARRIVALS:
+            encoded = records.encode_notices(
+                block.data, block.columns, share.chosen, first, most, routes, pieces, out
+            )
+        else:
+            encoded = records.encode_messages(
+                block.data, block.columns, share.chosen, first, most, routes, pieces,
+                self._key, self._coordinates, self._properties, out,
+            )  # fmt: skip
+        return Encoded(*map(int, encoded))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from reput.formats.kafka import records
+from reput.formats.kafka.headers import NUMBERS, property_name
 from reput.sinks.kafka.client.batch import encode_records
 from reput.sinks.kafka.client.settings import MESSAGES
 from reput.sinks.kafka.messages.refusals import BARE, WHOLE
@@ -54,10 +54,10 @@ class PlainMessage(NamedTuple):
         coordinates = [("rmq.topic", topic), ("rmq.queueId", str(queue_id).encode())]
         coordinates += [
             (name, str(int(column[row])).encode())
-            for name, column in zip(records.NUMBERS, numbers, strict=True)
+            for name, column in zip(NUMBERS, numbers, strict=True)
         ]
         properties = [
-            (records.property_name(raw(columns.names, i).decode()), raw(columns.values, i))
+            (property_name(raw(columns.names, i).decode()), raw(columns.values, i))
             for i in range(first, int(columns.property_end[row]))
         ]
         return cls(
@@ -94,18 +94,13 @@ def dead_letter(
         room: bytes that it may have; the body is left out if need be.
         content: how much of the message is in it, see `sinks.kafka.messages.refusals`.
     """
-    ours = [
-        ("rmq.error", error[:_KEPT_OF_ERROR].encode()),
-        ("rmq.error.topic", topic.encode()),
-        ("rmq.error.product", product.encode()),
-        ("rmq.store", store.encode()),
-        *message.coordinates,
-    ]
-    headers = ours if content == BARE else [*ours, *message.properties]
+    said = {"": error[:_KEPT_OF_ERROR], ".topic": topic, ".product": product}
+    headers = [(f"rmq.error{name}", text.encode()) for name, text in said.items()]
+    headers += [("rmq.store", store.encode()), *message.coordinates]
+    headers += message.properties if content != BARE else []
     key = message.key if content != BARE else None
     if key is None and (content != WHOLE or error.startswith(_NO_KEY)):
-        places = dict(message.coordinates)
-        key = b"@".join((store.encode(), places["rmq.physicalOffset"], places["rmq.queueOffset"]))
+        key = _own_key(message, store)
     value: bytes | None = message.body if product == MESSAGES else None
     around = sum(len(text) + _HEADER_BYTES for _, text in headers) + len(key or b"")
     if value is not None and (content != WHOLE or len(value) + around > room):
@@ -113,3 +108,9 @@ def dead_letter(
         value = None
     now = int(time.time() * 1000)
     return encode_records([(now, key, value, headers)]), now
+
+
+def _own_key(message: PlainMessage, store: str) -> bytes:
+    """Return a key that no other message of any store has."""
+    places = dict(message.coordinates)
+    return b"@".join((store.encode(), places["rmq.physicalOffset"], places["rmq.queueOffset"]))

@@ -11,8 +11,10 @@ import numpy as np
 
 from reput.formats.errors import KafkaError, UsageError
 from reput.formats.java import strings
-from reput.formats.kafka import records
+from reput.formats.kafka.headers import header
+from reput.formats.kafka.partitions import partitions_by_key
 from reput.formats.kafka.records import RoutePieces
+from reput.formats.kafka.tags import match_tags
 from reput.formats.kernels.routes import lookup_rows
 from reput.formats.rocketmq.commitlog import COMMIT, TRANSACTION_TYPE
 from reput.formats.rows.texts import Slices
@@ -65,7 +67,7 @@ class TagExpression:
         """Tell by row whether it is wanted."""
         if self.takes_all:
             return np.ones(len(tags.length), np.bool_)
-        return records.match_tags(data, tags, self._codes, self._texts, self._data)
+        return match_tags(data, tags, self._codes, self._texts, self._data)
 
 
 class Target(NamedTuple):
@@ -190,7 +192,7 @@ class Routes:
         if self._settings.partition_by == KEY:
             keys = columns.uniq_key if self._settings.key == "uniq_key" else columns.keys
             partitions = self._columns["partitions"][routes]
-            by_queue = records.partitions_by_key(data, keys, partitions, by_queue)
+            by_queue = partitions_by_key(data, keys, partitions, by_queue)
         placed = np.where(first >= 0, first + by_queue, first)
         messages = np.where(selected, placed, NOWHERE)
         notices = np.where(selected, self._columns["notice"][routes], NOWHERE)
@@ -259,9 +261,9 @@ def _place(target: Target | None, queue_id: int) -> tuple[int, int]:
 
 def _pieces_of(topic: str, queue_id: int, store: str) -> tuple[bytes, bytes, bytes]:
     headers = (
-        records.header("rmq.store", store)
-        + records.header("rmq.topic", topic)
-        + records.header("rmq.queueId", str(queue_id))
+        header("rmq.store", store)
+        + header("rmq.topic", topic)
+        + header("rmq.queueId", str(queue_id))
     )
     head = f'{{"topic":{json.dumps(topic)},"queueId":{queue_id},"queueOffset":'
     return headers, f"{topic}@{queue_id}".encode(), head.encode()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reput.sinks.kafka.client.batch import BATCH_HEADER
 from reput.sinks.kafka.client.partition import Partition
 from reput.sinks.kafka.client.settings import ARRIVALS, DEAD_LETTERS, MESSAGES
-from reput.sinks.kafka.messages.encoder import Encoder
+from reput.sinks.kafka.messages.encoder import Encoder, Share
 from reput.sinks.kafka.messages.plain import PlainMessage, dead_letter
 from reput.sinks.kafka.messages.refusals import Note, Refusals
 from reput.sinks.kafka.messages.routes import DEAD, Routes
@@ -25,24 +25,6 @@ if TYPE_CHECKING:
     from reput.sinks.kafka.sent import Sent
 
     Chosen = np.ndarray[Any, np.dtype[np.int64]]
-
-
-class Share(NamedTuple):
-    """Rows of a block that go into one partition.
-
-    Attributes:
-        block: the rows.
-        rows: their routes.
-        product: messages or arrival notices.
-        partition: where they go.
-        chosen: their numbers, in log order.
-    """
-
-    block: RowBlock
-    rows: Rows
-    product: str
-    partition: Partition
-    chosen: Chosen
 
 
 class Sender:
@@ -109,25 +91,22 @@ class Sender:
 
     def _send_share(self, share: Share, sent: Sent) -> int:
         """Encode and send rows; return how many went into their partition."""
-        block, product, topic = share.block, share.product, share.partition.topic
-        most_bytes = self._settings.max_message_bytes
+        topic, most_bytes = share.partition.topic, self._settings.max_message_bytes
         limit = min(self.refusals.batch_bytes(topic), most_bytes - BATCH_HEADER)
         most = self.refusals.batch_records(topic)
-        chosen = self._without_refused(share, sent)
+        share = share._replace(chosen=self._without_refused(share, sent))
         following, count = 0, 0
-        while following < len(chosen):
-            row = int(chosen[following])
+        while following < len(share.chosen):
             records, encoded = self.encoder.encode(
-                block, share.rows, self.routes.pieces, product, chosen, following, most, limit
+                share, self.routes.pieces, following, most, limit
             )
             size = encoded.length + BATCH_HEADER
             if encoded.records == 1 and size > most_bytes:
-                why = f"MessageSizeTooLarge: {size} bytes, max_message_bytes is {most_bytes}"
-                self.refusals.add_message(*_place(block, row), product, topic, why)
-                self._send_dead(block, row, product, why, sent)
+                self._send_too_large(share, int(share.chosen[following]), size, sent)
                 following += 1
                 continue
-            note = _note(block, product, chosen[following : following + encoded.records])
+            inside = share.chosen[following : following + encoded.records]
+            note = _note(share.block, share.product, inside)
             self._opened().add(
                 share.partition, records, encoded.records,
                 encoded.first_timestamp, encoded.max_timestamp, note,
@@ -136,6 +115,18 @@ class Sender:
             count += encoded.records
             following = encoded.following
         return count
+
+    def _send_too_large(self, share: Share, row: int, size: int, sent: Sent) -> None:
+        """Send a row that no batch takes to the dead letters.
+
+        Raises:
+            KafkaError: the operator does not want that.
+        """
+        most = self._settings.max_message_bytes
+        why = f"MessageSizeTooLarge: {size} bytes, max_message_bytes is {most}"
+        place = _place(share.block, row)
+        self.refusals.add_message(*place, share.product, share.partition.topic, why)
+        self._send_dead(share.block, row, share.product, why, sent)
 
     def _without_refused(self, share: Share, sent: Sent) -> Chosen:
         """Send the rows that Kafka has refused before to the dead letters; return the others."""

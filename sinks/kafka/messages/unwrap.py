@@ -81,7 +81,7 @@ def unwrapped(data: Bytes, columns: RowColumns, pad: int) -> tuple[Bytes, RowCol
     Args:
         data: the bytes that the columns have slices of.
         columns: rows.
-        pad: bytes to leave behind what is added, for kernels that load words.
+        pad: bytes to leave after what is added, for kernels that load words.
     """
     batches: dict[int, list[Inner]] = {}
     for row in np.flatnonzero(is_wrapped(columns.sys_flag)).tolist():
@@ -94,40 +94,74 @@ def unwrapped(data: Bytes, columns: RowColumns, pad: int) -> tuple[Bytes, RowCol
     counts = np.ones(len(columns.size), np.int64)
     counts[list(batches)] = [len(found) for found in batches.values()]
     taken = np.repeat(np.arange(len(counts)), counts)
-    rows = _taken(columns, taken)
-    added = bytearray()
-
-    def put(raw: bytes) -> tuple[int, int]:
-        added.extend(raw)
-        return len(data) + len(added) - len(raw), len(raw)
-
-    def put_text(text: str) -> tuple[int, int]:
-        return put(text.encode("utf-8", "replace"))
-
-    pairs: dict[int, list[tuple[tuple[int, int], tuple[int, int]]]] = {}
+    rows = _Rows(len(data), _taken(columns, taken))
     firsts = np.cumsum(counts) - counts
     for row, found in batches.items():
         for number, inner in enumerate(found):
-            new = int(firsts[row]) + number
-            rows.queue_offset[new] += number
-            rows.flag[new] = inner.flag
-            rows.body.at[new], rows.body.length[new] = put(inner.body)
-            pairs[new] = [(put_text(n), put_text(v)) for n, v in inner.properties.items()]
-            for slices, name in (
-                (rows.tags, properties.TAGS),
-                (rows.keys, properties.KEYS),
-                (rows.uniq_key, properties.UNIQ_KEY),
-            ):
-                text = inner.properties.get(name)
-                slices.at[new], slices.length[new] = put_text(text) if text else (0, 0)
-    names, values, ends = _properties(columns, taken, pairs)
-    added += bytes(pad)
-    pieces = [data, np.frombuffer(bytes(added), np.uint8)]
-    return np.concatenate(pieces), rows._replace(names=names, values=values, property_end=ends)
+            rows.put(int(firsts[row]) + number, number, inner)
+    names, values, ends = _properties(columns, taken, rows.pairs)
+    pieces = [data, np.frombuffer(bytes(rows.added) + bytes(pad), np.uint8)]
+    columns = rows.columns._replace(names=names, values=values, property_end=ends)
+    return np.concatenate(pieces), columns
+
+
+class _Rows:
+    """Rows with room for the messages of batches, which are put there one by one.
+
+    Attributes:
+        columns: the rows, without properties.
+        added: bytes that follow the others.
+        pairs: by row: where names and values of its properties are, and how long.
+    """
+
+    def __init__(self, start: int, columns: RowColumns) -> None:
+        """Begin without any of the messages.
+
+        Args:
+            start: where the bytes that are added begin.
+            columns: rows, one for each message.
+        """
+        self._start = start
+        self.columns = columns
+        self.added = bytearray()
+        self.pairs: dict[int, list[tuple[tuple[int, int], tuple[int, int]]]] = {}
+
+    def put(self, row: int, number: int, inner: Inner) -> None:
+        """Make a row that of a message.
+
+        Args:
+            row: its number.
+            number: of the message within its batch.
+            inner: the message.
+        """
+        columns = self.columns
+        columns.queue_offset[row] += number
+        columns.flag[row] = inner.flag
+        columns.body.at[row], columns.body.length[row] = self._add(inner.body)
+        self.pairs[row] = [
+            (self._add_text(name), self._add_text(value))
+            for name, value in inner.properties.items()
+        ]
+        for slices, name in (
+            (columns.tags, properties.TAGS),
+            (columns.keys, properties.KEYS),
+            (columns.uniq_key, properties.UNIQ_KEY),
+        ):
+            text = inner.properties.get(name)
+            slices.at[row], slices.length[row] = self._add_text(text) if text else (0, 0)
+
+    def _add(self, raw: bytes) -> tuple[int, int]:
+        """Add bytes; return where they are and how many."""
+        at = self._start + len(self.added)
+        self.added += raw
+        return at, len(raw)
+
+    def _add_text(self, text: str) -> tuple[int, int]:
+        return self._add(text.encode("utf-8", "replace"))
 
 
 def _taken(columns: RowColumns, taken: NDArray[np.int64]) -> RowColumns:
-    """Return the chosen rows, as copies; properties, which are no rows, stay as they are."""
+    """Return the chosen rows, as copies; properties are not rows and stay as they are."""
 
     def take(name: str, column: NDArray[np.generic] | Slices) -> NDArray[np.generic] | Slices:
         if name in {"names", "values"}:

@@ -124,6 +124,10 @@ class Opening:
         self.ownership.note(found.position)
         return found.position, found.partition
 
+    def is_as_noted(self, found: Found | None) -> bool:
+        """Tell whether a position that was found is the one that this process knows."""
+        return self.ownership.is_as_noted(found.position if found is not None else None)
+
     def remember(self, position: Position | None) -> None:
         """Write down that Kafka has a position, and which.
 

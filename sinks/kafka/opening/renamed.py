@@ -136,15 +136,20 @@ def _is_of(log: CommitLog, position: Position, me: Me, *, is_remembered: bool) -
     Stores of several brokers may have one path, on hosts or in pods of one layout, so a path says
     something only of a log whose beginning is the same.
     """
-    first = position.first
     if not position.points:
         if position.is_unsent and me.leaves_out <= position.end:
             # Nothing was sent there, and nothing is left out here.
             return None
         if position.has_no_record:
             return False if position.origin == me.path and not is_remembered else None
-        if first is None:
+        if position.first is None:
             return None
+    return _has_records_of(log, position, is_remembered=is_remembered)
+
+
+def _has_records_of(log: CommitLog, position: Position, *, is_remembered: bool) -> bool | None:
+    """Tell by the records that a position names whether it is of this log, see `_is_of`."""
+    first = position.first
     left = [p.record for p in position.points if p.record.physical_offset >= log.min_offset]
     are_there = [trail.is_there(log, record) for record in left]
     if first is not None and first[0] >= log.min_offset and log.damage_at(first[0]) is None:

@@ -39,8 +39,8 @@ def read(
 ) -> Found | None:
     """Return a store's last committed position, None if it has none.
 
-    To be called after the opening of the producer: then no transaction of this store is open. Those
-    of other stores may be; this waits for what is after them.
+    Call it once the producer is open: then no transaction of this store is. Those of other stores
+    may be; this waits for what is after them.
 
     The topic may have had fewer partitions when the position was written, so all are looked at
     where it is not in the one that it would be in now. One that has moved is there for good: an id
@@ -61,12 +61,10 @@ def read(
     if found is not None and not found[1].moved:
         return Found(found[1], home)
     there = [(*found, home)] if found is not None else []
-    others = [number for number in range(partitions) if number != home]
-    there += [
-        (*last, number)
-        for number in others
-        if (last := last_of(settings, access, transactional_id, number, waits=waits)) is not None
-    ]
+    for number in range(partitions):
+        if number != home:
+            found = last_of(settings, access, transactional_id, number, waits=waits)
+            there += [(*found, number)] if found is not None else []
     if not there:
         return None
     _, position, number = max(there, key=_rank)

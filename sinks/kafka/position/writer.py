@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 # Records that are kept to find again, and how far from one to the next at least.
 _POINTS = 16
 _NEWEST_POINTS = 4
+# A log in which nothing is wanted still moves the position now and then, to be read only once.
+_IDLE_BYTES = 64 << 20
+
+
+def is_due(known: Position, sent: Sent) -> bool:
+    """Tell whether Kafka is to have a position after a range.
+
+    Args:
+        known: the position before it.
+        sent: what was sent of it.
+    """
+    # A position that has no record of the log yet gets one, to be known by.
+    return not sent.is_empty or known.has_no_record or sent.end - sent.start >= _IDLE_BYTES
 
 
 class PositionWriter:
@@ -93,3 +106,13 @@ class PositionWriter:
             raise RuntimeError("the sink is not open")
         last = (self._link.transactional_id.encode(), position.pack())
         put_records(self._link.settings, client, self.partition, [*chunks, last])
+
+    def commit(self, client: Client, position: Position) -> None:
+        """Write a position in a transaction of its own.
+
+        Raises:
+            KafkaError: it could not be written.
+        """
+        client.begin()
+        self.add(client, position)
+        client.commit()

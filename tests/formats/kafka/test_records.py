@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.partitioner.default import murmur2 as kafka_murmur2
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from reput.formats.java import strings
 from reput.formats.kafka import records as kafkarecords
+from reput.formats.kafka.headers import NUMBERS, header
 from reput.formats.kafka.records import KEYS_KEY, NO_KEY, UNIQ_KEY_KEY, Encoded, RoutePieces
 from reput.formats.rows.columns import RowColumns, read_rows
 from reput.formats.rows.texts import Slices
@@ -77,7 +77,7 @@ def numbers(fields: dict[str, Any], position: int) -> list[tuple[str, bytes]]:
         fields["queue_offset"], position, fields["store_timestamp"], fields["born_timestamp"],
         0, fields["reconsume_times"],
     )  # fmt: skip
-    return [(n, str(v).encode()) for n, v in zip(kafkarecords.NUMBERS, values, strict=True)]
+    return [(n, str(v).encode()) for n, v in zip(NUMBERS, values, strict=True)]
 
 
 class TestMessages:
@@ -88,7 +88,7 @@ class TestMessages:
         A reader of Kafka cannot tell these from records of a client that makes them one by one.
         """
         data, columns = columns_of(messages)
-        pieces = pieces_of(kafkarecords.header("rmq.topic", "orders"), 1)
+        pieces = pieces_of(header("rmq.topic", "orders"), 1)
         out = np.zeros(1 << 20, np.uint8)
         rows = np.arange(len(messages), dtype=np.int64)
         routes = np.zeros(len(messages), np.int32)
@@ -187,31 +187,3 @@ class TestNotices:
             text = json.dumps(value, separators=(",", ":")).encode()
             wanted.append((fields["store_timestamp"], b"orders@0", text, []))
         assert out[: encoded.length].tobytes() == expected(wanted)
-
-
-@given(st.binary(max_size=40))
-@settings(deadline=None)
-def test_murmur2_is_that_of_kafkas_clients(key):
-    data = np.frombuffer(key + b"\0", np.uint8)
-
-    assert kafkarecords.murmur2(data, 0, len(key)) == kafka_murmur2(key) & 0x7FFFFFFF
-
-
-def test_tags_are_matched_by_code_and_by_text():
-    """
-    "Aa" and "BB" have one hash in Java: the code alone is not enough.
-    """
-    assert strings.hash_code("Aa") == strings.hash_code("BB")
-    names = [b"Aa", b"BB", b"C", b""]
-    data = np.frombuffer(b"".join(names) + bytes(8), np.uint8).copy()
-    tags = Slices(np.array([0, 2, 4, 5], np.int64), np.array([2, 2, 1, 0], np.int32))
-    codes = np.array([strings.hash_code("BB"), strings.hash_code("C")], np.int64)
-    texts = Slices(np.array([2, 4], np.int64), np.array([2, 1], np.int32))
-
-    assert kafkarecords.match_tags(data, tags, codes, texts, data).tolist() == [
-        False, True, True, False,
-    ]  # fmt: skip
-
-
-def test_headers_of_a_route_are_encoded_as_the_client_does():
-    assert kafkarecords.header("name", "välue") == b"\x08name\x0cv\xc3\xa4lue"
