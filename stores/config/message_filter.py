@@ -3,10 +3,10 @@
     keep = compile_filter("color = 'red' AND size > 5", "SQL92")
     if keep.matches_code(entry.tags_code) and keep.matches(properties): ...
 
-As a broker does it, an entry of a consume queue is looked at first (the hash of a tag, or the bit
-map of an extension), the message's properties after. `mode="broker"` takes what a broker takes,
-and means by it what a broker means; `mode="strict"` refuses expressions that a broker silently
-reads otherwise than they look. Languages: `formats.filters.tag_expression`,
+As in a broker, the entry of the consume queue comes first (the hash of a tag, or the bit map of an
+extension), then the message's properties. `mode="broker"` accepts what a broker accepts, and reads
+it as a broker does. `mode="strict"` refuses expressions that a broker silently reads otherwise than
+they look. Languages: `formats.filters.tag_expression`,
 `formats.filters.sql92`.
 """
 
@@ -48,12 +48,12 @@ class FilterError(UsageError):
         self.java = java
 
     def __reduce__(self) -> tuple[type[FilterError], tuple[str, int | None, str]]:
-        """Have it go from one process to another as what it is."""
+        """Keep all parts when another process gets it."""
         return type(self), (str(self), self.position, self.java)
 
 
 class MessageFilter(Protocol):
-    """Says which messages pass. One is for one thread: it counts."""
+    """Tells which messages pass. It counts, so each thread needs one of its own."""
 
     @property
     def kind(self) -> Kind:
@@ -65,11 +65,11 @@ class MessageFilter(Protocol):
 
     @property
     def failures(self) -> int:
-        """Return how many messages it could not be evaluated for; they did not pass."""
+        """Return for how many messages the evaluation failed; they did not pass."""
 
     @property
     def first_failure(self) -> str:
-        """Return what was wrong with the first of these, empty where there was none."""
+        """Return what was wrong with the first of these, empty for none."""
 
     def matches_code(self, tags_code: int | None) -> bool:
         """Tell whether an entry of a consume queue may belong to a message that passes.
@@ -83,7 +83,7 @@ class MessageFilter(Protocol):
         """Tell the same of the unit of a consume queue extension, its bit map included."""
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Tell whether a message with these properties passes; look at its entry before."""
+        """Tell whether a message with these properties passes; ask about its entry first."""
 
 
 def compile_filter(
@@ -93,7 +93,7 @@ def compile_filter(
     *,
     string_operators: bool = True,
 ) -> MessageFilter:
-    """Return the filter that a consumer gets who subscribes with `expression`.
+    """Return the filter of a consumer that subscribes with `expression`.
 
     Args:
         expression: None, nothing and `*` are every message for tags; SQL92 has to have one.
@@ -112,14 +112,7 @@ def compile_filter(
         if kind == "TAG":
             return TagFilter(tag_expression.parse(text, strict=strict))
         if kind == "SQL92":
-            if not text:
-                raise FilterError(
-                    "SQL92 has to have an expression", None, "IllegalArgumentException"
-                )
-            # Its parser takes longer to import than a query of a queue takes.
-            from reput.formats.filters import sql92  # noqa: PLC0415
-
-            return Sql92Filter(sql92.parse(text, string_operators=string_operators, strict=strict))
+            return _sql92_filter(text, string_operators=string_operators, strict=strict)
     except ExpressionError as error:
         by = "a broker refuses it" if error.java else "a broker takes it for something else"
         raise FilterError(
@@ -128,6 +121,15 @@ def compile_filter(
     raise FilterError(
         f"filter kind {kind!r} is none of {', '.join(KINDS)}", None, "NullPointerException"
     )
+
+
+def _sql92_filter(text: str, *, string_operators: bool, strict: bool) -> Sql92Filter:
+    if not text:
+        raise FilterError("SQL92 has to have an expression", None, "IllegalArgumentException")
+    # Its parser takes longer to import than a query of a queue takes.
+    from reput.formats.filters import sql92  # noqa: PLC0415
+
+    return Sql92Filter(sql92.parse(text, string_operators=string_operators, strict=strict))
 
 
 class TagFilter:

@@ -1,9 +1,9 @@
-"""Records by their store time, over the whole commitlog, whatever topic they are of.
+"""Finds records by their store time, over the whole commitlog, of any topic.
 
-A clock that was set back leaves records out of order, and only their heads say where: so all before
-the wanted one are passed. Where no clock ever went back, the file is found by the first record of
-each. In a file the way goes from record to record: a place in the middle of it may look like a
-record and be a message's body.
+A clock that was set back leaves records out of order, and only their heads tell where. So the walk
+passes all records before the wanted one. If no clock ever went back, the first record of each file
+tells the file. In a file the walk goes from record to record: a place in the middle of it may look
+like a record and be a message's body.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _first_file(log: LogFiles, timestamp: int) -> int:
 
 
 def walk(log: LogFiles, base: int, report: Report) -> Iterator[tuple[int, int]]:
-    """Yield physical offset and store time of the records of one file, to the first that is none.
+    """Yield physical offset and store time of the records of one file, up to what is not one.
 
     Only sizes, magics and offsets are looked at. What ends them in the middle of a file is a
     finding, unless nothing was ever written there.
@@ -91,12 +91,17 @@ def walk(log: LogFiles, base: int, report: Report) -> Iterator[tuple[int, int]]:
         position += at
         if at <= last or at == 0:
             # No record begins here.
-            verdict, _ = look_at(log, position)
-            is_end = verdict == Verdict.END and look_at(log, file_end)[0] == Verdict.END
-            if not is_end and verdict != Verdict.ROLL:
-                path, byte = log.file_of(position)
-                report.add(Kind.WRONG_BYTES, path, byte, verdict.explanation)
+            _report_stop(log, position, file_end, report)
             return
+
+
+def _report_stop(log: LogFiles, position: int, file_end: int, report: Report) -> None:
+    """Report what ends the records of a file too early, if anything does."""
+    verdict, _ = look_at(log, position)
+    is_end = verdict == Verdict.END and look_at(log, file_end)[0] == Verdict.END
+    if not is_end and verdict != Verdict.ROLL:
+        path, byte = log.file_of(position)
+        report.add(Kind.WRONG_BYTES, path, byte, verdict.explanation)
 
 
 def records_from(log: LogFiles, offset: int, report: Report) -> Iterator[Record]:

@@ -1,8 +1,8 @@
-"""The first record stored at a time or later: by reading all before it, or by bisection.
+"""Finds the first record stored at a time or later: by reading all before it, or by bisection.
 
-Brokers bisect, which finds that record only where store times rise along the log. A clock that was
-set back leaves records before the place that bisection finds, and nothing short of their heads says
-whether there are any.
+Brokers bisect, which finds that record only if store times rise along the log. A clock that was set
+back leaves records before the place that bisection finds. Only their heads tell whether there are
+any.
 """
 
 from __future__ import annotations
@@ -66,49 +66,58 @@ def first_since(
         log: the commitlog.
         timestamp: ms.
         end: physical offset after the last record.
-        passed: what is known of the log by an earlier look, if it ended there then too.
-        skips_corrupt: go on after what is corrupt.
+        passed: what an earlier look found; it counts if the log ended there then too.
+        skips_corrupt: resume after what is corrupt.
 
     Raises:
-        FormatError: something that is no record stands before it.
+        FormatError: something that is not a record stands before it.
     """
-    position = log.min_offset
+    step, position = _STEP, log.min_offset
     if passed is not None and passed.timestamp <= timestamp and passed.end == end:
         position = max(position, passed.position)
-    step = _STEP
     while position < end:
-        try:
-            verdict, reached = _pass_older(log, position, step, end, timestamp)
-        except LogChangedError:
-            log.refresh()
-            if position >= log.min_offset:
-                raise
-            # What was being looked at has expired.
+        found = _pass_older(log, position, step, end, timestamp)
+        if found is None:
             position = log.min_offset
             continue
+        verdict, reached = found
         if verdict == Verdict.RECORD and reached < end:
             return reached
-        if verdict == Verdict.ROLL:
-            position = log.base_of(reached) + log.file_size
-        elif verdict == Verdict.SHORT and position + step < log.base_of(position) + log.file_size:
+        if verdict == Verdict.SHORT and position + step < log.base_of(position) + log.file_size:
             # A record does not fit the step: longer than it, or just the last one in it.
             step = step * 2 if reached == position else _STEP
             position = reached
         elif verdict == Verdict.RECORD:
             position = reached
-        elif skips_corrupt:
-            position = next_record(log, reached)
         else:
-            raise _unreadable(corruption(log, reached, verdict))
+            position = _resume(log, reached, verdict, skips_corrupt=skips_corrupt)
     return end
+
+
+def _resume(log: CommitLog, position: int, verdict: Verdict, *, skips_corrupt: bool) -> int:
+    """Return where records resume after what is not one: a BLANK, or something corrupt."""
+    if verdict == Verdict.ROLL:
+        return log.base_of(position) + log.file_size
+    if not skips_corrupt:
+        raise _unreadable(corruption(log, position, verdict))
+    return next_record(log, position)
 
 
 def _pass_older(
     log: CommitLog, position: int, step: int, end: int, timestamp: int
-) -> tuple[Verdict, int]:
-    """Return what stands where the records end that are older, in the next `step` bytes."""
+) -> tuple[Verdict, int] | None:
+    """Return what stands where the records end that are older, in the next `step` bytes.
+
+    None if they have expired.
+    """
     file_end = log.base_of(position) + log.file_size
-    data = log.read(position, min(step, file_end - position))
+    try:
+        data = log.read(position, min(step, file_end - position))
+    except LogChangedError:
+        log.refresh()
+        if position >= log.min_offset:
+            raise
+        return None
     verdict, reached = record_times.pass_older(
         data, PAD, len(data) - PAD, position, file_end, log.rules & ACCEPT_V2, end, timestamp
     )
@@ -116,7 +125,7 @@ def _pass_older(
 
 
 def _unreadable(error: FormatError) -> FormatError:
-    """Return the error with what else can be done: reading by time begins before it."""
+    """Return the error with its other remedies: reading by time begins before the place."""
     return FormatError(
         error.path,
         error.position,
@@ -129,8 +138,8 @@ def _unreadable(error: FormatError) -> FormatError:
 def first_since_by_bisection(log: CommitLog, timestamp: int, end: int) -> int:
     """Return the first record stored at `timestamp` or later, `end` if there is none.
 
-    Where no clock went back bisection finds it, as it does in RocketMQ; else it finds one of
-    several places: `first_since` finds the first.
+    If no clock went back, bisection finds it, as it does in RocketMQ. Otherwise it finds one of
+    several places; `first_since` finds the first.
 
     Args:
         log: the files.

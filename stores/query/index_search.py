@@ -1,10 +1,10 @@
 """Looks hashes of keys up in the index files, as a broker does: newest file first, chain by chain.
 
 The rules are those of RocketMQ's `IndexService#queryOffset` and `IndexFile#selectPhyOffset`, odd
-ones included: no older file is looked at behind one that began before the window of time; a chain
-ends at an item that is older than the window. What the broker has no rule for, since no broker
-writes it, is a finding here, and the answer what was found until then: chains that run in a
-circle, counts beyond the file, files of other sizes and names.
+ones included: after a file that began before the window of time, older files do not count, and a
+chain ends at an item that is older than the window. No broker writes chains that run in a circle,
+counts beyond the file, or files of other sizes and names, so the broker has no rule for them. Here
+they are findings, and the answer is what was found until then.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ALWAYS = Window()
 
 # What the index has for a hash: physical offsets, newest first, hits of other keys with the same
 # hash among them; store timestamp (ms) and physical offset of the newest item of all, 0 without
-# an index. A tuple as it is: one with names takes as long to make as a chain to walk.
+# an index. A plain tuple: building a named one costs as much as walking a chain.
 IndexHits = tuple[list[int], int, int]
 
 
@@ -99,43 +99,50 @@ class IndexFileMap:
         Args:
             hashed: hash of topic and key.
             window: time.
-            limit: of `found`, what is in it already included.
+            limit: of `found`, including what is in it already.
             found: physical offsets.
             report: gets what is damaged.
         """
-        header = self.header()
+        data, header = self.data, self.header()
         count, begin_timestamp = header.index_count, header.begin_timestamp
-        slot_at = HEADER_SIZE + hashed % self.slots * SLOT_SIZE
-        (number,) = _SLOT.unpack_from(self.data, slot_at)
-        if number <= NO_ITEM or number > count or count <= FIRST_ITEM:
+        number = self._first_item(hashed, count)
+        if number == NO_ITEM:
             return
         items_at = indexfile.item_position(0, self.slots)
         # A circle is noticed when an item comes again that was remembered 2, 4, 8 … items ago.
         remembered, steps, remember_at = NO_ITEM, 0, 2
         while len(found) < limit:
             if number >= self.items:
-                self._damaged(report, slot_at, f"slot {hashed % self.slots} leads to item {number}")
+                self._damaged_slot(report, hashed, number)
                 return
-            key_hash, offset, seconds, previous = _ITEM.unpack_from(
-                self.data, items_at + number * ITEM_SIZE
-            )
+            at = items_at + number * ITEM_SIZE
+            key_hash, offset, seconds, previous = _ITEM.unpack_from(data, at)
             if seconds < 0:
                 return
             stored = begin_timestamp + seconds * 1000
             if key_hash == hashed and window.begin <= stored <= window.end:
                 found.append(offset)
-            if previous <= NO_ITEM or previous > count or previous == number:
-                return
-            if stored < window.begin:
+            if not NO_ITEM < previous <= count or previous == number or stored < window.begin:
                 return
             steps += 1
             if previous == remembered:
-                at = items_at + number * ITEM_SIZE
                 self._damaged(report, at, f"the chain of item {number} runs in a circle")
                 return
             if steps == remember_at:
                 remembered, remember_at = previous, remember_at * 2
             number = previous
+
+    def _first_item(self, hashed: int, count: int) -> int:
+        """Return the first item of a hash's chain, `NO_ITEM` if the file has none."""
+        slot_at = HEADER_SIZE + hashed % self.slots * SLOT_SIZE
+        (number,) = _SLOT.unpack_from(self.data, slot_at)
+        is_there = NO_ITEM < number <= count and count > FIRST_ITEM
+        return int(number) if is_there else NO_ITEM
+
+    def _damaged_slot(self, report: Report, hashed: int, number: int) -> None:
+        slot = hashed % self.slots
+        at = HEADER_SIZE + slot * SLOT_SIZE
+        self._damaged(report, at, f"slot {slot} leads to item {number}")
 
     def _damaged(self, report: Report, byte: int, what: str) -> None:
         report.add(Kind.BROKEN_CHAIN, str(self.path), byte, what)
@@ -156,7 +163,7 @@ def is_time_matched(header: Header, window: Window) -> bool:
 
 
 class IndexSearch:
-    """The index files of an output; looked at anew when files have come or gone."""
+    """The index files of an output; it looks again when files have come or gone."""
 
     def __init__(self, directory: Path, settings: BrokerSettings, report: Report) -> None:
         """Open nothing yet.
@@ -164,7 +171,7 @@ class IndexSearch:
         Args:
             directory: where the index files are.
             settings: how large they are.
-            report: gets what is no index file, and broken chains.
+            report: gets what is not an index file, and broken chains.
         """
         self.directory = directory
         self._place = str(directory)
@@ -216,13 +223,13 @@ class IndexSearch:
     def _advise(self, data: mmap.mmap) -> None:
         """Tell the system how a file is read.
 
-        Who asks for a few keys wants the few pages that those lie on, and not what a disk reads
-        around each: megabytes.
+        A look-up of a few keys needs the few pages that these lie on, and not the megabytes that
+        a disk reads around each.
         """
         data.madvise(mmap.MADV_RANDOM)
 
     def _take(self, files: Sequence[IndexFileMap]) -> None:
-        """Learn what the files are from now on, oldest first, before others are closed."""
+        """Take over the list of files, oldest first, before others are closed."""
 
     def offsets_of(self, text: str, window: Window, limit: int) -> IndexHits:
         """Return where the records of "topic#key" are; see `offsets`."""

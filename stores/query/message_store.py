@@ -5,17 +5,16 @@
         for message in answer.messages:
             print(message.queue_id, message.queue_offset, store.body(message).data)
 
-Nothing is written and nothing is locked, so that a live store can be asked; what is not as a broker
-leaves it is kept in `report`, and what can be answered nevertheless is.
+It writes nothing and locks nothing, so you can ask a live store. `report` keeps what is not as a
+broker leaves it; the answers leave that out.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from reput.formats.errors import UsageError
-from reput.formats.rocketmq import bodies, messageid, names
+from reput.formats.rocketmq import bodies, names
 from reput.formats.rocketmq.broker import BrokerSettings
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.stores.config.layout import batch_topics_for
@@ -23,7 +22,6 @@ from reput.stores.findings import Kind, Report
 from reput.stores.following.log_end import EndedLog
 from reput.stores.log.places import commitlog_directories
 from reput.stores.log.records import (
-    NoRecordError,
     is_in_queue,
     look_at,
     read_record,
@@ -31,11 +29,13 @@ from reput.stores.log.records import (
     stored_at,
 )
 from reput.stores.query import by_time
-from reput.stores.query.by_key import KeyAnswer, KeyKind, KeyLookup, KeyStatus
+from reput.stores.query.by_id import IdAnswer, find_by_id
+from reput.stores.query.by_key import KeyAnswer, KeyKind, KeyLookup
 from reput.stores.query.consumers import Offsets, read_offsets
 from reput.stores.query.index_search import ALWAYS, IndexSearch, Window
 from reput.stores.queues import by_time as queue_time
 from reput.stores.queues.by_time import Boundary
+from reput.stores.queues.open_queues import OpenQueues
 from reput.stores.queues.pull import IN_MEMORY, Pulled, PullLimits, pull
 
 if TYPE_CHECKING:
@@ -44,36 +44,11 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.bodies import Body
     from reput.formats.rocketmq.commitlog import Record
-    from reput.formats.rocketmq.messageid import OffsetId, UniqueId
     from reput.stores.config.message_filter import MessageFilter
-    from reput.stores.queues.batches import BatchReader
-    from reput.stores.queues.reader import QueueEntry, QueueReader
+    from reput.stores.queues.open_queues import AnyQueue
+    from reput.stores.queues.reader import QueueEntry
 
-    AnyQueue = QueueReader | BatchReader
-
-# Queues that are kept open; a store may have tens of thousands.
-_OPEN_QUEUES = 64
 _ANY, _TAG = KeyKind.ANY, KeyKind.TAG
-
-
-class IdAnswer(NamedTuple):
-    """What an id leads to.
-
-    Attributes:
-        message: the newest message with it, None if there is none.
-        is_offset: it was found by the offset in the id; else by the index.
-        as_offset: the id's parts if a broker gave it; None if it cannot be such an id.
-        as_unique: the id's parts if a producer made it; None for an id of the producer's own kind.
-        problem: why nothing stands where the id points to; None if something does.
-        status: of the look into the index, None if there was none.
-    """
-
-    message: Record | None
-    is_offset: bool
-    as_offset: OffsetId | None
-    as_unique: UniqueId | None
-    problem: str | None
-    status: KeyStatus | None
 
 
 class MessageStore:
@@ -85,7 +60,7 @@ class MessageStore:
         settings: the broker's.
         log: the commitlog's files, up to the log's end.
         index: the index files.
-        report: what was not as it should be; grows with what is asked.
+        report: what was not as it should be; grows with each question.
     """
 
     def __init__(
@@ -121,8 +96,8 @@ class MessageStore:
         for damage in (*self.log.damages, self.log.unfinished):
             if damage is not None:
                 self.report.add(Kind.MISSING, damage.path, damage.byte, damage.found)
-        self._batch_topics = batch_topics_for(root, self.settings)
-        self._queues: dict[tuple[str, int, bool], AnyQueue] = {}
+        batch_topics = batch_topics_for(root, self.settings)
+        self._queues = OpenQueues(self.output, self.log, self.settings, self.report, batch_topics)
 
     @classmethod
     def open(
@@ -157,21 +132,16 @@ class MessageStore:
 
     def close(self) -> None:
         """Close the files."""
-        self._close_queues()
+        self._queues.close()
         self._lookup.close()
         self.index.close()
         self.log.close()
 
     def refresh(self) -> None:
-        """Look at the files anew: a live store has grown. The index looks by itself."""
+        """Look at the files again: a live store has grown. The index looks by itself."""
         self.log.refresh()
         self._lookup.refresh()
-        self._close_queues()
-
-    def _close_queues(self) -> None:
-        for queue in self._queues.values():
-            queue.close()
-        self._queues = {}
+        self._queues.close()
 
     def by_key(
         self,
@@ -186,7 +156,8 @@ class MessageStore:
         """Return the messages of a topic with a key; see `stores.query.by_key.KeyLookup`.
 
         Raises:
-            UsageError: no topic, no key, a window that is none; tags of a version without.
+            UsageError: no topic, no key, a window that ends before it begins; tags of a version
+                that has none.
         """
         if kind is not _ANY and kind == _TAG:
             self._check_tags()
@@ -232,32 +203,9 @@ class MessageStore:
             topic: where to look for a unique id; without it only the offset is tried.
 
         Raises:
-            UsageError: it is no offset id, and there is no topic.
+            UsageError: it is not an offset id, and there is no topic.
         """
-        offset_id = unique_id = None
-        if messageid.is_message_id(message_id):
-            unique_id = messageid.parse_unique_id(message_id)
-        try:
-            offset_id = messageid.parse_offset_id(message_id)
-            record = record_at(self.log, offset_id.physical_offset)
-            if record.store_host == offset_id.store_host:
-                return IdAnswer(record, True, offset_id, unique_id, None, None)
-            problem = (
-                f"the record at physical offset {offset_id.physical_offset} was stored by "
-                f"{record.store_host}, not by the id's {offset_id.store_host}"
-            )
-        except (ValueError, NoRecordError) as error:
-            problem = str(error)
-        if not topic:
-            if offset_id is None:
-                raise UsageError(
-                    f"this is no offset id ({problem}): to look for it as a unique id, give its "
-                    "topic"
-                )
-            return IdAnswer(None, False, offset_id, unique_id, problem, None)
-        answer = self.by_key(topic, message_id, kind=KeyKind.UNIQUE)
-        newest = answer.messages[-1] if answer.messages else None
-        return IdAnswer(newest, False, offset_id, unique_id, problem, answer.status)
+        return find_by_id(self, message_id, topic)
 
     def at(self, physical_offset: int) -> Record:
         """Return the record at a physical offset.
@@ -338,70 +286,24 @@ class MessageStore:
             queue_id: the queue.
             is_quick: for overviews, see `UnitFiles.end`.
         """
-        # A name that cannot be a directory has no queue, and leads nowhere else.
-        nested = self.settings.version.nests_queues
-        if names.topic_problem(topic, nested=nested) is not None:
-            return None
-        key = topic, queue_id, is_quick
-        known = self._queues.get(key)
-        if known is not None:
-            return known
-        is_batch = topic in self._batch_topics
-        kind = names.BATCH_CONSUMEQUEUE if is_batch else names.CONSUMEQUEUE
-        place = os.path.join(topic, str(queue_id))  # noqa: PTH118 - a name, not a path yet
-        directory = self.output / kind / place
-        if not directory.is_dir():
-            return None
-        # Queues are read with numpy, which a look-up by key or id has no use for.
-        from reput.stores.queues.batches import BatchReader  # noqa: PLC0415
-        from reput.stores.queues.reader import QueueReader  # noqa: PLC0415
-
-        queue: AnyQueue
-        if is_batch:
-            queue = BatchReader(directory, self.log, self.settings, self.report, is_quick=is_quick)
-        else:
-            ext = self.output / names.CONSUMEQUEUE_EXT / place
-            queue = QueueReader(
-                directory, ext, self.log, self.settings, self.report, is_quick=is_quick
-            )
-        while len(self._queues) >= _OPEN_QUEUES:
-            self._queues.pop(next(iter(self._queues))).close()
-        self._queues[key] = queue
-        return queue
+        return self._queues.get(topic, queue_id, is_quick=is_quick)
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the ids of a topic's queues, in order; none for a topic without."""
-        if names.topic_problem(topic, nested=self.settings.version.nests_queues):
-            return []
-        found: set[int] = set()
-        for kind in (names.CONSUMEQUEUE, names.BATCH_CONSUMEQUEUE):
-            try:
-                entries = [entry.name for entry in os.scandir(self.output / kind / topic)]
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            found |= {int(name) for name in entries if _is_queue_id(name)}
-        return sorted(found)
+        return self._queues.ids(topic)
 
     def topics(self) -> list[str]:
         """Return the topics that have queues, by name."""
-        found: set[str] = set()
-        for kind in (names.CONSUMEQUEUE, names.BATCH_CONSUMEQUEUE):
-            base = self.output / kind
-            try:
-                entries = [entry.name for entry in os.scandir(base) if entry.is_dir()]
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            found |= set(entries)
-        return sorted(found)
+        return self._queues.topics()
 
     def is_batch(self, topic: str) -> bool:
         """Tell whether a topic is of type BatchCQ."""
-        return topic in self._batch_topics
+        return self._queues.is_batch(topic)
 
     def entries_with_messages(
         self, topic: str, queue_id: int, offset: int
     ) -> Iterator[tuple[QueueEntry, Record]]:
-        """Yield entries and records of a queue from an offset on; what is gone is left out."""
+        """Yield entries and records of a queue from an offset on, without those that are gone."""
         queue = self.queue(topic, queue_id)
         if queue is None:
             return
@@ -435,7 +337,3 @@ class MessageStore:
     def is_record(self, physical_offset: int) -> bool:
         """Tell whether a whole record begins at a physical offset."""
         return not isinstance(look_at(self.log, physical_offset)[1], int)
-
-
-def _is_queue_id(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) <= 10

@@ -191,7 +191,7 @@ def _final(
     if queue is None:
         return TransactionState.ENDED, None
     first = min(prepared)
-    for scanned, entry in enumerate(queue.all_entries(queue.first_behind(first))):
+    for scanned, entry in enumerate(queue.all_entries(queue.first_after(first))):
         if entry.physical_offset > op_offset:
             break
         if scanned >= _SCANNED:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from reput.formats.rocketmq.batchconsumequeue import UNIT, UNIT_SIZE, UNIT_STRUCT, Unit
 from reput.stores.queues.by_time import Boundary
-from reput.stores.queues.reader import QueueEntry, UnitFiles
+from reput.stores.queues.reader import QueueEntry
+from reput.stores.queues.unit_files import UnitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,7 +108,7 @@ class BatchReader:
                 if unit.base_offset + unit.batch_size > queue_offset:
                     yield _entry(unit)
 
-    def first_behind(self, physical_offset: int) -> int:
+    def first_after(self, physical_offset: int) -> int:
         """Return the first queue offset whose unit's record stands behind a physical offset."""
         behind = (u for u in self.all_entries() if u.physical_offset > physical_offset)
         return next((entry.queue_offset for entry in behind), self.max_offset)

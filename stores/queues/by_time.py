@@ -1,4 +1,4 @@
-"""Which entry of a queue stands at a time: `getOffsetInQueueByTime`, as the version has it.
+"""Finds the entry of a queue that stands at a time, as the version's `getOffsetInQueueByTime`.
 
 From 5.1.1 on, for a time t and entries stored at t1 ≤ t2 ≤ …:
 
@@ -30,7 +30,7 @@ _NOWHERE = -1
 
 
 class Boundary(StrEnum):
-    """Which entry is meant where several have a time, or none."""
+    """Which entry counts if several have a time, or none."""
 
     LOWER = "lower"
     UPPER = "upper"
@@ -100,7 +100,7 @@ def _search(queue: QueueReader, base: int, timestamp: int, boundary: Boundary) -
 def _last_equal(
     queue: QueueReader, base: int, at: int, step: int, floor: int, ceiling: int, timestamp: int
 ) -> int:
-    """Go on from an entry as long as entries have its time; return the last one's position."""
+    """Go from entry to entry while they have a time; return the last one's position."""
     while floor <= at + step <= ceiling and queue.stored_at(base + at + step) == timestamp:
         at += step
     return base + at
@@ -147,9 +147,20 @@ def nearest_offset(queue: QueueReader, timestamp: int) -> int:
             right, right_time, high = middle, stored, middle - ENTRY_SIZE
         else:
             left, left_time, low = middle, stored, middle + ENTRY_SIZE
-    if left_time == -1:
-        return _quotient(base + right)
-    if right_time == -1:
-        return _quotient(base + left)
-    is_right = abs(timestamp - left_time) > abs(timestamp - right_time)
-    return _quotient(base + (right if is_right else left))
+    return _quotient(base + _nearer(timestamp, (left, left_time), (right, right_time)))
+
+
+def _nearer(timestamp: int, left: tuple[int, int], right: tuple[int, int]) -> int:
+    """Return which of two places is nearer to a time, -1 for nowhere; of two as near the left one.
+
+    Args:
+        timestamp: ms.
+        left: place and time, -1 for none.
+        right: likewise.
+    """
+    if left[1] == -1:
+        return right[0]
+    if right[1] == -1:
+        return left[0]
+    is_right = abs(timestamp - left[1]) > abs(timestamp - right[1])
+    return right[0] if is_right else left[0]

@@ -1,8 +1,8 @@
 """Messages of a queue from an offset on, with the status and next offset that a broker answers.
 
-RocketMQ `DefaultMessageStore#getMessage`: which messages, how many, and where the next call goes on
-are its own, for messages that it takes to be in memory (32 or 256 KiB, whatever was asked for,
-unless the caller says otherwise); its store is a master's.
+RocketMQ `DefaultMessageStore#getMessage` of a master: which messages, how many, and where the next
+call resumes are the broker's own rules. They are those for messages that it takes to be in memory:
+32 messages or 256 KiB, whatever was asked for, unless the caller says otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reput.stores.log.files import LogFiles
     from reput.stores.queues.reader import QueueEntry
 
-# So many bytes of entries are looked at in one call, or more if more messages are asked for.
+# Bytes of entries that one call looks at, or more if more messages are asked for.
 _FILTERED_BYTES = 16_000
 
 
@@ -57,7 +57,7 @@ class Pulled(NamedTuple):
         status: see there.
         messages: records with their queue offsets: those of the queue, which for a further queue
             of a message (multi dispatch) are not the record's own.
-        next_offset: where the next call goes on.
+        next_offset: where the next call resumes.
         min_offset: of the queue.
         max_offset: of the queue, exclusive.
     """
@@ -80,7 +80,7 @@ class Queue(Protocol):
         """Return the entries from an offset to the end of its file, None if it has no file."""
 
     def roll(self, queue_offset: int) -> int:
-        """Return where to go on behind an offset that is in no file."""
+        """Return where to resume after an offset that is in no file."""
 
 
 def pull(
@@ -102,76 +102,99 @@ def pull(
         offset: queue offset.
         max_messages: at most.
         message_filter: None for all.
-        limits: at most, whatever was asked for; one message is always given.
+        limits: at most, whatever was asked for; but always one message.
         name: topic and queue id.
         unit_size: bytes of an entry.
     """
     if queue is None:
         return Pulled(PullStatus.NO_MATCHED_LOGIC_QUEUE, (), 0)
     low, high = queue.min_offset, queue.max_offset
-    status = _status_outside(low, high, offset)
-    if status is not None:
-        following = {
-            PullStatus.NO_MESSAGE_IN_QUEUE: 0,
-            PullStatus.OFFSET_TOO_SMALL: low,
-            PullStatus.OFFSET_OVERFLOW_ONE: offset,
-            PullStatus.OFFSET_OVERFLOW_BADLY: high,
-        }
-        return Pulled(status, (), following[status], low, high)
+    outside = _outside(low, high, offset)
+    if outside is not None:
+        return Pulled(outside[0], (), outside[1], low, high)
     entries = queue.entries(offset)
     if entries is None:
         return Pulled(PullStatus.OFFSET_FOUND_NULL, (), queue.roll(offset), low, high)
-    looked_at = max(_FILTERED_BYTES, max_messages * unit_size)
+    stop = offset + -(-max(_FILTERED_BYTES, max_messages * unit_size) // unit_size)
     counts_first = settings.version.pull_counts_removed
+    request = _Request(offset, max_messages, message_filter, limits, name, counts_first)
+    return _select(queue, entries, stop, request)
+
+
+class _Request(NamedTuple):
+    """What a call asks for; see `pull`."""
+
+    offset: int
+    max_messages: int
+    message_filter: MessageFilter | None
+    limits: PullLimits
+    name: tuple[str, int]
+    counts_first: bool
+
+
+def _select(queue: Queue, entries: Iterator[QueueEntry], stop: int, request: _Request) -> Pulled:
+    """Return the messages of a queue's next entries, before the one at `stop`."""
+    following, max_messages, message_filter, limits, name, counts_first = request
+    high = queue.max_offset
     status = PullStatus.NO_MATCHED_MESSAGE
     messages: list[tuple[int, Record]] = []
-    transferred, count, following_offset = 0, 0, offset
+    transferred, count = 0, 0
     gone_until = -1
     for entry in entries:
         # Where the units of a batch queue leave gaps, the place of the next one does not count.
-        if following_offset >= high:
-            break
-        if (entry.queue_offset - offset) * unit_size >= looked_at:
+        if following >= high or entry.queue_offset >= stop:
             break
         is_gone = entry.physical_offset < gone_until
         # See `BrokerVersion.pull_counts_removed`.
-        if counts_first or not is_gone:
-            if count and (
+        if (
+            (counts_first or not is_gone)
+            and count
+            and (
                 count + entry.messages > max_messages
                 or transferred + entry.size > limits.bytes
                 or count >= limits.messages
-            ):
-                break
-        following_offset = entry.queue_offset + entry.messages
+            )
+        ):
+            break
+        following = entry.queue_offset + entry.messages
         if is_gone:
             continue
-        if message_filter is not None and not may_match(message_filter, entry):
-            status = status if messages else PullStatus.NO_MATCHED_MESSAGE
-            continue
-        record = _record(queue.log, entry, name)
-        if record is None:
-            status = status if messages else PullStatus.MESSAGE_WAS_REMOVING
-            if not _has_bytes(queue.log, entry):
+        found = _message(queue.log, entry, name, message_filter)
+        if isinstance(found, PullStatus):
+            status = status if messages else found
+            if found == PullStatus.MESSAGE_WAS_REMOVING and not _has_bytes(queue.log, entry):
                 gone_until = _file_end(queue.log, entry.physical_offset)
             continue
-        if message_filter is not None and not message_filter.matches(record.properties):
-            status = status if messages else PullStatus.NO_MATCHED_MESSAGE
-            continue
-        messages.append((entry.queue_offset, record))
+        messages.append((entry.queue_offset, found))
         transferred += entry.size
         count += entry.messages
         status, gone_until = PullStatus.FOUND, -1
-    return Pulled(status, messages, following_offset, low, high)
+    return Pulled(status, messages, following, queue.min_offset, high)
 
 
-def _status_outside(low: int, high: int, offset: int) -> PullStatus | None:
+def _outside(low: int, high: int, offset: int) -> tuple[PullStatus, int] | None:
+    """Return status and next offset for an offset that is not in the queue."""
     if high == 0:
-        return PullStatus.NO_MESSAGE_IN_QUEUE
+        return PullStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < low:
-        return PullStatus.OFFSET_TOO_SMALL
+        return PullStatus.OFFSET_TOO_SMALL, low
     if offset == high:
-        return PullStatus.OFFSET_OVERFLOW_ONE
-    return PullStatus.OFFSET_OVERFLOW_BADLY if offset > high else None
+        return PullStatus.OFFSET_OVERFLOW_ONE, offset
+    return (PullStatus.OFFSET_OVERFLOW_BADLY, high) if offset > high else None
+
+
+def _message(
+    log: LogFiles, entry: QueueEntry, name: tuple[str, int], message_filter: MessageFilter | None
+) -> Record | PullStatus:
+    """Return the message of an entry if it passes, or else the status that its absence gives."""
+    if message_filter is not None and not may_match(message_filter, entry):
+        return PullStatus.NO_MATCHED_MESSAGE
+    record = _record(log, entry, name)
+    if record is None:
+        return PullStatus.MESSAGE_WAS_REMOVING
+    if message_filter is not None and not message_filter.matches(record.properties):
+        return PullStatus.NO_MATCHED_MESSAGE
+    return record
 
 
 def may_match(message_filter: MessageFilter, entry: QueueEntry) -> bool:
@@ -187,7 +210,7 @@ def _file_end(log: LogFiles, physical_offset: int) -> int:
 def _has_bytes(log: LogFiles, entry: QueueEntry) -> bool:
     """Tell whether the log holds the bytes that an entry names (`CommitLog#getMessage`).
 
-    Where it does not, a broker leaves out the rest of their file. An entry of a record that was cut
+    If it does not, a broker leaves out the rest of their file. An entry of a record that was cut
     may name bytes of other records: those after it are still there.
     """
     offset, end = entry.physical_offset, entry.physical_offset + entry.size
@@ -197,8 +220,8 @@ def _has_bytes(log: LogFiles, entry: QueueEntry) -> bool:
 def _record(log: LogFiles, entry: QueueEntry, name: tuple[str, int]) -> Record | None:
     """Return the record of an entry, None if it is not there, or another one stands there.
 
-    Over a record that was cut may stand another queue's. A broker gives it, for it looks at no
-    record (`CommitLog#getMessage`).
+    Another queue's record may stand over one that was cut. A broker returns it, because it does
+    not look into records (`CommitLog#getMessage`).
     """
     _, record = look_at(log, entry.physical_offset)
     if isinstance(record, int) or record.size != entry.size:

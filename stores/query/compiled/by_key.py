@@ -1,4 +1,4 @@
-"""Has the kernels look keys up, and read and check the records that an index points to."""
+"""Looks keys up by kernels, which also read and check the records that an index points to."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ if TYPE_CHECKING:
     from reput.stores.query.compiled.index import AskedKeys, CompiledSearch
     from reput.stores.query.index_search import Window
 
+    # Of `kernels.find`: text, bytes of the topic, where the key begins, and the kind.
+    _Asked = tuple[bytes, int, int, int]
+    # What it returns.
+    _Found = tuple[int, int, int, int, int, int, int]
+
 _ANY, _ANY_CODE = KeyKind.ANY, kernels.ANY
 _KINDS = {
     _ANY: kernels.ANY,
@@ -53,7 +58,7 @@ _KINDS = {
     KeyKind.UNIQUE: kernels.UNIQUE,
     KeyKind.TAG: kernels.TAG,
 }
-# What bytes that are no UTF-8 are in a text: what has it is left to the readable twin.
+# Stands in a text for bytes that are not UTF-8: such keys are left to the readable twin.
 _NO_UTF8 = "\ufffd".encode()
 # A key's records may lie in as many files as it has hits.
 _OPEN_FILES = MOST
@@ -65,7 +70,7 @@ _tuple_of = tuple.__new__
 
 
 class CompiledLookup(KeyLookup):
-    """`KeyLookup` by kernels; what those cannot tell is looked at by the readable twin."""
+    """`KeyLookup` by kernels; the readable twin looks at what those cannot tell."""
 
     def __init__(self, index: CompiledSearch, log: LogFiles) -> None:
         """Make room for records; see `KeyLookup`."""
@@ -137,51 +142,62 @@ class CompiledLookup(KeyLookup):
         is_raw: bool,
     ) -> KeyAnswer:
         """Return the messages of a topic that have a key; see `KeyLookup`."""
-        if not topic or not key or window is not ALWAYS or limit is not None:
-            check_request(topic, key, window, limit)
-        if kind is _ANY:
-            text, limit, code = f"{topic}#{key}", limit or MAX_HITS, _ANY_CODE
+        is_plain = kind is _ANY and window is ALWAYS and limit is None and not is_raw
+        if is_plain and topic and key:
+            text, limit, code = f"{topic}#{key}", MAX_HITS, _ANY_CODE
         else:
-            text, limit = prefix_of(topic, kind) + key, limit or limit_of(kind)
-            code = _KINDS[KeyKind(kind)]
-        if is_raw:
-            code = kernels.RAW
+            text, limit, code = _request(topic, key, kind, window, limit, is_raw=is_raw)
         search = self._search
-        is_asked = window is search.window and limit == search.limit
-        if not (text.isascii() and (is_asked or search.is_asked(window, limit))):
+        if not text.isascii() or not (
+            (window is search.window and limit == search.limit) or search.is_asked(window, limit)
+        ):
             return self.of_keys(topic, [key], kind, window, limit, is_raw=is_raw)[0]
-        raw, topic_length, start = text.encode(), len(topic), len(text) - len(key)
-        while True:
-            count, hit, found, position, size, last_timestamp, last_offset = self._find(
-                raw,
-                topic_length,
-                start,
-                code,
-                search.search,
-                self._files,
-                self._records,
-                self._data,
-            )
-            if count == OUTDATED:
-                search.look_again()
-            elif found <= CLOSED:
-                self._open_file(CLOSED - found)
-            else:
-                break
+        asked = text.encode(), len(topic), len(text) - len(key), code
+        count, hit, found, position, size, stored, last = self._find(
+            *asked, search.search, self._files, self._records, self._data
+        )
+        if count == OUTDATED or found <= CLOSED:
+            count, hit, found, position, size, stored, last = self._retry(asked, count, found)
         if found == UNSEEN:
-            answer = super().of_key(topic, key, kind, window, limit, is_raw=is_raw)
-            self._take_ends()
-            return answer
+            return self._by_twin(topic, key, kind, window, limit, is_raw=is_raw)
         hits = [hit] if count == 1 else search.hits(count)
         if found == 0:
-            return KeyAnswer(_NOT_FOUND, NO_MESSAGES, hits, last_timestamp, last_offset)
+            return KeyAnswer(_NOT_FOUND, NO_MESSAGES, hits, stored, last)
         messages = Messages()
         messages.rules = self._read_rules
         if found == 1:
             messages.found = [(position, self._bytes[:size].tobytes())]
         else:
             messages.found = self._messages(found)
-        return _tuple_of(KeyAnswer, (_FOUND, messages, hits, last_timestamp, last_offset))
+        return _tuple_of(KeyAnswer, (_FOUND, messages, hits, stored, last))
+
+    def _retry(self, asked: _Asked, count: int, found: int) -> _Found:
+        """Open what the kernel has found closed or outdated; call it until it has an answer."""
+        search = self._search
+        answer = 0, 0, 0, 0, 0, 0, 0
+        while count == OUTDATED or found <= CLOSED:
+            if count == OUTDATED:
+                search.look_again()
+            else:
+                self._open_file(CLOSED - found)
+            answer = self._find(*asked, search.search, self._files, self._records, self._data)
+            count, _, found, *_ = answer
+        return answer
+
+    def _by_twin(
+        self,
+        topic: str,
+        key: str,
+        kind: KeyKind,
+        window: Window,
+        limit: int | None,
+        *,
+        is_raw: bool,
+    ) -> KeyAnswer:
+        """Return the answer of the readable twin, which may look for the log's end."""
+        answer = super().of_key(topic, key, kind, window, limit, is_raw=is_raw)
+        self._take_ends()
+        return answer
 
     def _messages(self, count: int) -> list[tuple[int, bytes]]:
         """Return physical offset and bytes of the first records that a kernel has found."""
@@ -269,3 +285,16 @@ class CompiledLookup(KeyLookup):
                 self._open_file(closed)
             key = next_key
         return answers
+
+
+def _request(
+    topic: str, key: str, kind: KeyKind, window: Window, limit: int | None, *, is_raw: bool
+) -> tuple[str, int, int]:
+    """Return what an index has the hash of, the limit, and the kernels' number for the kind.
+
+    Raises:
+        UsageError: see `check_request`.
+    """
+    check_request(topic, key, window, limit)
+    code = kernels.RAW if is_raw else _KINDS[KeyKind(kind)]
+    return prefix_of(topic, kind) + key, limit or limit_of(kind), code

@@ -12,7 +12,7 @@ from reput.formats.rocketmq import broker as versions
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.stores.config.message_filter import compile_filter
-from reput.stores.query import tail as queue_tail
+from reput.stores.query import tail_place
 from reput.stores.query.message_store import MessageStore
 from reput.stores.query.tail import QueueTail
 from tests.builders.stores import QUEUE_FILE, SMALL, Log
@@ -213,7 +213,7 @@ class TestCut:
             assert tail.notes == []
 
     def test_more_is_cut_than_is_remembered(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(queue_tail, "_REMEMBERED", 10)
+        monkeypatch.setattr(tail_place, "_REMEMBERED", 10)
         broker = Broker(tmp_path)
         for _ in range(60):
             broker.put()
@@ -231,8 +231,8 @@ class TestCut:
         Two topics, two queues, records of one size or of several, cut now and then: each message
         is shown as long as it is looked at before it is cut, and none twice.
         """
-        monkeypatch.setattr(queue_tail, "_REMEMBERED", 128)
-        monkeypatch.setattr(queue_tail, "_COMPARED", 64)
+        monkeypatch.setattr(tail_place, "_REMEMBERED", 128)
+        monkeypatch.setattr(tail_place, "_COMPARED", 64)
         pick = random.Random(seed)
         broker = Broker(tmp_path)
         same_size = pick.random() < 0.5
@@ -257,7 +257,7 @@ class TestCut:
                         expected.add(name)
                 seen = []
                 for _ in range(
-                    -(-queue_tail._REMEMBERED // queue_tail._COMPARED) if kind < 0.15 else 1
+                    -(-tail_place._REMEMBERED // tail_place._COMPARED) if kind < 0.15 else 1
                 ):
                     seen += texts(tail)
                 assert sorted(seen) == sorted(expected)

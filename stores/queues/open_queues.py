@@ -1,0 +1,125 @@
+"""Finds the queues of a store, and keeps those open that were asked for last."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from reput.formats.rocketmq import names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.stores.findings import Report
+    from reput.stores.log.files import LogFiles
+    from reput.stores.queues.batches import BatchReader
+    from reput.stores.queues.reader import QueueReader
+
+    AnyQueue = QueueReader | BatchReader
+
+# Queues that are kept open; a store may have tens of thousands.
+_OPEN_QUEUES = 64
+
+
+class OpenQueues:
+    """The queues of one output root."""
+
+    def __init__(
+        self,
+        output: Path,
+        log: LogFiles,
+        settings: BrokerSettings,
+        report: Report,
+        batch_topics: Collection[str],
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            output: where the queues are.
+            log: what their entries point into.
+            settings: the broker's.
+            report: gets what is damaged.
+            batch_topics: topics of type BatchCQ.
+        """
+        self._output = output
+        self._log = log
+        self._settings = settings
+        self._report = report
+        self._batch_topics = batch_topics
+        self._open: dict[tuple[str, int, bool], AnyQueue] = {}
+
+    def get(self, topic: str, queue_id: int, *, is_quick: bool = False) -> AnyQueue | None:
+        """Return a queue, None if there is none; see `MessageStore.queue`."""
+        # A name that cannot be a directory has no queue, and leads nowhere else.
+        nested = self._settings.version.nests_queues
+        if names.topic_problem(topic, nested=nested) is not None:
+            return None
+        key = topic, queue_id, is_quick
+        known = self._open.get(key)
+        if known is not None:
+            return known
+        is_batch = topic in self._batch_topics
+        kind = names.BATCH_CONSUMEQUEUE if is_batch else names.CONSUMEQUEUE
+        place = os.path.join(topic, str(queue_id))  # noqa: PTH118 - a name, not a path yet
+        directory = self._output / kind / place
+        if not directory.is_dir():
+            return None
+        # Queues are read with numpy, which a look-up by key or id has no use for.
+        from reput.stores.queues.batches import BatchReader  # noqa: PLC0415
+        from reput.stores.queues.reader import QueueReader  # noqa: PLC0415
+
+        queue: AnyQueue
+        if is_batch:
+            queue = BatchReader(
+                directory, self._log, self._settings, self._report, is_quick=is_quick
+            )
+        else:
+            ext = self._output / names.CONSUMEQUEUE_EXT / place
+            queue = QueueReader(
+                directory, ext, self._log, self._settings, self._report, is_quick=is_quick
+            )
+        while len(self._open) >= _OPEN_QUEUES:
+            self._open.pop(next(iter(self._open))).close()
+        self._open[key] = queue
+        return queue
+
+    def ids(self, topic: str) -> list[int]:
+        """Return the ids of a topic's queues, in order; none for a topic without."""
+        if names.topic_problem(topic, nested=self._settings.version.nests_queues):
+            return []
+        found: set[int] = set()
+        for kind in (names.CONSUMEQUEUE, names.BATCH_CONSUMEQUEUE):
+            try:
+                entries = [entry.name for entry in os.scandir(self._output / kind / topic)]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            found |= {int(name) for name in entries if _is_queue_id(name)}
+        return sorted(found)
+
+    def topics(self) -> list[str]:
+        """Return the topics that have queues, by name."""
+        found: set[str] = set()
+        for kind in (names.CONSUMEQUEUE, names.BATCH_CONSUMEQUEUE):
+            base = self._output / kind
+            try:
+                entries = [entry.name for entry in os.scandir(base) if entry.is_dir()]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            found |= set(entries)
+        return sorted(found)
+
+    def is_batch(self, topic: str) -> bool:
+        """Tell whether a topic is of type BatchCQ."""
+        return topic in self._batch_topics
+
+    def close(self) -> None:
+        """Close the files; a queue that is asked for again is opened again."""
+        for queue in self._open.values():
+            queue.close()
+        self._open = {}
+
+
+def _is_queue_id(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= 10
