@@ -66,7 +66,9 @@ class HeadCheck:
                 )
                 continue
             stop = min(base + files.file_size, end_byte)
-            has_records |= self._check_file(base, stop, base == files.bases[0] and not has_records)
+            has_records |= self._check_file(
+                base, stop, may_be_fill=base == files.bases[0] and not has_records
+            )
         return has_records
 
     def _check_gaps(self, bases: list[int]) -> None:
@@ -86,7 +88,7 @@ class HeadCheck:
                 continue
             runs = list(surplus_runs(path, 0, ENTRY_SIZE))
             used = runs[-1][0] + len(runs[-1][1]) if runs else 0
-            self._check_file(base, base + used, base == files.bases[0])
+            self._check_file(base, base + used, may_be_fill=base == files.bases[0])
 
     def known_end(self) -> int | None:
         """Return where the entries end that fill, expired and lost records give a queue, bytes.
@@ -118,7 +120,7 @@ class HeadCheck:
         self._report.unverifiable += entries
         return position
 
-    def _check_file(self, base: int, stop: int, may_be_fill: bool) -> bool:
+    def _check_file(self, base: int, stop: int, *, may_be_fill: bool) -> bool:
         """Check the entries of one file before byte `stop` of the queue."""
         has_records = False
         position = base

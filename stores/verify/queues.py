@@ -1,20 +1,28 @@
 """Compares consume queues with the records of the log: each entry at the place it belongs to.
 
-The twin of `sinks.files.consumequeue`: the same questions in the same order, but where that writes
-this reads. The common case, the next entry of a queue, is the kernel `compare`.
+The twin of `sinks.files.consumequeue`: it asks the same questions in the same order, but reads
+where the sink writes. The kernel `compare` does the common case, the next entry of a queue.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, NEVER, Entry
-from reput.stores.findings import Kind, left_out
+from reput.stores.findings import Kind
 from reput.stores.verify.ends import NOT_THERE, HeadCheck, RestCheck
-from reput.stores.verify.entry_kernels import WINDOW, compare
+from reput.stores.verify.entry_findings import (
+    Repeated,
+    note_repeated,
+    report_difference,
+    report_shift,
+    report_stale,
+)
+from reput.stores.verify.entry_windows import EntryWindows
 from reput.stores.verify.stored_files import StoredFiles, queue_directories
 
 if TYPE_CHECKING:
@@ -27,12 +35,30 @@ if TYPE_CHECKING:
     from reput.stores.following.lost_places import LostPlaces
     from reput.stores.verify.left_out import LeftOut
 
-_FIRST_CAPACITY = 256
-_STALE = (
-    "entries that the log gives are not there: others have their numbers, of records that have "
-    "expired. `reput rebuild --repair` puts them right"
-)
-_UNKNOWN = -1
+
+@dataclass
+class _Queue:
+    """What is known of one queue.
+
+    Attributes:
+        files: its files.
+        first: number of its first entry that can be verified.
+        has_head: entries of records that the log no longer has stand before that one.
+        is_gone: its topic was deleted: nothing is expected of it.
+        may_be_shifted: its first entry may stand too low, after others that cannot be verified.
+        lost_entries: entries of lost records.
+        repeated: entries that are left out, None for none.
+        is_made_ahead: an empty file may stand after a full one: the next entry would begin it.
+    """
+
+    files: StoredFiles
+    first: int
+    has_head: bool
+    is_gone: bool = False
+    may_be_shifted: bool = False
+    lost_entries: int = 0
+    repeated: Repeated | None = None
+    is_made_ahead: bool = False
 
 
 class QueueCheck:
@@ -58,8 +84,8 @@ class QueueCheck:
             report: gets what is found.
             is_record: tells whether a record of a size stands at a physical offset.
             is_deleted: tells whether a topic was deleted, its queues with it.
-            lost: places of the log that cannot be read, as far as they are known when a record
-                comes: all that are before it.
+            lost: places of the log that cannot be read. When a record comes, all places before it
+                are known.
             left_out: places that the output is known to have no entries of.
         """
         self.directory = root / names.CONSUMEQUEUE
@@ -71,25 +97,8 @@ class QueueCheck:
         self._is_deleted = is_deleted
         self._lost = lost
         self._left_out = left_out
-        # By queue: entries of lost records.
-        self._lost_entries: dict[int, int] = {}
-        self._files: dict[int, StoredFiles] = {}
-        self._next_entry = np.full(_FIRST_CAPACITY, _UNKNOWN, np.int64)
-        self._last_end = np.full(_FIRST_CAPACITY, NEVER, np.int64)
-        self._window = np.zeros(_FIRST_CAPACITY * WINDOW * ENTRY_SIZE, np.uint8)
-        self._window_first = np.zeros(_FIRST_CAPACITY, np.int64)
-        # No window: the kernel hands the queue's first entry over.
-        self._window_end = np.zeros(_FIRST_CAPACITY, np.int64)
-        # By queue: its first entry that can be verified, whether others stand before it.
-        self._first: dict[int, int] = {}
-        self._has_head: dict[int, bool] = {}
-        self._gone: set[int] = set()
-        # Queues whose first entry may stand too low, after others that cannot be verified.
-        self._may_be_shifted: set[int] = set()
-        # By queue: entries that are left out, and the queue and physical offset of the first.
-        self._repeated: dict[int, tuple[int, int, int]] = {}
-        # Queues with an empty file behind a full one, if their next entry would begin it.
-        self._made_ahead: set[int] = set()
+        self._windows = EntryWindows()
+        self._queues: dict[int, _Queue] = {}
 
     def compare(
         self,
@@ -106,10 +115,10 @@ class QueueCheck:
             queues: topic and queue id by queue number.
             expect_special: called with the row of a record that is more than one plain entry.
         """
-        self._grow(len(queues))
+        self._windows.grow(len(queues))
         row = 0
         while True:
-            row = self._compare(row, count, columns)
+            row = self._windows.compare(row, count, columns)
             if row >= count:
                 return
             if columns.special[row]:
@@ -128,26 +137,6 @@ class QueueCheck:
                 )
             row += 1
 
-    def _compare(self, row: int, count: int, columns: Columns) -> int:
-        return int(
-            compare(
-                row,
-                count,
-                columns.queue,
-                columns.queue_offset,
-                columns.physical_offset,
-                columns.size,
-                columns.tags_code,
-                columns.sys_flag,
-                columns.special,
-                self._next_entry,
-                self._last_end,
-                self._window,
-                self._window_first,
-                self._window_end,
-            )
-        )
-
     def begin(self, number: int, name: tuple[str, int], queue_offset: int, position: int) -> bool:
         """Look at a queue's files when its first record comes; tell what stands before its entry.
 
@@ -158,33 +147,35 @@ class QueueCheck:
             position: its physical offset.
 
         Returns:
-            Entries of records that the log has no more stand before the queue's first.
+            Whether entries of records that the log no longer has stand before the queue's first.
         """
-        self._grow(number + 1)
-        if number not in self._files:
-            files = StoredFiles(
-                self.directory / name[0] / str(name[1]), self._file_size, self._report
-            )
-            self._files[number] = files
-            is_known = not self._lost and self._scope.floor == 0
-            first = queue_offset if is_known else self._first_of(files, queue_offset, position)
-            self._next_entry[number] = self._first[number] = first
-            if self._left_out and not is_known:
-                self._may_be_shifted.add(number)
-            head = HeadCheck(files, self._settings, self._scope, self._report, self._lost)
-            self._has_head[number] = head.check(first)
-            if not files.bases and self._is_deleted(name[0]):
-                self._gone.add(number)
-                detail = "the topic was deleted, its records are still in the log"
-                self._report.note(Kind.MISSING, files.directory, 0, detail)
-        return self._has_head[number]
+        self._windows.grow(number + 1)
+        queue = self._queues.get(number)
+        if queue is None:
+            queue = self._queues[number] = self._open(name, queue_offset, position)
+            self._windows.next_entry[number] = queue.first
+        return queue.has_head
+
+    def _open(self, name: tuple[str, int], queue_offset: int, position: int) -> _Queue:
+        """Look at a queue's files; see `begin`."""
+        files = StoredFiles(self.directory / name[0] / str(name[1]), self._file_size, self._report)
+        is_known = not self._lost and self._scope.floor == 0
+        first = queue_offset if is_known else self._first_of(files, queue_offset, position)
+        head = HeadCheck(files, self._settings, self._scope, self._report, self._lost)
+        queue = _Queue(files, first, head.check(first))
+        queue.may_be_shifted = bool(self._left_out) and not is_known
+        if not files.bases and self._is_deleted(name[0]):
+            queue.is_gone = True
+            detail = "the topic was deleted, its records are still in the log"
+            self._report.note(Kind.MISSING, files.directory, 0, detail)
+        return queue
 
     def _first_of(self, files: StoredFiles, queue_offset: int, position: int) -> int:
-        """Return the number of the entry of a queue's first record after others that are not there.
+        """Return the number of the entry of a queue's first record after others that are gone.
 
-        It is the record's queue offset, but where the queue was shifted before it, or where the
-        record was repeated and has no entry: then it is that of the next one that has, or the
-        entries' end.
+        Mostly it is the record's queue offset. If the queue was shifted before it, or if the record
+        was repeated and has no entry, it is the number of the next one that has, or the entries'
+        end.
         """
         there = files.read(queue_offset * ENTRY_SIZE, ENTRY_SIZE)
         bases = files.bases if there[:8] != position.to_bytes(8, "big") else []
@@ -201,7 +192,7 @@ class QueueCheck:
 
     def is_gone(self, number: int) -> bool:
         """Tell whether a queue was deleted: nothing is expected of it."""
-        return number in self._gone
+        return self._queues[number].is_gone
 
     def found(
         self, number: int, name: tuple[str, int], queue_offset: int, position: int
@@ -217,7 +208,7 @@ class QueueCheck:
         self.begin(number, name, queue_offset, position)
         if self._lost:
             self._pass_lost(number, queue_offset, position)
-        raw = self._raw(number, int(self._next_entry[number]))
+        raw = self._raw(number, int(self._windows.next_entry[number]))
         return Entry(*ENTRY_STRUCT.unpack(raw)) if len(raw) == ENTRY_SIZE else None
 
     def _pass_lost(self, number: int, queue_offset: int, position: int) -> None:
@@ -226,11 +217,11 @@ class QueueCheck:
         Where that entry stands at the number that its record names, all before it are looked at:
         one that is of no lost record is damaged.
         """
-        files = self._files[number]
+        files = self._queues[number].files
         is_in_turn: bool | None = None
         while True:
-            following = int(self._next_entry[number])
-            last_end = max(int(self._last_end[number]), 0)
+            following = int(self._windows.next_entry[number])
+            last_end = max(int(self._windows.last_end[number]), 0)
             raw = self._raw(number, following)
             found = Entry(*ENTRY_STRUCT.unpack(raw.ljust(ENTRY_SIZE, b"\0")))
             if found.physical_offset == position and any(raw):
@@ -238,7 +229,7 @@ class QueueCheck:
             is_before = last_end <= found.physical_offset < position
             if is_before and self._lost.holds(found.physical_offset, found.size):
                 self._report.unverifiable += 1
-                self._last_end[number] = found.physical_offset + found.size
+                self._windows.last_end[number] = found.physical_offset + found.size
             else:
                 if following >= queue_offset or not self._lost.between(last_end, position):
                     return
@@ -253,8 +244,8 @@ class QueueCheck:
                     self._report.add(Kind.WRONG_BYTES, path, byte, detail)
                 else:
                     self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, NOT_THERE)
-            self._next_entry[number] = following + 1
-            self._lost_entries[number] = self._lost_entries.get(number, 0) + 1
+            self._windows.next_entry[number] = following + 1
+            self._queues[number].lost_entries += 1
 
     def expect(self, number: int, name: tuple[str, int], queue_offset: int, entry: Entry) -> None:
         """Compare one entry with what a broker would have put, in turn or not.
@@ -266,48 +257,38 @@ class QueueCheck:
             entry: what it should be.
         """
         self.begin(number, name, queue_offset, entry.physical_offset)
-        if self.is_gone(number):
+        queue = self._queues[number]
+        if queue.is_gone:
             return
         end = entry.physical_offset + entry.size
-        if end <= self._last_end[number]:
+        if end <= self._windows.last_end[number]:
             return
         if self._lost:
             self._pass_lost(number, queue_offset, entry.physical_offset)
-        following = int(self._next_entry[number])
+        following = int(self._windows.next_entry[number])
         if queue_offset != 0 and queue_offset < following:
             if self._is_stale(number):
-                path, byte = self._files[number].place(queue_offset * ENTRY_SIZE)
-                self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, _STALE)
+                report_stale(self._report, queue.files, queue_offset)
                 return
             # The broker asks for the last file before it sees that there is nothing to put.
             if following * ENTRY_SIZE % self._file_size == 0:
-                self._made_ahead.add(number)
-            count, *first = self._repeated.get(number, (0, queue_offset, entry.physical_offset))
-            self._repeated[number] = (count + 1, first[0], first[1])
+                queue.is_made_ahead = True
+            first = queue.repeated or Repeated(0, queue_offset, entry.physical_offset)
+            queue.repeated = first._replace(entries=first.entries + 1)
             return
         raw = self._raw(number, following)
         if raw != entry.pack():
-            self._report_difference(self._files[number], following, entry, raw)
-        elif number in self._may_be_shifted and following == self._first[number] < queue_offset:
-            self._report_shift(self._files[number], following, queue_offset, entry)
-        self._next_entry[number] = following + 1
-        self._last_end[number] = end
-        self._made_ahead.discard(number)
+            report_difference(
+                self._report, queue.files, following, entry, raw, is_record=self._is_record
+            )
+        elif queue.may_be_shifted and following == queue.first < queue_offset:
+            self._check_shift(queue.files, following, queue_offset, entry)
+        self._windows.next_entry[number] = following + 1
+        self._windows.last_end[number] = end
+        queue.is_made_ahead = False
 
     def _raw(self, number: int, entry: int) -> bytes:
-        """Return an entry's bytes, fewer where the file ends; reads the window that it begins."""
-        first, end = int(self._window_first[number]), int(self._window_end[number])
-        start = number * WINDOW * ENTRY_SIZE
-        if not first <= entry < end:
-            data = self._files[number].read(entry * ENTRY_SIZE, WINDOW * ENTRY_SIZE)
-            read = len(data) // ENTRY_SIZE
-            self._window[start : start + len(data)] = np.frombuffer(data, np.uint8)
-            self._window_first[number], self._window_end[number] = entry, entry + read
-            if read == 0:
-                return b""
-            first = entry
-        at = start + (entry - first) * ENTRY_SIZE
-        return self._window[at : at + ENTRY_SIZE].tobytes()
+        return self._windows.read(number, entry, self._queues[number].files)
 
     def _is_stale(self, number: int) -> bool:
         """Tell whether only records that have expired have a number that a record gives again.
@@ -315,88 +296,36 @@ class QueueCheck:
         What is built of the log as it is begins the queue with that record. After one that has an
         entry, those that give a number again are left out by a broker's rebuild as well.
         """
-        return self._scope.floor > 0 and self._last_end[number] == NEVER
+        return self._scope.floor > 0 and self._windows.last_end[number] == NEVER
 
-    def _report_shift(
+    def _check_shift(
         self, files: StoredFiles, number: int, queue_offset: int, entry: Entry
     ) -> None:
         """Report a queue whose first entry that can be verified stands too low, with the rest."""
-        position = entry.physical_offset
-        if self._lost.between(self._scope.floor, position):
-            # The records of entries before this one cannot be read: nothing says where they belong.
+        if self._lost.between(self._scope.floor, entry.physical_offset):
+            # The records of earlier entries cannot be read: nothing tells where they belong.
             return
-        place = self._left_out.before(files, position)
-        if place is None:
-            return
-        path, byte = files.place(number * ENTRY_SIZE)
-        lacks = f"the output has nothing of physical offsets {place[0]} to {place[1]}"
-        if place[0] == place[1]:
-            lacks = f"the log may have been cut before physical offset {place[1]}"
-        detail = (
-            f"entry {number} is of the record at physical offset {position}, which says "
-            f"{queue_offset}: {lacks}, so later entries of this queue stand too low. "
-            "`reput rebuild --repair` puts them right"
-        )
-        self._report.add(Kind.SHIFTED, path, byte, detail)
-
-    def _report_difference(self, files: StoredFiles, number: int, entry: Entry, raw: bytes) -> None:
-        path, byte = files.place(number * ENTRY_SIZE)
-        if len(raw) < ENTRY_SIZE or not any(raw):
-            self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, NOT_THERE)
-            return
-        found = Entry(*ENTRY_STRUCT.unpack(raw))
-        is_other = found.physical_offset != entry.physical_offset
-        if is_other and self._is_record(found.physical_offset, found.size):
-            kind = Kind.MISPLACED
-        else:
-            kind = Kind.WRONG_BYTES
-        self._report.add(
-            kind, path, byte, f"entry {number} is {tuple(found)}, expected {tuple(entry)}"
-        )
-
-    def _grow(self, queues: int) -> None:
-        capacity = len(self._next_entry)
-        if queues <= capacity:
-            return
-        more = max(queues, capacity * 2) - capacity
-        self._next_entry = np.concatenate([self._next_entry, np.full(more, _UNKNOWN, np.int64)])
-        self._last_end = np.concatenate([self._last_end, np.full(more, NEVER, np.int64)])
-        empty = np.zeros(more, np.int64)
-        self._window_first = np.concatenate([self._window_first, empty])
-        self._window_end = np.concatenate([self._window_end, empty])
-        room = np.zeros(more * WINDOW * ENTRY_SIZE, np.uint8)
-        self._window = np.concatenate([self._window, room])
+        place = self._left_out.before(files, entry.physical_offset)
+        if place is not None:
+            report_shift(self._report, files, number, queue_offset, entry, place)
 
     def finish(self) -> None:
         """Look at what stands after the last entries, and at queues that no record belongs to."""
         known = set()
-        for number, files in self._files.items():
+        for number, queue in self._queues.items():
+            files = queue.files
             known.add(files.directory)
-            following = int(self._next_entry[number])
-            lost = self._lost_entries.get(number, 0)
-            self._report.entries += following - self._first[number] - lost
-            last_end = int(self._last_end[number])
+            following = int(self._windows.next_entry[number])
+            self._report.entries += following - queue.first - queue.lost_entries
+            last_end = int(self._windows.last_end[number])
             rest = RestCheck(files, ENTRY, self._scope, self._report, self._lost)
-            ahead = 1 if number in self._made_ahead else 0
-            rest.check(following * ENTRY_SIZE, max(last_end, 0), ahead)
-            self._note_repeated(number, files)
+            rest.check(following * ENTRY_SIZE, max(last_end, 0), 1 if queue.is_made_ahead else 0)
+            if queue.repeated is not None:
+                note_repeated(self._report, files, queue.repeated)
         for path in queue_directories(self.directory, self._report):
             if path not in known:
                 self._check_unknown(StoredFiles(path, self._file_size, self._report))
         self._report.end_runs()
-
-    def _note_repeated(self, number: int, files: StoredFiles) -> None:
-        """Note the entries that a queue does not have, as in a broker's own rebuild."""
-        if number not in self._repeated:
-            return
-        count, queue_offset, position = self._repeated[number]
-        self._report.repeated += count
-        path, byte = files.place(queue_offset * ENTRY_SIZE)
-        detail = (
-            f"{left_out(count)}: {'it' if count == 1 else 'the first'} is {queue_offset}, of the "
-            f"record at physical offset {position}. A broker's own rebuild does the same"
-        )
-        self._report.note(Kind.REPEATED, path, byte, detail)
 
     def _check_unknown(self, files: StoredFiles) -> None:
         """Check a queue that no record in the scope belongs to."""

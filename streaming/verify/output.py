@@ -30,12 +30,13 @@ from reput.stores.log.holes import damage_error, flaw_after
 from reput.stores.log.places import unmounted
 from reput.stores.log.records import read_at
 from reput.stores.log.unreadable import next_record
+from reput.stores.verify.batches import BatchCheck
+from reput.stores.verify.extensions import ExtCheck
 from reput.stores.verify.index.compare import IndexCheck
 from reput.stores.verify.index.reader import index_files
 from reput.stores.verify.left_out import LeftOut
 from reput.stores.verify.queue_entries import has_entries_from
 from reput.stores.verify.queues import QueueCheck
-from reput.stores.verify.units import BatchCheck, ExtCheck
 from reput.streaming.dispatch import output_record, passed
 from reput.streaming.dispatch.live_settings import LiveSettings
 from reput.streaming.dispatch.other_store import refuse_other_store

@@ -19,7 +19,7 @@ from reput.formats.rocketmq.commitlog import Record
 from reput.formats.rocketmq.indexfile import FIRST_ITEM, ITEM_SIZE, ITEM_STRUCT, Header
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.records import read_at
-from reput.stores.verify.index.tags import tag_votes
+from reput.stores.verify.index.tag_votes import tag_votes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ _GUARDED_MODULES = (
     "reput.stores.log.commitlog",
     "reput.stores.verify.index.reader",
     "reput.stores.verify.index.replay",
-    "reput.stores.verify.queues",
+    "reput.stores.verify.entry_windows",
     "reput.sinks.files.consumequeue",
     "reput.streaming.dispatch.pipeline",
 )

@@ -86,7 +86,7 @@ class Parting:
     def explain(
         self, columns: Columns, count: int, row: int, key: int
     ) -> tuple[int, int] | Place | None:
-        """Say why the next item is not what a key gives.
+        """Explain why the next item is not what a key gives.
 
         Returns:
             Row and key to go on with, another place in the log, or None to stop.
@@ -109,14 +109,13 @@ class Parting:
         following = replay.item(replay.number + 1)
         goes_on = following is not None and following[:2] == _key_after(columns, count, row, key)
         if not is_same_key and not goes_on:
+            other: tuple[int, int] | Place | None
             if offset == found.physical_offset:
-                within = self._within_record(columns, row, key, found)
-                if within is not None:
-                    return within
+                other = self._within_record(columns, row, key, found)
             else:
-                place = self._elsewhere(expected, found)
-                if place is not None:
-                    return place
+                other = self._elsewhere(expected, found)
+            if other is not None:
+                return other
         if not (is_same_key and self._counts_from_expired(found, expected, timestamp)):
             self.differs(self._kind_of(found, expected), found, expected)
         replay.advance(expected, timestamp)

@@ -1,4 +1,4 @@
-"""Where an index changes from items without tags to items with tags: its broker was upgraded there.
+"""Finds where an index changes from items without tags to items with them: an upgrade.
 
 Brokers from 5.4 on have an item for a record's tag too. What an older version wrote stays as it is,
 so that the index of an upgraded broker is right by two rules, one before a place and one after it.
@@ -7,7 +7,6 @@ The other way round for a broker that was put back to an older version.
 
 from __future__ import annotations
 
-import itertools
 import struct
 import sys
 from bisect import bisect_right
@@ -16,36 +15,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.rocketmq import indexfile
 from reput.formats.rocketmq.indexfile import FIRST_ITEM, HEADER_SIZE, ITEM_SIZE, ITEM_STRUCT, Header
+from reput.stores.verify.index.tag_votes import TagVote, tag_votes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
-    from reput.formats.rocketmq.commitlog import Record
     from reput.stores.findings import Scope
     from reput.stores.verify.index.parting import Records
     from reput.stores.verify.index.replay import IndexReplay
 
-# Items looked at together, and how often to look where no record has a tag.
+# Items of a window, and windows to look at where no record has a tag.
 _WINDOW = 256
 _PROBES = 64
-
-
-class TagVote(NamedTuple):
-    """Items of one record with a tag, and whether the last of them is for the tag.
-
-    Attributes:
-        first: number of the first of them.
-        end: number after the last of them.
-        position: physical offset of the record.
-        has_tag: it has an item for its tag.
-    """
-
-    first: int
-    end: int
-    position: int
-    has_tag: bool
 
 
 class TagChange(NamedTuple):
@@ -60,72 +43,6 @@ class TagChange(NamedTuple):
     opened: int
     number: int
     position: int
-
-
-def tag_votes(
-    items: Sequence[tuple[int, int, int, int]],
-    record_at: Callable[[int], Record | None],
-    *,
-    is_end: bool = False,
-) -> list[TagVote]:
-    """Return what consecutive items say of the rule for tags.
-
-    Items that are not all of a record's say nothing, nor do those beside them: one of them may be
-    the item for the tag.
-
-    Args:
-        items: see `indexfile.ITEM_FIELDS`; numbered from 0.
-        record_at: returns the record at a physical offset, None if none is there.
-        is_end: nothing follows. The last record counts then if it has the item for its tag; else
-            its items may be torn, or go on after these.
-    """
-    parsed: list[list[TagVote] | None] = []
-    first = 0
-    for position, group in itertools.groupby(items, key=lambda item: item[1]):
-        hashes = [item[0] for item in group]
-        record = record_at(position)
-        parsed.append(None if record is None else _votes_of(record, hashes, first))
-        first += len(hashes)
-    if parsed and parsed[-1]:
-        parsed[-1] = [vote for vote in parsed[-1] if is_end and vote.has_tag]
-    padded = [[], *parsed, []]
-    return [
-        vote
-        for before, votes, after in zip(padded, parsed, padded[2:], strict=False)
-        if before is not None and votes is not None and after is not None
-        for vote in votes
-    ]
-
-
-def _votes_of(record: Record, hashes: list[int], first: int) -> list[TagVote] | None:
-    """Return a record's votes by its items, once or several times in a row; None if they are not.
-
-    Args:
-        record: the record.
-        hashes: of its items.
-        first: number of the first of them.
-    """
-    plain = _hashes(record, tag_entries=False)
-    tag = _hashes(record, tag_entries=True)[len(plain) :]
-    votes = []
-    at = 0
-    while at < len(hashes):
-        end = at + len(plain)
-        if hashes[at:end] != plain:
-            return None
-        has_tag = bool(tag) and hashes[end : end + 1] == tag
-        end += has_tag
-        if end == at:
-            return None
-        if tag:
-            votes.append(TagVote(first + at, first + end, record.physical_offset, has_tag))
-        at = end
-    return votes
-
-
-def _hashes(record: Record, *, tag_entries: bool) -> list[int]:
-    keys = indexfile.index_keys(record.topic, record.properties, tag_entries=tag_entries)
-    return [indexfile.key_hash(key) for key in keys]
 
 
 def find_change(
@@ -146,7 +63,8 @@ def find_change(
     Raises:
         OSError: a file cannot be read.
     """
-    return _Search(_Items(files, settings), settings.version.indexes_tags, scope, records).find()
+    later = settings.version.indexes_tags
+    return _Search(_Items(files, settings), scope, records, later=later).find()
 
 
 class _Items:
@@ -192,14 +110,14 @@ def _items_of(path: Path, capacity: int) -> int:
 class _Search:
     """Looks for the one place by bisection over windows of items."""
 
-    def __init__(self, items: _Items, later: bool, scope: Scope, records: Records) -> None:
+    def __init__(self, items: _Items, scope: Scope, records: Records, *, later: bool) -> None:
         """Look at nothing yet.
 
         Args:
             items: of the index.
-            later: records have items for tags after the place.
             scope: see `find_change`.
             records: the log.
+            later: records have items for tags after the place.
         """
         self._scope = scope
         self._seen: dict[tuple[int, int], list[TagVote]] = {}
@@ -212,11 +130,9 @@ class _Search:
         begin, end = self._not_expired(), self._windows
         near = range(begin, min(begin + _PROBES, end))
         low = self._first_with_votes([*near, *_spread(begin, end)])
-        if low is None or self._split(self._votes(low)) == 0:
-            return None
         near = range(max(end - _PROBES, begin), end)
         high = self._first_with_votes([*reversed(near), *_spread(begin, end)])
-        if high is None:
+        if low is None or high is None or self._split(self._votes(low)) == 0:
             return None
         if self._is_earlier(self._votes(high)):
             if not self._is_earlier(self._votes(low)):
@@ -226,6 +142,10 @@ class _Search:
             votes = self._votes(window)
             if 0 < self._split(votes) < len(votes):
                 return self._change(votes)
+        return self._bisect(low, high)
+
+    def _bisect(self, low: int, high: int) -> TagChange | None:
+        """Return the place between a window by the earlier rule and one by the later rule."""
         while high - low > 1:
             middle = self._first_with_votes(_spread(low + 1, high))
             if middle is None:
@@ -330,7 +250,7 @@ class TagSwitch:
         records.other_tags_before = sys.maxsize if change is not None else 0
 
     def begin_leg(self) -> None:
-        """Have a walk that goes on at another place of the log use the rule after the place.
+        """Use the rule after the place for a walk that resumes at another place of the log.
 
         Records before it whose keys come again there have been dispatched by the later version.
         """

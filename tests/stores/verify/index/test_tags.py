@@ -10,7 +10,8 @@ import pytest
 from reput.formats.rocketmq import broker, indexfile
 from reput.formats.rocketmq.indexfile import FIRST_ITEM, ITEM_STRUCT, Header
 from reput.stores.findings import Scope
-from reput.stores.verify.index.tags import TagVote, find_change, tag_votes
+from reput.stores.verify.index.tag_votes import TagVote, tag_votes
+from reput.stores.verify.index.tags import find_change
 
 SLOTS, ITEMS = 7, 5000
 SETTINGS = broker.settings_of("5.5", {"maxHashSlotNum": str(SLOTS), "maxIndexNum": str(ITEMS)})
