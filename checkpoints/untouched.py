@@ -1,8 +1,8 @@
 """Whether the files of an output are those that its progress record was written for.
 
-Looked at when an output is opened, so it has to be cheap: where queues begin and end, the last
-entry of each file, the CRC of each queue's last bytes where one was recorded, and the headers of
-the index files. What else is in them is for `reput verify`.
+Each start of an output looks at this, so it is cheap: where queues begin and end, the last entry of
+each file, the CRC of each queue's last bytes if one was recorded, and the headers of the index
+files. `reput verify` looks at the rest.
 """
 
 from __future__ import annotations
@@ -13,30 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reput.checkpoints import tails
 from reput.checkpoints.disk import changes
+from reput.checkpoints.index_headers import check_index
+from reput.checkpoints.last_units import REMEDY, LastUnits, check_size, file_path
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import (
     batchconsumequeue,
     consumequeue,
     consumequeue_ext,
-    indexfile,
     names,
 )
-from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.formats.rocketmq.consumequeue_ext import END_MARK
-from reput.formats.rocketmq.indexfile import HEADER_SIZE, Header
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
     from reput.formats.rocketmq.broker import BrokerSettings
 
-REMEDY = (
-    "Somebody has removed it, set it back or written to it since; `reput rebuild --repair` with "
-    "the same store and output mends it"
-)
-# Bytes before a unit's end that are read when its start is not known; all of them zero: no unit.
-_UNIT_TAIL = 4096
 # At least the largest unit of an extension: a file that was left has its end mark within this many
 # bytes of its end.
 _EXT_TAIL = 1 << 16
@@ -74,7 +67,7 @@ def check(root: Path, found: Progress, settings: BrokerSettings, floor: int) -> 
     if found.clean:
         checks.check_others()
     if settings.writes_index:
-        _check_index(root / names.INDEX, found, settings, floor)
+        check_index(root / names.INDEX, found, settings, floor)
     return checks.firsts
 
 
@@ -90,6 +83,7 @@ class _Queues:
             names.CONSUMEQUEUE_EXT: _Kind(settings.ext_file_size, 0),
             names.BATCH_CONSUMEQUEUE: _Kind(settings.batch_file_size, _BATCH_SIZE),
         }
+        self._units = LastUnits(self._root, found, settings.consumequeue_file_size)
         self._ahead = frozenset(found.ahead)
         self.firsts = dict(found.firsts)
 
@@ -111,12 +105,12 @@ class _Queues:
         self._check_bases(name, bases, last, end)
         for base in bases[:-1] if len(bases) > 1 else ():
             if base < last:
-                self._check_full(self._path(path, base), kind)
+                self._check_full(file_path(path, base), kind)
         if last < self.firsts.get(name, 0):
-            self._check_made_ahead(self._path(path, end), name, end, kind)
+            self._check_made_ahead(file_path(path, end), name, end, kind)
             return
-        descriptor = os.open(self._path(path, last), os.O_RDONLY | os.O_CLOEXEC)
-        self._check_last(self._path(path, last), descriptor, name, end, kind)
+        descriptor = os.open(file_path(path, last), os.O_RDONLY | os.O_CLOEXEC)
+        self._check_last(file_path(path, last), descriptor, name, end, kind)
 
     @staticmethod
     def _check_full(path: str, kind: _Kind) -> None:
@@ -125,7 +119,7 @@ class _Queues:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             with changes.naming(Path(path)):
-                _check_size(path, size, descriptor)
+                check_size(path, size, descriptor)
                 if unit:
                     at = size // unit * unit - unit
                     raw = os.pread(descriptor, unit, at)
@@ -143,7 +137,7 @@ class _Queues:
         """Check a queue of one file, as most are, without listing it; tell if it is one."""
         if name in self._ahead or name in self._found.firsts:
             return False
-        if self._found.clean and os.access(self._path(path, kind.file_size), os.F_OK):
+        if self._found.clean and os.access(file_path(path, kind.file_size), os.F_OK):
             return False
         file = f"{path}/{_FIRST_FILE}"
         try:
@@ -162,13 +156,13 @@ class _Queues:
 
     def _check_end(self, path: str, descriptor: int, name: str, end: int, kind: _Kind) -> None:
         with changes.naming(Path(path)):
-            _check_size(path, kind.file_size, descriptor)
+            check_size(path, kind.file_size, descriptor)
             base = (end - 1) // kind.file_size * kind.file_size
             if kind.unit_size:
-                self._check_units(path, descriptor, name, end - base, kind)
+                self._units.check_units(path, descriptor, name, end - base, kind.unit_size)
             else:
-                self._check_ext(path, descriptor, name, base, end)
-            self._check_tail(path, descriptor, name, end - base)
+                self._units.check_ext(path, descriptor, name, base, end)
+            self._units.check_tail(path, descriptor, name, end - base)
 
     def _check_made_ahead(self, path: str, name: str, end: int, kind: _Kind) -> None:
         """Check the only file of a queue whose entries have all expired: it begins at their end."""
@@ -181,15 +175,11 @@ class _Queues:
             # It may have lost its size with its writer, or have got entries.
             return
         with open(path, "rb", 0) as file, changes.naming(Path(path)):  # noqa: PTH123 - as above
-            _check_size(path, kind.file_size, file.fileno())
+            check_size(path, kind.file_size, file.fileno())
             if any(file.read(kind.unit_size)):
                 raise StoreError(
                     path, f"an entry stands at byte {end}, where the queue ends", REMEDY
                 )
-
-    @staticmethod
-    def _path(directory: str, base: int) -> str:
-        return f"{directory}/{names.offset_file(base)}"
 
     def _check_bases(self, name: str, bases: list[int], last: int, end: int) -> None:
         """Check which files there are."""
@@ -200,7 +190,7 @@ class _Queues:
         if first > began:
             if first > last or not self._has_expired(name, first):
                 found = f"no such file, the queue has {end} bytes and began with it"
-                raise StoreError(self._path(path, began), found, REMEDY)
+                raise StoreError(file_path(path, began), found, REMEDY)
             self.firsts[name] = first
         following = last + size if name in self._ahead else last
         known = set(bases)
@@ -208,10 +198,10 @@ class _Queues:
         for base in range(max(first, began), following + 1, size):
             if base not in known:
                 found = f"no such file, the queue has {end} bytes"
-                raise StoreError(self._path(path, base), found, REMEDY)
+                raise StoreError(file_path(path, base), found, REMEDY)
         if self._found.clean and bases[-1] > following:
             found = f"this file is there, and the queue ends before it, at byte {end}"
-            raise StoreError(self._path(path, bases[-1]), found, REMEDY)
+            raise StoreError(file_path(path, bases[-1]), found, REMEDY)
 
     def _has_expired(self, name: str, first: int) -> bool:
         """Tell whether all that stood before byte `first` of a queue was of expired records."""
@@ -220,7 +210,7 @@ class _Queues:
         kind, _, rest = name.partition("/")
         if kind == names.CONSUMEQUEUE_EXT:
             return self._has_expired_units(rest, first)
-        path = self._path(f"{self._root}/{name}", first)
+        path = file_path(f"{self._root}/{name}", first)
         with open(path, "rb") as file:  # noqa: PTH123 - as above
             offset = int.from_bytes(file.read(8), "big", signed=True)
         return offset <= self._floor
@@ -242,84 +232,6 @@ class _Queues:
                 is_address = consumequeue_ext.is_address(code)
                 return is_address and consumequeue_ext.position(code) >= first
         return False
-
-    def _check_units(self, path: str, descriptor: int, name: str, end: int, kind: _Kind) -> None:
-        """Check the unit before byte `end` of a file, and that none follows it."""
-        unit = kind.unit_size
-        at = end - unit
-        raw = os.pread(descriptor, 2 * unit, at) if at >= 0 else b""
-        offset = int.from_bytes(raw[:8], "big", signed=True)
-        size = int.from_bytes(raw[8:12], "big", signed=True)
-        record_end = offset + size
-        expected = self._found.lasts.get(name, record_end)
-        is_right = size > 0 and offset >= 0 and record_end == expected <= self._found.end
-        if not is_right:
-            where = f"ends at {expected}" if name in self._found.lasts else "is before the end"
-            raise StoreError(
-                path,
-                f"at byte {at} the queue's last entry names a record of {size} bytes at physical "
-                f"offset {offset}, expected one that {where} ({self._found.end} is dispatched)",
-                REMEDY,
-            )
-        if self._found.clean and any(raw[unit:]):
-            raise StoreError(
-                path, f"an entry follows at byte {end}, where the queue has ended", REMEDY
-            )
-
-    def _check_tail(self, path: str, descriptor: int, name: str, end: int) -> None:
-        """Check the bytes before byte `end` of a queue's last file, if their CRC is known."""
-        expected = self._found.tails.get(name)
-        if expected is None:
-            return
-        found = tails.crc_of(descriptor, end)
-        if found != expected:
-            raise StoreError(
-                path,
-                f"the last bytes before byte {end} have the CRC-32 {found:#010x}, expected "
-                f"{expected:#010x}: the file is not as its last writer left it",
-                REMEDY,
-            )
-
-    def _check_ext(self, path: str, descriptor: int, name: str, base: int, end: int) -> None:
-        """Check the unit before byte `end` of an extension, and that none follows it."""
-        address = self._last_address(name)
-        start = end - base
-        if address is not None and base <= address < end:
-            start = address - base
-        else:
-            start = max(start - _UNIT_TAIL, 0)
-        raw = os.pread(descriptor, end - base - start + 2, start)
-        units = raw[: end - base - start]
-        is_right = any(units)
-        if address is not None and base <= address < end:
-            is_right = int.from_bytes(units[:2], "big", signed=True) == len(units)
-        if not is_right:
-            raise StoreError(
-                path, f"no unit ends at byte {end - base}, where the queue's last one does", REMEDY
-            )
-        if self._found.clean and any(raw[end - base - start :]):
-            raise StoreError(
-                path, f"a unit follows at byte {end - base}, where the queue has ended", REMEDY
-            )
-
-    def _last_address(self, name: str) -> int | None:
-        """Return where the unit of the last entry of an extension's queue is, if that is known."""
-        queue = f"{names.CONSUMEQUEUE}/{name.partition('/')[2]}"
-        end = self._found.queues.get(queue, 0)
-        size = self._kinds[names.CONSUMEQUEUE].file_size
-        if not end or self._found.repeated:
-            # A record that was repeated has a unit and no entry.
-            return None
-        last = (end - 1) // size * size
-        try:
-            with open(self._path(f"{self._root}/{queue}", last), "rb", 0) as file:  # noqa: PTH123
-                raw = os.pread(file.fileno(), ENTRY_SIZE, end - last - ENTRY_SIZE)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if len(raw) < ENTRY_SIZE:
-            return None
-        code = ENTRY_STRUCT.unpack(raw)[2]
-        return consumequeue_ext.position(code) if consumequeue_ext.is_address(code) else None
 
     def check_others(self) -> None:
         """Refuse queues that the progress record does not name: new entries would follow theirs."""
@@ -350,58 +262,3 @@ def _directories(path: str) -> list[os.DirEntry[str]]:
             return [entry for entry in found if entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _check_size(path: str, expected: int, descriptor: int | None = None) -> None:
-    size = os.stat(path if descriptor is None else descriptor).st_size  # noqa: PTH116 - thousands
-    if size != expected:
-        raise StoreError(path, f"the file has {size} bytes, expected {expected}", REMEDY)
-
-
-def _check_index(directory: Path, found: Progress, settings: BrokerSettings, floor: int) -> None:
-    """Check names, sizes and headers of the index files."""
-    listed = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
-    headers = {name: Header(*values) for name, values in found.index_before}
-    if found.index_name:
-        headers[found.index_name] = Header(*found.index_header)
-    size = indexfile.file_size(settings.index_slots, settings.index_items)
-    oldest = min(headers, default="")
-    for name in listed:
-        is_newer = name > found.index_name
-        if name not in headers and name >= oldest and (found.clean or not is_newer):
-            raise StoreError(
-                directory / name, "an index file that is not in the progress record", REMEDY
-            )
-    for name, header in headers.items():
-        path = directory / name
-        if name not in listed:
-            if name != found.index_name and header.end_offset < floor:
-                continue
-            items = header.next_item - indexfile.FIRST_ITEM
-            raise StoreError(path, f"no such file, expected {items} items", REMEDY)
-        _check_size(str(path), size)
-        with path.open("rb") as file:
-            there = Header.unpack(file.read(HEADER_SIZE))
-            file.seek(indexfile.item_position(header.next_item - 1, settings.index_slots))
-            item = file.read(indexfile.ITEM_SIZE)
-        is_newest = name == found.index_name
-        if there != header and not (is_newest and _may_follow(there, header, is_clean=found.clean)):
-            raise StoreError(
-                path, f"its header is {tuple(there)}, expected {tuple(header)}", REMEDY
-            )
-        offset = indexfile.ITEM_STRUCT.unpack(item)[1]
-        if header.index_count > indexfile.FIRST_ITEM and offset != header.end_offset:
-            raise StoreError(
-                path,
-                f"its item {header.next_item - 1} is of physical offset {offset}, expected "
-                f"{header.end_offset}",
-                REMEDY,
-            )
-
-
-def _may_follow(there: Header, known: Header, *, is_clean: bool) -> bool:
-    """Tell whether the newest file's header may be what it is: its writer may have gone on."""
-    if is_clean:
-        # A broker's last act on a file without items is to count to one.
-        return there[:-1] == known[:-1] and there.next_item == known.next_item
-    return there.next_item >= known.next_item
