@@ -65,17 +65,17 @@ class Entry(NamedTuple):
         return ENTRY_STRUCT.pack(*self)
 
 
-class Slot(NamedTuple):
+class Place(NamedTuple):
     """Where an entry lives: the file, named by its first byte, and its number inside it."""
 
     base_offset: int
     entry: int
 
 
-def locate(queue_offset: int, file_size: int = FILE_SIZE) -> Slot:
-    """Return the slot of `queue_offset` (an entry number, not a byte position)."""
+def locate(queue_offset: int, file_size: int = FILE_SIZE) -> Place:
+    """Return the place of `queue_offset` (an entry number, not a byte position)."""
     position = queue_offset * ENTRY_SIZE
-    return Slot(position - position % file_size, position % file_size // ENTRY_SIZE)
+    return Place(position - position % file_size, position % file_size // ENTRY_SIZE)
 
 
 def round_file_size(size: int) -> int:
@@ -112,7 +112,7 @@ def tags_code(
         delays: ms to wait by delay level, level 1 first.
 
     Raises:
-        ValueError: the record waits in the schedule topic and its DELAY is no number.
+        ValueError: the record waits in the schedule topic and its DELAY is not a number.
     """
     level_text = properties.get("DELAY")
     if topic == SCHEDULE_TOPIC and level_text is not None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reput.checkpoints.disk import changes as disk
 from reput.checkpoints.disk import locks
 from reput.formats.kernels import consumequeue, indexfile
-from reput.sinks.files import consumequeue as consumequeue_sink
+from reput.sinks.files import queue_files
 from reput.sinks.files.mapped_file import MappedFile
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ class Machine:
             self._wrap(disk, name, getattr(self, f"_behind_{name}"))
         self._replace(disk, "_libc", _Calls(disk._libc, self))
         # Queues are flushed in turn: what may be lost does not depend on it, and runs are repeatable.
-        self._replace(consumequeue_sink, "_FLUSHERS", 1 << 30)
+        self._replace(queue_files, "_FLUSHERS", 1 << 30)
         self._replace(os, "fsync", self._fsync(os.fsync))
         self._wrap(MappedFile, "write", self._behind_write, is_before=False)
         for owner, name in (

@@ -24,7 +24,7 @@ _GUARDED_MODULES = (
     "reput.stores.verify.index.reader",
     "reput.stores.verify.index.replay",
     "reput.stores.verify.entry_windows",
-    "reput.sinks.files.consumequeue",
+    "reput.sinks.files.queue_files",
     "reput.streaming.dispatch.pipeline",
 )
 
