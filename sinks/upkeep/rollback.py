@@ -1,9 +1,9 @@
-"""Makes the files of an output hold what a record of progress names, and nothing beyond.
+"""Rolls the files of an output back to what a progress record names.
 
-Where a queue ends, and the index, was recorded after a flush, so up to there everything is on
-disk. What stands beyond is what a killed writer had got to, and after a power cut any part of it:
-it becomes zeros again and is written anew. The index's slots follow from its items: a slot holds
-the newest item of its chain. Source: docs/adr/0010-one-record-after-a-flush.md.
+The ends of the queues and of the index are recorded after a flush, so everything up to them is on
+disk. Beyond them stands what a killed writer had got to, or after a power cut any part of it: this
+becomes zeros and is written again. The index's slots follow from its items: a slot holds the
+newest item of its chain. Source: docs/adr/0010-one-record-after-a-flush.md.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reput.checkpoints.disk import changes
-from reput.formats.errors import FormatError, StoreError
+from reput.formats.errors import FormatError
 from reput.formats.kernels import indexfile as indexfile_kernels
 from reput.formats.rocketmq import (
     batchconsumequeue,
     consumequeue,
-    consumequeue_ext,
     indexfile,
     names,
 )
-from reput.formats.rocketmq.consumequeue import PRE_BLANK
 from reput.formats.rocketmq.indexfile import HEADER_SIZE, SLOT_SIZE
 from reput.sinks.files.file_queue import FileQueue
 from reput.sinks.files.mapped_file import MappedFile
+from reput.sinks.upkeep.queue_units import REMEDY, Units, end_of_extension
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -36,12 +35,10 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.sinks.files.index import IndexPosition
 
-_REMEDY = "Somebody has removed it; remove the output and rebuild it."
-
 
 @dataclass
-class Taken:
-    """What was taken back.
+class RolledBack:
+    """What a rollback removed.
 
     Attributes:
         entries: of consume queues and batch consume queues.
@@ -59,16 +56,16 @@ def restore(
     queues: Mapping[str, int],
     index: IndexPosition,
     ahead: Collection[str] = (),
-) -> Taken:
-    """Take back all that is beyond these positions, and have that on disk.
+) -> RolledBack:
+    """Roll the output back to these positions, and flush that.
 
-    Doing it twice, or again after it was cut off, gives the same.
+    Doing it twice, or again after an interruption, gives the same.
 
     Args:
         root: the output root.
         staging: see `MappedFile.create`.
         settings: file sizes.
-        queues: see `Progress.queues`; a queue that is not named has to go.
+        queues: see `Progress.queues`; a queue that is not named is removed.
         index: where the index ends.
         ahead: see `Progress.ahead`.
 
@@ -76,25 +73,22 @@ def restore(
         FormatError: less is there than these positions say.
         OSError: the device failed.
     """
-    taken = Taken()
+    removed = RolledBack()
     missing = set(queues)
     for kind, (file_size, unit_size) in kinds(settings).items():
         for path in queue_directories(root / kind):
             name = path.relative_to(root).as_posix()
             missing.discard(name)
-            cleared = _remove_beyond(path, queues.get(name, 0), keeps_next=name in ahead)
-            if name in ahead:
-                _remake(path / names.offset_file(queues[name]), file_size, staging)
-            files = FileQueue(path, file_size, staging)
-            cleared += _restore_queue(files, queues.get(name, 0), is_ahead=name in ahead)
-            taken.entries += -(-cleared // unit_size) if unit_size else 0
+            end, is_ahead = queues.get(name, 0), name in ahead
+            cleared = _restore_queue(path, file_size, staging, end, is_ahead=is_ahead)
+            removed.entries += -(-cleared // unit_size) if unit_size else 0
         remove_empty(root / kind)
     for name in sorted(missing):
         if queues[name] > 0:
             raise FormatError(root / name, 0, f"nothing is here, expected {queues[name]} bytes")
-    taken.items = _restore_index(root / names.INDEX, settings, index)
+    removed.items = _restore_index(root / names.INDEX, settings, index)
     changes.sync_file_system(root)
-    return taken
+    return removed
 
 
 def kinds(settings: BrokerSettings) -> dict[str, tuple[int, int]]:
@@ -114,9 +108,9 @@ def queue_directories(base: Path) -> Iterator[Path]:
 
 
 def _remove_beyond(path: Path, end: int, *, keeps_next: bool) -> int:
-    """Remove the files of a queue behind byte `end`; return how many bytes were in them.
+    """Remove a queue's files after byte `end`, whatever their size; return the bytes in them.
 
-    Of any size: a file that was made just before a power cut may have its name and nothing else.
+    A file that was made just before a power cut may have its name and nothing else.
     """
     cleared = 0
     for file in sorted(path.iterdir()):
@@ -128,46 +122,50 @@ def _remove_beyond(path: Path, end: int, *, keeps_next: bool) -> int:
 
 
 def _remake(path: Path, size: int, staging: Path) -> None:
-    """Make an empty file anew that has lost its size: it was made and never written to."""
+    """Make an empty file again if it has lost its size: it was never written to."""
     if not path.is_file() or path.stat().st_size != size:
         changes.make_file(staging / "new", size)
         changes.rename(staging / "new", path)
 
 
-def _restore_queue(files: FileQueue, end: int, *, is_ahead: bool) -> int:
-    """Have zeros behind byte `end` of a queue; return how many bytes were there."""
+def _restore_queue(path: Path, file_size: int, staging: Path, end: int, *, is_ahead: bool) -> int:
+    """Roll a queue back to byte `end`; return how many bytes were after it."""
+    cleared = _remove_beyond(path, end, keeps_next=is_ahead)
+    if is_ahead:
+        _remake(path / names.offset_file(end), file_size, staging)
+    files = FileQueue(path, file_size, staging)
     if end == 0:
-        return 0
-    if not files.bases or files.bases[-1] + files.file_size < end + is_ahead:
-        path = files.path((end - 1) // files.file_size * files.file_size)
-        raise FormatError(path, 0, f"no such file; the queue has {end} bytes", _REMEDY)
-    return changes.clear(files.path(files.bases[-1]), end - files.bases[-1])
+        return cleared
+    if not files.bases or files.bases[-1] + file_size < end + is_ahead:
+        missing = files.path((end - 1) // file_size * file_size)
+        raise FormatError(missing, 0, f"no such file; the queue has {end} bytes", REMEDY)
+    return cleared + changes.clear(files.path(files.bases[-1]), end - files.bases[-1])
 
 
 def remove_empty(base: Path) -> None:
-    """Remove the directories in which nothing is left, also those of an earlier, unfinished try."""
+    """Remove the directories that are empty, also those of an earlier, unfinished try."""
     for directory, _, _ in os.walk(base, topdown=False):
         if not os.listdir(directory):  # noqa: PTH208 - thousands of them: no Path for each name
             changes.remove_directory(Path(directory))
 
 
 def _restore_index(directory: Path, settings: BrokerSettings, position: IndexPosition) -> int:
-    """Take the index back; return how many items were beyond."""
-    taken = 0
+    """Roll the index back; return how many items were beyond."""
+    removed = 0
     found = sorted(directory.iterdir(), reverse=True) if directory.is_dir() else []
     size = indexfile.file_size(settings.index_slots, settings.index_items)
     for path in found:
         if path.name <= position.name:
             break
-        taken += _items_written(path, size)
+        removed += _items_written(path, size)
         changes.remove_file(path)
     if not position.name:
         if directory.is_dir():
             changes.remove_directory(directory)
-        return taken
+        return removed
     path = directory / position.name
     if not path.is_file() or path.stat().st_size != size:
-        raise FormatError(path, 0, f"no index file of {size} bytes is here", _REMEDY)
+        raise FormatError(path, 0, f"no index file of {size} bytes is here", REMEDY)
     file = MappedFile(path, size)
     count, slots = position.header.next_item, settings.index_slots
     try:
@@ -178,7 +176,7 @@ def _restore_index(directory: Path, settings: BrokerSettings, position: IndexPos
     finally:
         file.close()
     beyond = changes.clear(path, indexfile.item_position(count, slots))
-    return taken + -(-beyond // indexfile.ITEM_SIZE)
+    return removed + -(-beyond // indexfile.ITEM_SIZE)
 
 
 def _items_written(path: Path, size: int) -> int:
@@ -215,7 +213,7 @@ def queues_before(
         if kind == names.CONSUMEQUEUE_EXT:
             continue
         unit = consumequeue.ENTRY if kind == names.CONSUMEQUEUE else batchconsumequeue.UNIT
-        files = _Units(root / name, kinds(settings)[kind][0], unit)
+        files = Units(root / name, kinds(settings)[kind][0], unit)
         if files.have_expired(stop) and lasts.get(name, end + 1) <= end:
             # All that it has is of records before `end`.
             continue
@@ -224,7 +222,7 @@ def queues_before(
         ext = f"{names.CONSUMEQUEUE_EXT}/{rest}"
         if kind == names.CONSUMEQUEUE and ext in queues:
             before[ext] = (
-                _ext_end(root / ext, settings, files, following, stop, queues[ext])
+                end_of_extension(root / ext, settings, files, following, stop, queues[ext])
                 if position
                 else 0
             )
@@ -247,165 +245,19 @@ def queues_up_to(
     before = dict(queues)
     for name, number in numbers.items():
         if name.startswith(f"{names.BATCH_CONSUMEQUEUE}/"):
-            units = _Units(root / name, settings.batch_file_size, batchconsumequeue.UNIT)
+            units = Units(root / name, settings.batch_file_size, batchconsumequeue.UNIT)
             before[name] = units.end_before(number, queues[name])
             continue
         stop, following = queues[name], number * consumequeue.ENTRY_SIZE
-        files = _Units(root / name, settings.consumequeue_file_size, consumequeue.ENTRY)
+        files = Units(root / name, settings.consumequeue_file_size, consumequeue.ENTRY)
         before[name] = following if files.has_units_before(following) else 0
         ext = name.replace(names.CONSUMEQUEUE, names.CONSUMEQUEUE_EXT, 1)
         if ext in queues:
             before[ext] = (
-                _ext_end(root / ext, settings, files, following, stop, queues[ext], is_expired=True)
+                end_of_extension(
+                    root / ext, settings, files, following, stop, queues[ext], is_expired=True
+                )
                 if before[name]
                 else 0
             )
     return {name: position for name, position in before.items() if position > 0}
-
-
-def _ext_end(
-    path: Path,
-    settings: BrokerSettings,
-    files: _Units,
-    following: int,
-    stop: int,
-    end: int,
-    *,
-    is_expired: bool = False,
-) -> int:
-    """Return where an extension ends without the units of entries from byte `following` on.
-
-    Where it would end in a file that was removed as expired it begins again, as in a rebuild: the
-    units of all entries that stay were removed too.
-
-    Args:
-        path: of the extension.
-        settings: file sizes.
-        files: the consume queue; it keeps entries.
-        following: byte of the first entry that goes.
-        stop: byte where the queue ends.
-        end: byte where the extension ends.
-        is_expired: the records of the entries that go have expired, so their units may be gone.
-
-    Raises:
-        StoreError: the unit of an entry that goes was removed though its record is there.
-    """
-    codes = (int(code) for code in files.codes_from(following, stop))
-    address = next((code for code in codes if consumequeue_ext.is_address(code)), None)
-    if address is None:
-        return end
-    size = settings.ext_file_size
-    place = consumequeue_ext.position(address)
-    file = path / names.offset_file(place - place % size)
-    if not file.exists():
-        if is_expired:
-            return 0
-        raise StoreError(
-            file,
-            "this file was removed when its records had expired, and the log, which was set back "
-            "or cut since, ends in them now",
-            "`reput rebuild --repair` with the same store and output makes it again from the log",
-        )
-    last = files.code_before(following)
-    if place % size == 0 and last is not None:
-        # The unit did not fit into the file before: its mark there goes with it.
-        place = _unit_end(path, size, last, place)
-    if place and not (path / names.offset_file((place - 1) // size * size)).exists():
-        return 0
-    return place
-
-
-def _unit_end(path: Path, file_size: int, code: int, place: int) -> int:
-    """Return where the unit of an entry ends; `place` if the entry has none, or it has expired.
-
-    Raises:
-        FormatError: no unit stands where the entry says.
-    """
-    if not consumequeue_ext.is_address(code):
-        return place
-    start = consumequeue_ext.position(code)
-    file = path / names.offset_file(start - start % file_size)
-    try:
-        data = file.read_bytes()
-    except FileNotFoundError:
-        return place
-    try:
-        unit = consumequeue_ext.unpack(data, start % file_size)
-    except ValueError as error:
-        raise FormatError(file, start % file_size, str(error), _REMEDY) from error
-    return place if unit is None else start + unit.size
-
-
-class _Units:
-    """The units of a queue, to be searched by the physical offsets in them."""
-
-    def __init__(self, path: Path, file_size: int, unit: np.dtype[np.void]) -> None:
-        self._path = path
-        self._file_size = file_size
-        self._unit = unit
-        self._bases = [
-            base
-            for entry in sorted(path.iterdir())
-            if (base := names.parse_offset_file(entry.name)) is not None
-        ]
-
-    def position_before(self, end: int, stop: int) -> tuple[int, int]:
-        """Return where the units of records before `end` end, and where the next one begins.
-
-        These are the same, except where nothing is left but the fill before a queue's first unit,
-        which belongs to it: then the queue ends at 0.
-        """
-        for base in reversed(self._bases):
-            units = self._read(base, stop)
-            offsets = units["physical_offset"].astype(np.int64)
-            count = int(np.searchsorted(offsets, end))
-            if not count:
-                continue
-            at = base + count * self._unit.itemsize
-            fill = np.frombuffer(PRE_BLANK, consumequeue.ENTRY)[0]
-            is_fill = self._unit is consumequeue.ENTRY and units[count - 1] == fill
-            return (0 if is_fill else at), at
-        return 0, self._bases[0] if self._bases else 0
-
-    def have_expired(self, stop: int) -> bool:
-        """Tell whether the files of all units before byte `stop` were removed as expired."""
-        return bool(self._bases) and stop <= self._bases[0]
-
-    def has_units_before(self, position: int) -> bool:
-        """Tell whether a unit of a record stands before byte `position`, and not only fill."""
-        if not self._bases or position <= self._bases[0]:
-            return False
-        start = position - self._unit.itemsize
-        last = self._read(start - start % self._file_size, position)[-1]
-        return bool(last != np.frombuffer(PRE_BLANK, consumequeue.ENTRY)[0])
-
-    def end_before(self, queue_offset: int, stop: int) -> int:
-        """Return where the units of a batch queue end that have only lower queue offsets."""
-        for base in self._bases:
-            units = self._read(base, stop)
-            ends = units["base_offset"].astype(np.int64) + units["batch_size"]
-            (others,) = np.nonzero(ends > queue_offset)
-            if len(others):
-                at = base + int(others[0]) * self._unit.itemsize
-                return at if at > self._bases[0] else 0
-        return stop
-
-    def codes_from(self, position: int, stop: int) -> Iterator[int]:
-        """Yield the tags codes of the units from byte `position` on."""
-        for base in self._bases:
-            if base + self._file_size > position:
-                units = self._read(base, stop)
-                yield from units["tags_code"][max(position - base, 0) // self._unit.itemsize :]
-
-    def code_before(self, position: int) -> int | None:
-        """Return the tags code of the unit before byte `position`, None if there is none."""
-        start = position - self._unit.itemsize
-        base = start - start % self._file_size
-        if base not in self._bases:
-            return None
-        return int(self._read(base, position)["tags_code"][-1])
-
-    def _read(self, base: int, stop: int) -> np.ndarray:
-        path = self._path / names.offset_file(base)
-        room = min(self._file_size, max(stop - base, 0)) // self._unit.itemsize
-        return np.fromfile(path, self._unit, count=room)

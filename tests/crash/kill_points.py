@@ -257,7 +257,7 @@ def _die() -> NoReturn:
 
 
 BREAKS: dict[str, tuple[Any, str, Any]] = {
-    "restore": (rollback, "restore", lambda *_args: rollback.Taken()),
+    "restore": (rollback, "restore", lambda *_args: rollback.RolledBack()),
     "restore_slots": (indexfile_kernels, "restore_slots", lambda *_args: None),
     "clear": (changes, "clear", lambda *_args: 0),
     "progress": (resume, "_restore", lambda *_args: None),

@@ -9,7 +9,7 @@ import pytest
 
 from reput.formats.errors import FormatError
 from reput.sinks.files.index import NO_INDEX
-from reput.sinks.upkeep.rollback import Taken, queue_directories, queues_before, restore
+from reput.sinks.upkeep.rollback import RolledBack, queue_directories, queues_before, restore
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.builders.slow_twins import differences
 from tests.builders.stores import Log, config_of, files_of, fill, name_batch_topics
@@ -37,12 +37,12 @@ class Output:
     def index(self):
         return self.dispatcher.index.position
 
-    def cut(self, queues, index) -> Taken:
+    def cut(self, queues, index) -> RolledBack:
         self.dispatcher._close_files()
         root, settings = self.config.output, self.config.settings
         return restore(root, root / ".reput", settings, queues, index)
 
-    def cut_before(self, end, index) -> Taken:
+    def cut_before(self, end, index) -> RolledBack:
         """Cut back to a record, by what stands in the queues."""
         root, settings = self.config.output, self.config.settings
         where = self.dispatcher._where()
@@ -146,14 +146,14 @@ def test_cutting_where_it_ends_changes_nothing_and_counts_nothing(tmp_path):
     output = Output(tmp_path, fill(Log(), 4, 40))
     at_end, queues, index = output.dispatch(output.log.end)
 
-    assert output.cut(queues, index) == Taken()
+    assert output.cut(queues, index) == RolledBack()
     assert files_of(output.config.output) == at_end
 
 
 def test_an_output_without_files_can_be_cut(tmp_path):
     output = Output(tmp_path, fill(Log(), 4, 1))
 
-    assert output.cut({}, NO_INDEX) == Taken()
+    assert output.cut({}, NO_INDEX) == RolledBack()
 
 
 def test_entries_that_were_cut_off_between_their_fields_go(tmp_path):
