@@ -27,21 +27,22 @@ if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
 
 
-# Of less there is nothing to be gained by beginning early.
+# Below this, beginning early gains nothing.
 _WORTH_BEGINNING = 64 << 10
+_COPIED_AT_ONCE = 1 << 20
 
 
 @functools.lru_cache(maxsize=1)
 def _helpers(_process: int) -> ThreadPoolExecutor:
-    """Return the threads that work ahead, for a process; one that is forked off has them no more.
+    """Return a process's threads that work ahead; a forked child does not inherit them.
 
-    One prepares, which mostly is the kernel's work, while another may wait for the device.
+    One prepares, mostly in the kernel, while another may wait for the device.
     """
     return ThreadPoolExecutor(2, thread_name_prefix="ahead")
 
 
 class MappedFile:
-    """One mapped file; `close` it, for its memory is not given back otherwise.
+    """One mapped file; only `close` gives its memory back.
 
     Attributes:
         maps: how many there are in this process, which Linux limits (vm.max_map_count, 65530).
@@ -152,6 +153,16 @@ class MappedFile:
     def write(self, at: int, data: bytes) -> None:
         """Write prepared bytes."""
         self.data[at : at + len(data)] = np.frombuffer(data, np.uint8)
+
+    def copy_from(self, source: Path, start: int, end: int) -> None:
+        """Copy the bytes [`start`, `end`) of another file to the same place.
+
+        Raises:
+            OSError: the device failed.
+        """
+        with source.open("rb") as stream:
+            for at in range(start, end, _COPIED_AT_ONCE):
+                self.write(at, os.pread(stream.fileno(), min(_COPIED_AT_ONCE, end - at), at))
 
     def read(self, at: int, length: int) -> bytes:
         """Return `length` bytes from `at`."""

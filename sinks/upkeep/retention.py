@@ -13,8 +13,7 @@ import numpy as np
 
 from reput.formats.rocketmq import batchconsumequeue, consumequeue, consumequeue_ext, names
 from reput.formats.rocketmq.indexfile import HEADER_SIZE, Header
-from reput.sinks.upkeep.heads import bases_of
-from reput.sinks.upkeep.rollback import kinds, queue_directories
+from reput.sinks.upkeep.listing import bases_of, kinds, queue_directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

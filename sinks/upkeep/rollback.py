@@ -8,9 +8,7 @@ newest item of its chain. Source: docs/adr/0010-one-record-after-a-flush.md.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,10 +25,12 @@ from reput.formats.rocketmq import (
 from reput.formats.rocketmq.indexfile import HEADER_SIZE, SLOT_SIZE
 from reput.sinks.files.file_queue import FileQueue
 from reput.sinks.files.mapped_file import MappedFile
+from reput.sinks.upkeep.listing import kinds, queue_directories, remove_empty
 from reput.sinks.upkeep.queue_units import REMEDY, Units, end_of_extension
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.sinks.files.index import IndexPosition
@@ -91,22 +91,6 @@ def restore(
     return removed
 
 
-def kinds(settings: BrokerSettings) -> dict[str, tuple[int, int]]:
-    """Return file size and unit size by kind of queue; 0 for units of any size."""
-    return {
-        names.CONSUMEQUEUE: (settings.consumequeue_file_size, consumequeue.ENTRY_SIZE),
-        names.CONSUMEQUEUE_EXT: (settings.ext_file_size, 0),
-        names.BATCH_CONSUMEQUEUE: (settings.batch_file_size, batchconsumequeue.UNIT_SIZE),
-    }
-
-
-def queue_directories(base: Path) -> Iterator[Path]:
-    """Yield the directory of every queue below `base`: those that have files in them."""
-    for directory, _, files in os.walk(base):
-        if files:
-            yield Path(directory)
-
-
 def _remove_beyond(path: Path, end: int, *, keeps_next: bool) -> int:
     """Remove a queue's files after byte `end`, whatever their size; return the bytes in them.
 
@@ -140,13 +124,6 @@ def _restore_queue(path: Path, file_size: int, staging: Path, end: int, *, is_ah
         missing = files.path((end - 1) // file_size * file_size)
         raise FormatError(missing, 0, f"no such file; the queue has {end} bytes", REMEDY)
     return cleared + changes.clear(files.path(files.bases[-1]), end - files.bases[-1])
-
-
-def remove_empty(base: Path) -> None:
-    """Remove the directories that are empty, also those of an earlier, unfinished try."""
-    for directory, _, _ in os.walk(base, topdown=False):
-        if not os.listdir(directory):  # noqa: PTH208 - thousands of them: no Path for each name
-            changes.remove_directory(Path(directory))
 
 
 def _restore_index(directory: Path, settings: BrokerSettings, position: IndexPosition) -> int:

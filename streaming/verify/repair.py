@@ -21,9 +21,11 @@ from reput.formats.errors import FormatError, ReputError, StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.formats.rocketmq.indexfile import Header
-from reput.sinks.upkeep import exchange
-from reput.sinks.upkeep.exchange import LOST, Change, Exchange, Plan
-from reput.sinks.upkeep.heads import IndexHead, bases_of, copy_index_head, copy_unit_heads
+from reput.sinks.upkeep.exchange import Exchange
+from reput.sinks.upkeep.index_head import IndexHead, copy_index_head
+from reput.sinks.upkeep.listing import bases_of
+from reput.sinks.upkeep.plan import LOST, MADE, REPLACED, Change, Plan, apply
+from reput.sinks.upkeep.unit_heads import UnitHeads
 from reput.stores.following.identity import compare
 from reput.stores.log.holes import HoleWatch
 from reput.stores.log.tail import find_tail
@@ -342,7 +344,10 @@ class _Rebuild:
             self.head = copy_index_head(
                 output, self.copy, staging, settings, self.floor, self.recorded
             )
-        copy_unit_heads(output, self.copy, staging, settings, self.floor, self.ends, self.is_beyond)
+        heads = UnitHeads(output, self.copy, staging, settings, self.floor, self.is_beyond)
+        heads.copy_batches()
+        if settings.writes_ext:
+            heads.copy_extensions(self.ends)
         longs = StoreCheckpoint()._replace(index_timestamp=self._index_end_before())
         return replace(begins, checkpoint=tuple(longs))
 
@@ -469,7 +474,6 @@ def _exchange(config: StoreConfig, rebuild: _Rebuild, result: Repair) -> None:
     work = Exchange(
         output,
         copy,
-        copy / progress.STATE_DIRECTORY,
         config.settings,
         rebuild.floor,
         rebuild.ends,
@@ -482,7 +486,7 @@ def _exchange(config: StoreConfig, rebuild: _Rebuild, result: Repair) -> None:
     disk.sync_file_system(output)
     marks.set_repairing(staging)
     marks.set_abort(output, staging)
-    exchange.apply(output, plan)
+    apply(output, plan)
     _keep_quarantined(copy, output)
     made = rebuild.progress(plan, output)
     longs = StoreCheckpoint(*made.checkpoint)._replace(
@@ -492,7 +496,7 @@ def _exchange(config: StoreConfig, rebuild: _Rebuild, result: Repair) -> None:
     before = _read(output / names.CHECKPOINT)
     marks.write_checkpoint(output, staging, longs, fields)
     if before != _read(output / names.CHECKPOINT):
-        what = exchange.MADE if before is None else exchange.REPLACED
+        what = MADE if before is None else REPLACED
         plan.changes.append(Change(what, output / names.CHECKPOINT, "as the queues say"))
     made = replace(made, checkpoint=tuple(longs[:fields]) + (0,) * (len(longs) - fields))
     progress.save(output, made)

@@ -9,7 +9,8 @@ import pytest
 
 from reput.formats.errors import FormatError
 from reput.sinks.files.index import NO_INDEX
-from reput.sinks.upkeep.rollback import RolledBack, queue_directories, queues_before, restore
+from reput.sinks.upkeep.listing import queue_directories
+from reput.sinks.upkeep.rollback import RolledBack, queues_before, restore
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.builders.slow_twins import differences
 from tests.builders.stores import Log, config_of, files_of, fill, name_batch_topics
