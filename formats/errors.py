@@ -1,69 +1,171 @@
-"""The errors that say what is wrong with a store: always a file, a byte and what to do."""
+"""The errors that say what is wrong with a store: always a file, a byte and what to do.
+
+An error that leaves its process travels as its `code` and its `fields`. Spark passes on nothing but
+the text of a traceback, so the traceback of each error ends with a line for machines:
+
+    reput.formats.errors.FormatError: /log at byte 4: no magic. Restore the file.
+    [reput:format] {"path": "/log", "position": 4, "problem": "no magic", "remedy": "Restore the …"}
+
+`str(error)` does not have that line; `recovered` reads it back.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+import json
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+_MARKER = re.compile(r"\[reput:([a-z-]+)\] (?=\{)")
 
 
 class ReputError(Exception):
-    """Something a user can act on; the command prints it without a traceback and exits with 3."""
+    """Something a user can act on; the command prints it without a traceback and exits with 3.
+
+    Attributes:
+        code: names the class outside of its process, and stays when the class is renamed. A
+            subclass without a code of its own arrives as the class that it takes the code from.
+    """
+
+    code: ClassVar[str] = "error"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the arguments that make the error again: JSON values, in their order."""
+        return {"message": str(self)}
+
+    @cached_property
+    def __notes__(self) -> list[str]:  # type: ignore[override] # a list all the same
+        """Return what a traceback adds to the message."""
+        return [f"[reput:{self.code}] {json.dumps(self.fields)}"]
 
 
 class UsageError(ReputError):
     """A setting or an argument is wrong; the command exits with 2."""
 
+    code = "usage"
+
 
 class StoreError(ReputError):
     """A directory is not a store that can be dispatched: missing, foreign, of another kind."""
+
+    code = "store"
 
     def __init__(self, path: Path | str, found: str, remedy: str) -> None:
         super().__init__(f"{path}: {found}. {remedy}")
         self.path = str(path)
         self.problem = found
-        self._parts = (path, found, remedy)
+        self.remedy = remedy
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return path, problem and remedy."""
+        return {"path": self.path, "problem": self.problem, "remedy": self.remedy}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Have it go from one process to another as what it is."""
-        return type(self), self._parts
+        """Let it be pickled as what it is."""
+        return type(self), tuple(self.fields.values())
 
 
 class ExpiredError(ReputError):
     """Records were deleted before they were dispatched, and that must not be."""
 
+    code = "expired"
+
 
 class KafkaError(ReputError):
     """What Kafka would not do, and what an operator can do about it."""
+
+    code = "kafka"
 
 
 class FormatError(ReputError):
     """A file breaks its format. Names the file and the byte, so `xxd -s` is one paste away."""
 
+    code = "format"
+
     def __init__(self, path: Path | str, position: int, found: str, remedy: str = "") -> None:
         super().__init__(f"{path} at byte {position}: {found}." + (f" {remedy}" if remedy else ""))
         self.path = str(path)
-        self.position = position
+        self.position = int(position)
         self.problem = found
         self.remedy = remedy
-        self._parts = (path, position, found, remedy)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return path, position, problem and remedy."""
+        return {
+            "path": self.path,
+            "position": self.position,
+            "problem": self.problem,
+            "remedy": self.remedy,
+        }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Have it go from one process to another as what it is."""
-        return type(self), self._parts
+        """Let it be pickled as what it is."""
+        return type(self), tuple(self.fields.values())
 
 
 class FileSizeError(FormatError):
     """A file is not as long as the settings say: more often a wrong setting than damage."""
 
+    code = "file-size"
+
 
 class BodyError(FormatError):
     """A body is not compressed as its record says. The record is whole, and so is the log."""
 
+    code = "body"
+
 
 class UnreadableError(FormatError):
     """A whole record that its own broker cannot parse: when it restarts, it cuts the log there."""
+
+    code = "unreadable"
+
+
+KINDS: dict[str, type[ReputError]] = {
+    kind.code: kind
+    for kind in (
+        ReputError,
+        UsageError,
+        StoreError,
+        ExpiredError,
+        KafkaError,
+        FormatError,
+        FileSizeError,
+        BodyError,
+        UnreadableError,
+    )
+}
+
+
+def made_again(code: str, fields: Mapping[str, Any]) -> ReputError:
+    """Return the error that has this code and these fields.
+
+    Raises:
+        KeyError: no class has the code.
+        TypeError: the class has other fields.
+    """
+    return KINDS[code](*fields.values())
+
+
+def recovered(text: str) -> ReputError | None:
+    """Return the last of our errors that a text of tracebacks carries, None if it carries none."""
+    for line in reversed(text.splitlines()):
+        found = _MARKER.search(line)
+        if found is None:
+            continue
+        # Whoever passes the text on may have cut it off.
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            fields, _ = json.JSONDecoder().raw_decode(line, found.end())
+            return made_again(found[1], fields)
+    return None
 
 
 class ExpressionError(ValueError):

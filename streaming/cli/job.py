@@ -114,7 +114,8 @@ def say_ending(name: str) -> None:
 
 def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progress: bool) -> Summary:
     from reput.streaming.source.datasource import register  # noqa: PLC0415
-    from reput.streaming.spark.session import end_session, naming_its_end  # noqa: PLC0415
+    from reput.streaming.spark.errors import naming_its_end  # noqa: PLC0415
+    from reput.streaming.spark.session import end_session  # noqa: PLC0415
 
     with naming_its_end():
         spark = beside(starting.session, lambda: bool(ending.name))

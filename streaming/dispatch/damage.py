@@ -32,8 +32,6 @@ _OF_EXPORTS = "Restore the file from a replica, or export what is there with --o
 # What is said besides, by the remedy it stands in.
 _NOTES = {REMEDY: "", f"{REMEDY} {HOLE_NOTE}": HOLE_NOTE, UNREADABLE_REMEDY: UNREADABLE_NOTE}
 _FRAME_NOTES = {f"{_OF_FRAMES} {note}".strip(): note for note in _NOTES.values()}
-# The longest first: one may be the end of another one.
-REMEDIES = sorted((*_NOTES, *_FRAME_NOTES), key=len, reverse=True)
 
 
 def explained(error: FormatError, config: StoreConfig) -> FormatError | None:

@@ -22,11 +22,10 @@ from reput.stores.config.message_filter import TagFilter, compile_filter
 from reput.streaming.dispatch import damage
 from reput.streaming.endings.verbosity import VERBOSITY
 from reput.streaming.export import target as export_target
-from reput.streaming.job.job import source_error
 from reput.streaming.show.console import ERR
 from reput.streaming.source.decompressing import DECOMPRESSED_SCHEMA, with_plain_bodies
 from reput.streaming.source.rows import SCHEMA
-from reput.streaming.spark.session import naming_its_end
+from reput.streaming.spark.errors import naming_its_end, source_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 import shutil
 import threading
 import time
@@ -29,14 +28,12 @@ from reput.formats.errors import (
     FormatError,
     KafkaError,
     ReputError,
-    UnreadableError,
 )
 from reput.formats.rocketmq import names
 from reput.stores.log.tail import find_tail, known_end
 from reput.streaming.dispatch import damage
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.dispatch.warm import try_kernels
-from reput.streaming.endings.failures import FAILURES, cause_of
 from reput.streaming.events import kind_of_event
 from reput.streaming.kafka.news import KafkaNews
 from reput.streaming.observe.concerned import about, mark
@@ -44,6 +41,7 @@ from reput.streaming.observe.stores import State
 from reput.streaming.settings.config import FlushPolicy
 from reput.streaming.settings.space import space_of
 from reput.streaming.source.options import FLUSHED, SKIP, STOP, VISIBLE
+from reput.streaming.spark.errors import source_error
 from reput.streaming.spark.jvm import Jvm
 from reput.streaming.writers.placement import ExecutorWriters, UnreachableError
 from reput.streaming.writers.placement_mode import Placement
@@ -72,8 +70,6 @@ _CLOSING_SECONDS = 20.0
 
 # What comes of Spark's end, and not of a store or an output.
 _OF_SPARK = (Py4JError, PySparkException, ConnectionError, UnreachableError)
-# What our source raises, as Spark names it.
-_FORMAT_ERROR = "reput.formats.errors.FormatError"
 
 
 @dataclass
@@ -621,7 +617,7 @@ class Job:
             recorded_end=dispatcher.recorded_end,
             index_fill=dispatcher.index.fill if dispatcher.index is not None else 0.0,
             waits=dispatcher.holds,
-            flaw=str(dispatcher.flaw or ""),
+            flaw=dispatcher.flaw,
             kafka=dispatcher.kafka.state if dispatcher.kafka is not None else None,
             space=space_of(dispatcher.config.output),
         )
@@ -723,9 +719,8 @@ class Job:
             if state.kafka is not None and state.kafka.stopped:
                 # Said when it happened; the end of the job is not to hide it.
                 self._ends_with(config.name, KafkaError(f"{config.name}: {state.kafka.stopped}"))
-            if state.flaw:
-                flaw = dispatcher.flaw if dispatcher is not None else None
-                self._ends_with(config.name, flaw or source_error(f"{_FORMAT_ERROR}: {state.flaw}"))
+            if state.flaw is not None:
+                self._ends_with(config.name, state.flaw)
 
     def _ends_with(self, store: str, error: BaseException) -> None:
         """Have the job end with a store's error, unless there is an earlier one."""
@@ -771,29 +766,3 @@ class Job:
             if failure is None:
                 raise
         self.summary.writer_cpu_seconds = writers.cpu_seconds
-
-
-def source_error(text: str, failed: str = "the streaming query failed") -> ReputError:
-    """Return what our source said, out of what Spark made of it.
-
-    Args:
-        text: Spark's.
-        failed: what to say where the source said nothing: then the first cause goes with it, and
-            all that Spark says into a file.
-    """
-    for line in reversed(text.splitlines()):
-        name, found, message = line.partition(": ")
-        if found and name.strip().startswith("reput.formats.errors."):
-            return _rebuilt(name.strip().removeprefix("reput.formats.errors."), message.strip())
-    return ReputError(f"{failed}: {cause_of(text)}; {FAILURES.keep(text)}")
-
-
-def _rebuilt(kind: str, message: str) -> ReputError:
-    """Return an error of the source by the name of its class and what it said."""
-    remedy = next((each for each in damage.REMEDIES if message.endswith(f". {each}")), "")
-    said = message.removesuffix(f" {remedy}") if remedy else message
-    place = re.fullmatch(r"(.+?) at byte (\d+): (.+?)\.?", said)
-    kinds = {error.__name__: error for error in (FormatError, FileSizeError, UnreadableError)}
-    if kind in kinds and place:
-        return kinds[kind](place[1], int(place[2]), place[3], remedy)
-    return ReputError(message)

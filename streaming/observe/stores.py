@@ -21,6 +21,7 @@ from reput.streaming.observe import kafka as kafka_metrics
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
+    from reput.formats.errors import FormatError
     from reput.streaming.dispatch.dispatcher import Batch
     from reput.streaming.kafka.feed import KafkaState
     from reput.streaming.observe.families import Families, Texts
@@ -91,7 +92,7 @@ class State:
         recorded_end: physical offset that is on disk and recorded.
         index_fill: of the newest index file, 0 to 1.
         waits: dispatch waits at a record that came out of turn.
-        flaw: what is wrong after the log's end, "" for nothing: the job waits there.
+        flaw: what is wrong past the log's end, None for nothing: the job waits there.
         kafka: where its way to Kafka is, None without one.
         space: of the output's file system, None if that is not known.
     """
@@ -101,7 +102,7 @@ class State:
     index_fill: float = 0.0
     waits: bool = False
     kafka: KafkaState | None = None
-    flaw: str = ""
+    flaw: FormatError | None = None
     space: Space | None = None
 
 

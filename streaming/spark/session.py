@@ -9,7 +9,6 @@ at a fourth of the speed: `QUICK_START` is for sessions that read none.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -24,12 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import reput
-from reput.formats.errors import ReputError, UsageError
+from reput.formats.errors import UsageError
 from reput.formats.rocketmq import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkConf
     from pyspark.sql import DataFrame, SparkSession
@@ -270,32 +267,6 @@ def end_session(spark: SparkSession) -> None:
     thread of its own, which looks twice a second whether it is to end.
     """
     spark.sparkContext._jsc.stop()  # noqa: SLF001
-
-
-@contextlib.contextmanager
-def naming_its_end(
-    remedy: str = "Start again; the output goes on where it was",
-) -> Iterator[None]:
-    """Say it in one line where Spark's JVM has ended: killed, or out of memory.
-
-    Args:
-        remedy: what to do then.
-
-    Raises:
-        ReputError: it has.
-    """
-    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
-
-    try:
-        yield
-    except Py4JJavaError:
-        raise
-    except (Py4JError, ConnectionError, PySparkRuntimeError) as error:
-        raise ReputError(
-            f"Spark's JVM has ended ({type(error).__name__}): it was killed, or had no memory "
-            f"left. {remedy}"
-        ) from error
 
 
 def require_java() -> Path:

@@ -361,7 +361,7 @@ def _state_of(dispatcher: StoreDispatcher) -> dict[str, Any]:
         "recorded_end": dispatcher.recorded_end,
         "index_fill": dispatcher.index.fill if dispatcher.index is not None else 0.0,
         "waits": dispatcher.holds,
-        "flaw": str(dispatcher.flaw or ""),
+        "flaw": dispatcher.flaw,
         "kafka": dispatcher.kafka.state if dispatcher.kafka is not None else None,
         "space": space_of(dispatcher.config.output),
     }

@@ -6,6 +6,7 @@ import copy
 import os
 import random
 import time
+import traceback
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,10 +24,10 @@ from reput.stores.query.message_store import MessageStore
 from reput.streaming.dispatch import resume
 from reput.streaming.dispatch.damage import explained, gaps_of, of_export
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
-from reput.streaming.job.job import source_error
 from reput.streaming.source.datasource import BatchReader, RangeReader
 from reput.streaming.source.options import parse
 from reput.streaming.source.rows import read_batches
+from reput.streaming.spark.errors import source_error
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify
 from reput.streaming.verify.repair import repair
@@ -660,7 +661,7 @@ class TestSaid:
             error = raised
         finally:
             files.close()
-        text = f"Spark says\nformats.errors.FormatError: {error}\n\tat of.a.stack(Trace)"
+        text = f"Spark says\n{''.join(traceback.format_exception(error))}\tat of.a.stack(Trace)"
         monkeypatch.chdir(config.path.parent)
         relative = config_of(Path(config.path.name), config.output)
         came = source_error(text)

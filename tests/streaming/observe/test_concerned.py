@@ -46,7 +46,7 @@ def counted(metrics):
     ("kind", "said"),
     [
         ("kafka", {"kafka": KafkaState(trouble="refused", stopped="refused")}),
-        ("corrupt", {"flaw": "/log at byte 4: good records follow a hole."}),
+        ("corrupt", {"flaw": FormatError("/log", 4, "good records follow a hole")}),
     ],
 )
 def test_the_end_of_a_job_counts_nothing_again(configs, monkeypatch, kind, said):
@@ -84,7 +84,7 @@ def test_what_comes_back_is_counted_again(configs):
     job = Job(list(configs.values()), JobOptions())
     state = job._found_state("a")
     job._close()
-    for flaw in ("x", "", "y"):
+    for flaw in (FormatError("/log", 4, "a hole"), None, FormatError("/log", 9, "a hole")):
         metrics.state("a", replace(state, flaw=flaw))
 
     assert counted(metrics) == {("a", "corrupt"): 2}

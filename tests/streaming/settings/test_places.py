@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.formats.errors import StoreError, UsageError
+from reput.formats.errors import StoreError, UsageError, recovered
 from reput.formats.rocketmq import names
 from reput.stores.log.places import commitlog_directories
 from reput.streaming.cli.main import main
@@ -374,8 +374,10 @@ class TestOutputs:
             pytest.skip("no mounts can be made here")
 
         assert done.returncode == 1
-        said = done.stderr.splitlines()[-1]
-        assert said.startswith("reput.formats.errors.UsageError: the output ")
+        error = recovered(done.stderr)
+        assert isinstance(error, UsageError)
+        said = str(error)
+        assert said.startswith("the output ")
         assert "mount" in said.replace(str(tmp_path / "mount"), "")
 
     def test_an_output_is_not_in_a_store_that_is_written_in_place(self, tmp_path):

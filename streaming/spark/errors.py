@@ -1,0 +1,55 @@
+"""What did an error of Spark's mean? Its text carries ours, or says that Spark has ended."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from reput.formats.errors import ReputError, UsageError, recovered
+from reput.streaming.endings.failures import FAILURES, cause_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def source_error(text: str, failed: str = "the streaming query failed") -> ReputError:
+    """Return the error that our source raised, out of Spark's text.
+
+    Args:
+        text: Spark's.
+        failed: what to say if the text has no error of ours: the first cause follows it, and the
+            whole text goes into a file.
+    """
+    error = recovered(text)
+    if error is None:
+        return ReputError(f"{failed}: {cause_of(text)}; {FAILURES.keep(text)}")
+    if isinstance(error, UsageError):
+        # The command has taken its arguments by then: this is not exit code 2.
+        return ReputError(str(error))
+    return error
+
+
+@contextlib.contextmanager
+def naming_its_end(
+    remedy: str = "Start again; the output goes on where it was",
+) -> Iterator[None]:
+    """Say it in one line if Spark's JVM has ended: killed, or out of memory.
+
+    Args:
+        remedy: what to do then.
+
+    Raises:
+        ReputError: it has.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - Spark is slow to import
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - as above
+
+    try:
+        yield
+    except Py4JJavaError:
+        raise
+    except (Py4JError, ConnectionError, PySparkRuntimeError) as error:
+        raise ReputError(
+            f"Spark's JVM has ended ({type(error).__name__}): it was killed, or had no memory "
+            f"left. {remedy}"
+        ) from error
