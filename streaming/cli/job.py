@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from reput.streaming.job.job import Job, Summary
+    from reput.streaming.job.job import Job
+    from reput.streaming.job.summary import Summary
     from reput.streaming.observe.metrics import Metrics
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.spark.session import SessionStart
@@ -91,8 +92,8 @@ def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json:
         OutputError: nobody takes it.
     """
     from reput.streaming.dispatch.first_message import is_awaited  # noqa: PLC0415 - as below
-    from reput.streaming.job.job import StoreSummary, Summary  # noqa: PLC0415 - Spark is slow to import
     from reput.streaming.job.reach import nobody_writes  # noqa: PLC0415 - numba is slow to import
+    from reput.streaming.job.summary import StoreSummary, Summary  # noqa: PLC0415 - as below
 
     # A log that is being written, or has nothing yet, is left by every job.
     is_left = any(not is_awaited(each) and nobody_writes(each) for each in configs)

@@ -13,7 +13,7 @@ from reput.streaming.source.readable import find_ends
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from reput.streaming.job.job import Summary
+    from reput.streaming.job.summary import Summary
     from reput.streaming.settings.config import StoreConfig
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reput.streaming.events import KAFKA
 
 if TYPE_CHECKING:
-    from reput.streaming.kafka.feed import KafkaState
+    from reput.streaming.kafka.state import KafkaState
 
 LOG = logging.getLogger("reput")
 _AGAIN_SECONDS = 600.0

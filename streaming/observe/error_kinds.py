@@ -18,8 +18,8 @@ from reput.formats.errors import (
 from reput.formats.rocketmq import names
 
 if TYPE_CHECKING:
-    from reput.streaming.observe.stores import State
     from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.writers.state import State
 
 # What can stop a job, see `kind_of`.
 ERROR_KINDS = ("corrupt", "expired", "consumequeue", "index", "store", "kafka", "io", "other")

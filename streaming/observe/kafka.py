@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reput.streaming.kafka.state import TRANSACTION_BOUNDS
+
 if TYPE_CHECKING:
-    from reput.streaming.kafka.feed import KafkaState
+    from reput.streaming.kafka.state import KafkaState
     from reput.streaming.observe.families import Families, Texts
 
 _PREFIX = "rocketmq_reput_kafka"
@@ -47,8 +49,6 @@ def collect(
         state: of its way to Kafka.
         dispatched_timestamp: of the last record that is dispatched, ms.
     """
-    from reput.streaming.kafka.feed import TRANSACTION_BOUNDS  # noqa: PLC0415 - a client few need
-
     late = max((dispatched_timestamp - state.store_timestamp) / _MILLISECONDS, 0.0)
     connected = None if state.is_connected is None else float(state.is_connected)
     known_late = late if state.store_timestamp > 0 else None

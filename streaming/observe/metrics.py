@@ -12,7 +12,7 @@ import importlib.metadata
 import platform
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -29,6 +29,7 @@ from reput.streaming.observe.counters import Counters
 from reput.streaming.observe.error_kinds import kind_of, lasting_kinds
 from reput.streaming.observe.families import Families
 from reput.streaming.observe.stores import TEXTS, StoreMetrics
+from reput.streaming.spark.jvm import Jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,9 +37,8 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from reput.streaming.dispatch.dispatcher import Batch
-    from reput.streaming.observe.stores import State
     from reput.streaming.settings.config import StoreConfig
-    from reput.streaming.spark.jvm import Jvm
+    from reput.streaming.writers.state import State
 
 _NODE = "dispatcher"
 # Longer than a batch's longest silence: within a batch each block is a sign of life.
@@ -199,8 +199,12 @@ class Metrics:
         """Tell whether the job has not begun because this store has no first message yet."""
         return store in self._awaited
 
+    def watch_jvm(self, view: Any) -> None:
+        """Begin to look at Spark's JVM; `view` is a SparkContext's `_jvm`."""
+        self.jvm = Jvm(view)
+
     def sample_jvm(self) -> None:
-        """Look at the JVM's memory, if there is one; called on the job's thread now and then."""
+        """Look at the JVM's memory, if there is one; the job's thread calls this now and then."""
         if self.jvm is not None:
             self.jvm.sample()
 

@@ -20,13 +20,10 @@ from reput.streaming.events import NOTICE
 from reput.streaming.observe import kafka as kafka_metrics
 
 if TYPE_CHECKING:
-    from reput.checkpoints.progress import Progress
-    from reput.formats.errors import FormatError
     from reput.streaming.dispatch.dispatcher import Batch
-    from reput.streaming.kafka.feed import KafkaState
     from reput.streaming.observe.families import Families, Texts
     from reput.streaming.settings.config import StoreConfig
-    from reput.streaming.settings.space import Space
+    from reput.streaming.writers.state import State
 
 LOG = logging.getLogger("reput")
 # What a broker's own series of its store have besides, and their values there and here.
@@ -81,29 +78,6 @@ TEXTS: Texts = {
     _LATENCY: ("From a record's store timestamp to its entry being visible.", ()),
     **kafka_metrics.TEXTS,
 }
-
-
-@dataclass(frozen=True)
-class State:
-    """Where one store's output is, as its writer last said.
-
-    Attributes:
-        progress: see there.
-        recorded_end: physical offset that is on disk and recorded.
-        index_fill: of the newest index file, 0 to 1.
-        waits: dispatch waits at a record that came out of turn.
-        flaw: what is wrong past the log's end, None for nothing: the job waits there.
-        kafka: where its way to Kafka is, None without one.
-        space: of the output's file system, None if that is not known.
-    """
-
-    progress: Progress
-    recorded_end: int
-    index_fill: float = 0.0
-    waits: bool = False
-    kafka: KafkaState | None = None
-    flaw: FormatError | None = None
-    space: Space | None = None
 
 
 @dataclass(frozen=True)
@@ -268,7 +242,7 @@ class StoreMetrics:
             name = "rocketmq_checkpoint_timestamp_seconds"
             families.add(name, (*labels, kind), value / _MILLISECONDS)
         families.add("rocketmq_index_fill_ratio", labels, state.index_fill)
-        families.add("rocketmq_reput_record_waiting", labels, float(state.waits))
+        families.add("rocketmq_reput_record_waiting", labels, float(state.holds))
         for name, count in (
             ("starts_total", progress.starts),
             ("recoveries_total", progress.recoveries),

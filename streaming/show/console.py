@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from reput.stores.findings import Finding, Report
     from reput.stores.inspect.queues import Inspection
     from reput.streaming.dispatch.pipeline import Block
-    from reput.streaming.job.job import Job, Summary
+    from reput.streaming.job.job import Job
+    from reput.streaming.job.summary import Summary
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.verify.handover import Handover
     from reput.streaming.verify.repair import Repair

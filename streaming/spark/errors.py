@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException, PySparkRuntimeError
+
 from reput.formats.errors import ReputError, UsageError, recovered
 from reput.streaming.endings.failures import FAILURES, cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# What a call raises if Spark refuses it, or is gone.
+SPARK_ERRORS = (Py4JError, PySparkException, ConnectionError)
 
 
 def source_error(text: str, failed: str = "the streaming query failed") -> ReputError:
@@ -41,9 +47,6 @@ def naming_its_end(
     Raises:
         ReputError: it has.
     """
-    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - Spark is slow to import
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - as above
-
     try:
         yield
     except Py4JJavaError:

@@ -1,56 +1,42 @@
-"""How a job runs; apart from the job, for whoever only has to know that, as the command does."""
+"""How does a job run? Light to import, for the command."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reput.streaming.writers.options import WriterOptions
 from reput.streaming.writers.placement_mode import Placement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Behind a backlog, so much a batch: Spark's cost of a batch, a third of a second, is then a few per
-# cent of it. Blocks are read one by one, so it costs no memory.
+# After a backlog, a batch of this size keeps Spark's cost of a batch, a third of a second, at a few
+# per cent. Blocks are read one by one, so it costs no memory.
 MAX_BATCH_BYTES = 8 << 30
-# A batch on executors is not ended within, so whoever stops the job waits for all of it: some two
-# seconds of work for each core, and not much more where one store has all of it.
+# A batch on executors cannot be interrupted, so stopping the job waits for it to finish: some two
+# seconds of work for each core, and not much more if one store has all of it.
 MAX_BATCH_BYTES_A_CORE = 512 << 20
 MAX_BATCH_BYTES_A_STORE = 1 << 30
 
 
 @dataclass(frozen=True)
-class JobOptions:
-    """How the job runs.
+class JobOptions(WriterOptions):
+    """How the job runs, and how it writes each store.
 
     Attributes:
-        available_now: dispatch what is there and end; else go on until stopped.
-        trigger_seconds: wait so long between batches at least; 0 for not at all.
+        available_now: dispatch what is there and end; else run until stopped.
+        trigger_seconds: wait at least this long between batches; 0 for not at all.
         max_batch_bytes: soft cap of a batch, over all stores; None: see `batch_bytes` and
             `store_bytes`.
-        threads: that parse, per store.
-        flush_seconds: everything is on disk and recorded so often; None: as the broker's
-            settings say.
-        sync_flush: after every batch instead.
-        fail_on_data_loss: stop where records have expired before they were dispatched.
-        skips_corrupt: pass over what is no record, and keep a copy; else stop there.
-        only_flushed: dispatch no record that the broker may not have on disk yet.
-        removes_expired: remove files of the output whose records have all expired.
         placement: where stores are written.
-        checkpoint: where Spark keeps its own record of the query, made anew at each start; by
+        checkpoint: where Spark keeps its own record of the query, made new at each start; by
             default in the first store's output.
     """
 
     available_now: bool = False
     trigger_seconds: float = 0.0
     max_batch_bytes: int | None = None
-    threads: int = 2
-    flush_seconds: float | None = None
-    sync_flush: bool = False
-    fail_on_data_loss: bool = True
-    skips_corrupt: bool = False
-    only_flushed: bool = False
-    removes_expired: bool = False
     placement: Placement = Placement.DRIVER
     checkpoint: Path | None = None
 

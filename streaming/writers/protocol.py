@@ -1,52 +1,53 @@
-"""What is said between a task and a store's writer process.
+"""What a task and a store's writer process say to each other.
 
 The writer listens on a Unix socket in Linux's abstract namespace: one process can have a name, the
-name ends with it, and who may speak is decided by the user of the other side. A conversation is
-three frames: `Hello` (whose writer this is), `Order`, `Answer`.
+name ends with it, and the user of the other side decides whether it may speak. A conversation is
+three frames: `Hello` (whose writer this is), `Order`, `Answer`. The first two are JSON: a writer of
+another job may be of another version of this program.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pickle
 import socket
 import struct
 import traceback
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reput.formats.errors import (
-    ExpiredError,
-    FormatError,
-    KafkaError,
-    ReputError,
-    StoreError,
-    UsageError,
-)
+from reput.formats.errors import ReputError, made_again
+from reput.streaming.writers.options import WriterOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.writers.job_options import JobOptions
+    from reput.streaming.writers.state import State
 
 DISPATCH, TEND, CLOSE = "dispatch", "tend", "close"
 LISTENING = b"listening\n"
-# A writer that nobody has spoken to for so long ends.
+# A writer that hears nothing for this long ends.
 SILENCE_SECONDS = 30.0
-# Errors that can be pickled, as all of a format can; what has other arguments goes as a plain one.
-_WHOLE = {ReputError, UsageError, StoreError, ExpiredError, KafkaError}
+# Codes of errors that are not ours.
+_SYSTEM, _UNEXPECTED = "os", "unexpected"
 _CREDENTIALS = struct.Struct("3i")
 _LENGTH = struct.Struct(">q")
 
 
-class Spec(TypedDict):
+@dataclass(frozen=True)
+class Spec:
     """What a writer is for; plain values, for it goes through Spark and a pipe.
 
     Attributes:
         job: who may give orders.
         name, path, output, version, properties, in_place, commitlog: the store, as `store_config`
             takes it.
-        threads, fail_on_data_loss, skips_corrupt, removes_expired, only_flushed: as
-            `StoreDispatcher` has them.
-        flush: the fields of a `FlushPolicy`.
+        options: how it is written.
         kafka: the fields of a `KafkaSettings`, its security's among them; None: nothing is sent.
         drains_kafka: a writer that is closed waits until Kafka has everything.
     """
@@ -59,17 +60,40 @@ class Spec(TypedDict):
     properties: dict[str, str]
     in_place: bool
     commitlog: list[str]
-    threads: int
-    fail_on_data_loss: bool
-    skips_corrupt: bool
-    removes_expired: bool
-    only_flushed: bool
-    flush: dict[str, Any]
+    options: WriterOptions
     kafka: dict[str, Any] | None
     drains_kafka: bool
 
+    @classmethod
+    def of(cls, job: str, config: StoreConfig, options: JobOptions) -> Spec:
+        """Return what a job's writer of a store is for."""
+        return cls(
+            job=job,
+            name=config.name,
+            path=str(config.path.absolute()),
+            output=str(config.output.absolute()),
+            version=config.settings.version.family,
+            properties=dict(config.properties),
+            in_place=config.in_place,
+            commitlog=list(config.settings.commitlog_told),
+            options=options.for_writers,
+            kafka=asdict(config.kafka) if config.kafka is not None else None,
+            drains_kafka=options.available_now,
+        )
 
-class Hello(TypedDict):
+    @classmethod
+    def read(cls, text: str | bytes) -> Spec:
+        """Return what `written` wrote."""
+        values = json.loads(text)
+        return cls(**{**values, "options": WriterOptions(**values["options"])})
+
+    @property
+    def written(self) -> bytes:
+        """Return the spec as one line."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+class Hello(NamedTuple):
     """What a writer says first.
 
     Attributes:
@@ -83,7 +107,7 @@ class Hello(TypedDict):
     is_left: bool
 
 
-class Order(TypedDict):
+class Order(NamedTuple):
     """What a writer has to do.
 
     Attributes:
@@ -91,39 +115,36 @@ class Order(TypedDict):
         end: physical offset; -1: none yet. A writer that has just been started dispatches up to
             there whatever the kind, for the one before it may have died with that undone.
         starts: start a writer if there is none.
-        patience: wait so long for another writer's lock, seconds.
+        patience: seconds to wait for another writer's lock.
         seen: what the job has already: a writer's `incarnation` and how many of its batches.
         counted: physical offset up to which the job has counted, -1 for nothing, and the messages
             that the output's record had there; see `streaming.writers.counted`.
-        executor: the process that the task runs for.
+        executor: the process that the task runs for, which the task fills in.
     """
 
     kind: str
-    end: int
-    starts: bool
-    patience: float
-    seen: tuple[str, int]
-    counted: tuple[int, int]
-    executor: int
+    end: int = -1
+    starts: bool = True
+    patience: float = 0.0
+    seen: tuple[str, int] = ("", 0)
+    counted: tuple[int, int] = (-1, 0)
+    executor: int = 0
 
 
-class Failure(TypedDict):
+class Failure(NamedTuple):
     """An error on its way to the driver.
 
     Attributes:
-        kind: the class that it is raised as there.
-        error: of our own errors, itself.
-        message, errno, filename: of the others.
+        code: of our own errors, theirs.
+        fields: the arguments that make it again.
     """
 
-    kind: str
-    error: ReputError | None
-    message: str
-    errno: int | None
-    filename: str | None
+    code: str
+    fields: dict[str, Any]
 
 
-class Answer(TypedDict):
+@dataclass(frozen=True)
+class Answer:
     """What a writer has done.
 
     Attributes:
@@ -131,19 +152,27 @@ class Answer(TypedDict):
         first: number of the first batch in `batches`.
         batches: those that the order does not have as seen, so none is lost with an answer, and
             none is counted twice.
-        end: where the output stands.
-        state: the fields of a `store_metrics.State`, without what is long; None before the opening.
+        state: where the output stands; None before the opening.
         cpu_seconds: of the process until now.
         failure: what went wrong.
     """
 
     incarnation: str
     first: int
-    batches: list[Batch]
-    end: int
-    state: dict[str, Any] | None
+    batches: Sequence[Batch]
+    state: State | None
     cpu_seconds: float
     failure: Failure | None
+
+    @property
+    def end(self) -> int:
+        """Return the physical offset that the output has come to, -1 before the opening."""
+        return self.state.progress.end if self.state is not None else -1
+
+    @property
+    def seen(self) -> tuple[str, int]:
+        """Return what the next order says: all of this is known."""
+        return self.incarnation, self.first + len(self.batches)
 
 
 def address_of(output: str) -> bytes:
@@ -191,24 +220,19 @@ def answer_of(frame: bytes) -> Answer:
 def failure_of(error: BaseException) -> Failure:
     """Return an error as values, so that the driver can raise it as if it were its own."""
     if isinstance(error, ReputError):
-        plain = KafkaError if isinstance(error, KafkaError) else ReputError
-        is_whole = isinstance(error, FormatError) or type(error) in _WHOLE
-        whole = error if is_whole else plain(str(error))
-        return Failure(kind="reput", error=whole, message=str(whole), errno=None, filename=None)
+        return Failure(error.code, error.fields)
     if isinstance(error, OSError):
         # It may be the number of an open file.
         has_name = isinstance(error.filename, str | bytes | os.PathLike)
         name = os.fsdecode(error.filename) if has_name else None
         text = error.strerror or str(error)
-        return Failure(kind="os", error=None, message=text, errno=error.errno, filename=name)
-    text = "".join(traceback.format_exception(error))
-    return Failure(kind="unexpected", error=None, message=text, errno=None, filename=None)
+        return Failure(_SYSTEM, {"errno": error.errno, "message": text, "filename": name})
+    return Failure(_UNEXPECTED, {"message": "".join(traceback.format_exception(error))})
 
 
 def error_of(failure: Failure) -> Exception:
     """Return the error that `failure_of` was given."""
-    if failure["error"] is not None:
-        return failure["error"]
-    if failure["kind"] == "os":
-        return OSError(failure["errno"], failure["message"], failure["filename"])
-    return RuntimeError(failure["message"])
+    kinds = {_SYSTEM: OSError, _UNEXPECTED: RuntimeError}
+    if failure.code in kinds:
+        return kinds[failure.code](*failure.fields.values())
+    return made_again(failure.code, failure.fields)

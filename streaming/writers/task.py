@@ -1,4 +1,4 @@
-"""What a task does when stores are written on executors: it carries an order to a store's writer.
+"""What does a task do when stores are written on executors? It carries an order to a writer.
 
 The writer (`streaming.writers.process`) is on the task's host, and started from here if there is
 none. A task that is repeated says the same again, and the writer knows what it has done.
@@ -13,10 +13,10 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from reput.formats.errors import ReputError, StoreError
+from reput.streaming.writers.executor_process import executor
 from reput.streaming.writers.protocol import (
     LISTENING,
     Failure,
@@ -34,23 +34,21 @@ from reput.streaming.writers.protocol import (
 _LEFT_PATIENCE = 300.0
 _FOREIGN_PATIENCE = 2.0
 _RETRY_SECONDS = 0.2
-# What kills a writer so often, such as the kernel for its memory, will kill the next one too.
+# What kills a writer this often, such as the kernel for its memory, will kill the next one too.
 _MOST_DEATHS = 3
-# A task's worker, Spark's daemon, the JVM; and what a system may put between.
-_ANCESTORS = 8
 
 _started: list[subprocess.Popen[bytes]] = []
 
 
-class Errand(NamedTuple):
-    """What a task takes along, and where it had best run."""
+class Task(NamedTuple):
+    """What a task takes along, and the host that it had best run on."""
 
     spec: Spec
     order: Order
     host: str
 
 
-class Carried(NamedTuple):
+class TaskResult(NamedTuple):
     """What a task brings back.
 
     Attributes:
@@ -65,22 +63,20 @@ class Carried(NamedTuple):
     failure: Failure | None = None
 
 
-def carry(errand: tuple[Spec, Order, str]) -> Carried:
+def carry(task: Task) -> TaskResult:
     """Take an order to a store's writer and bring its answer; what a task does.
 
     Errors come back as values: Spark would repeat a task that raises, and wrap what it says.
     """
-    spec, order, _ = errand
     process, host = executor()
-    order["executor"] = process
     try:
-        return Carried(host, _speak(spec, order))
+        return TaskResult(host, _speak(task.spec, task.order._replace(executor=process)))
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver has to know
-        return Carried(host, b"", failure_of(error))
+        return TaskResult(host, b"", failure_of(error))
 
 
 def _speak(spec: Spec, order: Order) -> bytes:
-    """Speak to the writer of an output until it has answered; see `Carried.answer`.
+    """Speak to the writer of an output until it has answered; see `TaskResult.answer`.
 
     Raises:
         ReputError: another job's writer is there; ours cannot be started, or dies each time.
@@ -90,29 +86,29 @@ def _speak(spec: Spec, order: Order) -> bytes:
     while True:
         connection = _connect(spec)
         if connection is None:
-            if not order["starts"]:
+            if not order.starts:
                 return b""
-            _start(spec, order["executor"])
+            _start(spec, order.executor)
             continue
         with connection:
             hello = _hear(connection)
-            if hello is not None and hello["job"] == spec["job"]:
+            if hello is not None and hello.job == spec.job:
                 answer = _ask(connection, order)
                 if answer:
                     return answer
                 deaths += 1
                 if deaths == _MOST_DEATHS:
                     raise ReputError(
-                        f"{spec['output']}: its writer process has died {deaths} times in this "
+                        f"{spec.output}: its writer process has died {deaths} times in this "
                         "batch; look for the reason in the kernel's log (memory) and the "
                         "executor's standard error, then start the job again: it goes on"
                     )
             elif hello is not None:
-                patience = _LEFT_PATIENCE if hello["is_left"] else _FOREIGN_PATIENCE
+                patience = _LEFT_PATIENCE if hello.is_left else _FOREIGN_PATIENCE
                 if time.monotonic() - began > patience:
                     raise StoreError(
-                        spec["output"],
-                        f"{hello['holder']} is writing to this output for another job",
+                        spec.output,
+                        f"{hello.holder} is writing to this output for another job",
                         "Stop it first, or give another --output; two writers would corrupt the "
                         "files",
                     )
@@ -127,13 +123,13 @@ def _connect(spec: Spec) -> socket.socket | None:
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.connect(address_of(spec["output"]))
+        connection.connect(address_of(spec.output))
     except ConnectionError:
         connection.close()
         return None
     if not is_own_user(connection):
         connection.close()
-        raise ReputError(f"{spec['output']}: a process of another user has its writer's name")
+        raise ReputError(f"{spec.output}: a process of another user has its writer's name")
     return connection
 
 
@@ -141,14 +137,14 @@ def _hear(connection: socket.socket) -> Hello | None:
     """Return a writer's greeting, None if it was about to end."""
     with contextlib.suppress(ConnectionError):
         frame = receive(connection)
-        return json.loads(frame) if frame else None
+        return Hello(**json.loads(frame)) if frame else None
     return None
 
 
 def _ask(connection: socket.socket, order: Order) -> bytes:
     """Return a writer's answer, nothing if it died meanwhile."""
     with contextlib.suppress(ConnectionError):
-        send(connection, json.dumps(order).encode())
+        send(connection, json.dumps(order._asdict()).encode())
         return receive(connection)
     return b""
 
@@ -159,7 +155,7 @@ def _start(spec: Spec, executor_process: int) -> None:
     Raises:
         ReputError: it ended before that.
     """
-    # Those that have ended leave nothing behind once they are asked for.
+    # A process that has ended leaves nothing once it is asked for.
     _started[:] = [process for process in _started if process.poll() is None]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHON_WORKER_FACTORY_SECRET"}
     # What the job was given to import, by whatever way it came to this worker.
@@ -176,34 +172,11 @@ def _start(spec: Spec, executor_process: int) -> None:
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a pipe was asked for")
     with process.stdin, process.stdout:
-        process.stdin.write(json.dumps(spec).encode() + b"\n")
+        process.stdin.write(spec.written)
         process.stdin.close()
         is_listening = process.stdout.readline() == LISTENING
     if not is_listening and process.wait() != 0:
         raise ReputError(
-            f"{spec['output']}: its writer process ended at once with code {process.returncode}; "
+            f"{spec.output}: its writer process ended at once with code {process.returncode}; "
             "the executor's standard error says why"
         )
-
-
-def executor() -> tuple[int, str]:
-    """Return the executor's process, and its host by the name that Spark has for it.
-
-    A task is told neither, so they are looked for among the processes above it. Without a name, as
-    in local mode, there is only one host. Without a JVM, the process right above has to do.
-    """
-    process = os.getppid()
-    for _ in range(_ANCESTORS):
-        directory = Path("/proc", str(process))
-        try:
-            words = (directory / "cmdline").read_bytes().split(b"\0")
-            above = int(
-                (directory / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
-            )
-        except (OSError, ValueError):
-            break
-        if Path(words[0].decode("utf-8", "replace")).name == "java":
-            named = b"--hostname" in words[:-1]
-            return process, words[words.index(b"--hostname") + 1].decode() if named else ""
-        process = above
-    return os.getppid(), ""

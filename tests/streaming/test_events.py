@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from reput.streaming import events
-from reput.streaming.kafka.feed import KafkaState
 from reput.streaming.kafka.news import KafkaNews
+from reput.streaming.kafka.state import KafkaState
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -172,7 +172,7 @@ def test_a_running_job_that_waits_at_a_hole_does_not_end_as_if_all_were_fine(
 
     def run() -> None:
         with running(spark, [config], replace(LIVE, placement=placement)) as job:
-            job.metrics = metrics
+            job.report_to(metrics)
             wait_for(job, start)
             deadline = time.monotonic() + 60
             while not errors():

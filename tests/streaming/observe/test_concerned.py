@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from reput.formats.errors import FormatError, KafkaError, ReputError, StoreError
-from reput.streaming.job import job as job_module
 from reput.streaming.job.job import Job
-from reput.streaming.kafka.feed import KafkaState
+from reput.streaming.kafka.state import KafkaState
 from reput.streaming.observe.error_kinds import ERROR_KINDS
 from reput.streaming.observe.metrics import Metrics
 from reput.streaming.writers.job_options import JobOptions
@@ -56,12 +55,12 @@ def test_the_end_of_a_job_counts_nothing_again(configs, monkeypatch, kind, said)
     """
     metrics = Metrics(configs, "c", "1")
     job = Job(list(configs.values()), JobOptions())
-    found_state = job._found_state
+    found_state = job._writers.state
     try:
         job.report_to(metrics)
         monkeypatch.setattr(
-            job,
-            "_found_state",
+            job._writers,
+            "state",
             lambda store: replace(found_state(store), **(said if store == "a" else {})),
         )
         for _ in range(2):
@@ -82,7 +81,7 @@ def test_what_comes_back_is_counted_again(configs):
     """
     metrics = Metrics(configs, "c", "1")
     job = Job(list(configs.values()), JobOptions())
-    state = job._found_state("a")
+    state = job._writers.state("a")
     job._close()
     for flaw in (FormatError("/log", 4, "a hole"), None, FormatError("/log", 9, "a hole")):
         metrics.state("a", replace(state, flaw=flaw))
@@ -134,11 +133,11 @@ def test_an_output_that_cannot_be_opened_or_tended_is_its_store_s(configs, monke
     metrics.failed(raised.value)
     assert counted(metrics) == {("b", "kafka"): 1}
 
-    whole = job_module.StoreDispatcher
+    whole = JobOptions.open
     monkeypatch.setattr(
-        job_module,
-        "StoreDispatcher",
-        lambda config, **options: fail() if config.name == "b" else whole(config, **options),
+        JobOptions,
+        "open",
+        lambda options, config: fail() if config.name == "b" else whole(options, config),
     )
     metrics = Metrics(configs, "c", "1")
     with pytest.raises(KafkaError) as raised:

@@ -28,16 +28,16 @@ from reput.formats.rocketmq.encode import Message
 from reput.sinks.kafka.client.errors import TopicError
 from reput.streaming.dispatch.dispatcher import PHASES, StoreDispatcher
 from reput.streaming.events import kind_of_event
-from reput.streaming.kafka.feed import TRANSACTION_BOUNDS, KafkaState
+from reput.streaming.kafka.state import TRANSACTION_BOUNDS, KafkaState
 from reput.streaming.observe import metrics as metrics_module
 from reput.streaming.observe.error_kinds import ERROR_KINDS, kind_of
 from reput.streaming.observe.metrics import Metrics
 from reput.streaming.observe.server import serve
-from reput.streaming.observe.stores import State
 from reput.streaming.settings.config import FlushPolicy
 from reput.streaming.settings.space import space_of
 from reput.streaming.spark.jvm import Jvm
 from reput.streaming.writers.protocol import error_of, failure_of
+from reput.streaming.writers.state import State
 from tests.builders.stores import LOG_FILE, Log, config_of, fill
 
 BROKERS = {"node_id": "b", "storage_type": "local", "storage_medium": "disk"}

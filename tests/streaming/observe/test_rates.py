@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from reput.streaming.job.job import StoreSummary, Summary
+from reput.streaming.job.summary import StoreSummary, Summary
 from reput.streaming.show import console
 
 

@@ -20,14 +20,15 @@ from reput.streaming.cli.main import main
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
 from reput.streaming.export import target as export_target
 from reput.streaming.job.job import Job
-from reput.streaming.settings.config import FlushPolicy, read_broker_conf, read_config, store_config
+from reput.streaming.job.query import fresh_checkpoint
+from reput.streaming.settings.config import read_broker_conf, read_config, store_config
 from reput.streaming.settings.separate import refuse_checkpoint
 from reput.streaming.source.datasource import RocketMQDataSource
 from reput.streaming.source.options import parse
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify
 from reput.streaming.writers.job_options import JobOptions
-from reput.streaming.writers.placement import _spec
+from reput.streaming.writers.protocol import Spec
 from tests.builders.stores import SMALL, Log, files_of, fill
 
 
@@ -175,9 +176,9 @@ class TestSettingsThatLeadAway:
             backup, tmp_path / "o", broker_conf=conf, commitlog=[live / "commitlog"]
         )
 
-        spec = _spec("job", config, FlushPolicy(), JobOptions())
+        spec = Spec.of("job", config, JobOptions())
 
-        assert spec["commitlog"] == [str(live / "commitlog")]
+        assert spec.commitlog == [str(live / "commitlog")]
 
 
 class TestOutputs:
@@ -462,8 +463,8 @@ class TestASparkCheckpoint:
             for store, out in ((live, "a"), (backup, "b"))
         ]
 
-        first, second = (job.fresh_checkpoint() for job in jobs)
-        again = jobs[0].fresh_checkpoint()
+        first, second = (fresh_checkpoint(job.configs, job.options) for job in jobs)
+        again = fresh_checkpoint(jobs[0].configs, jobs[0].options)
         for job in jobs:
             job.abandon()
 

@@ -16,8 +16,8 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.endings.verdict import Verdict
-from reput.streaming.job.job import StoreSummary, Summary
 from reput.streaming.job.reach import shortfalls
+from reput.streaming.job.summary import StoreSummary, Summary
 from reput.streaming.settings.config import FlushPolicy
 from reput.streaming.show.console import print_handover
 from reput.streaming.verify.handover import examine

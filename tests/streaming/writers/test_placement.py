@@ -22,16 +22,22 @@ from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.dispatcher import Batch, StoreDispatcher
 from reput.streaming.events import TRUNCATION, kind_of_event
 from reput.streaming.job.job import Job
-from reput.streaming.settings.config import FlushPolicy
 from reput.streaming.verify.output import verify
 from reput.streaming.writers import process as writer_process
 from reput.streaming.writers import protocol
 from reput.streaming.writers import task as writer_task
 from reput.streaming.writers.counted import Counted
 from reput.streaming.writers.job_options import JobOptions
-from reput.streaming.writers.placement import _spec
 from reput.streaming.writers.placement_mode import Placement, default_placement
-from reput.streaming.writers.protocol import CLOSE, DISPATCH, TEND, Order, error_of, failure_of
+from reput.streaming.writers.protocol import (
+    CLOSE,
+    DISPATCH,
+    TEND,
+    Order,
+    Spec,
+    error_of,
+    failure_of,
+)
 from tests.builders.brokers import Broker
 from tests.builders.jobs import running, wait_for
 from tests.builders.slow_twins import differences
@@ -39,6 +45,9 @@ from tests.builders.stores import LOG_FILE, config_of, files_of, name_batch_topi
 
 spark_test = pytest.mark.spark
 NOW = JobOptions(available_now=True, placement=Placement.EXECUTORS)
+SYNC = JobOptions(sync_flush=True)
+# Nothing is flushed in the time of a test.
+LAZY = JobOptions(flush_seconds=3600)
 LIVE = JobOptions(sync_flush=True, placement=Placement.EXECUTORS)
 
 
@@ -136,17 +145,14 @@ def made(tmp_path):
 
 
 def order(kind: str, end: int = -1, **values) -> Order:
-    defaults = {"starts": True, "patience": 1.0, "seen": ("", 0), "counted": (-1, 0)}
-    defaults["executor"] = os.getpid()
-    return Order(kind=kind, end=end, **{**defaults, **values})
+    return Order(kind, end, **{"patience": 1.0, "executor": os.getpid(), **values})
 
 
 class Carrier:
     """Speaks to writers as tasks do, without Spark."""
 
-    def __init__(self, config, job="job", flush=None):
-        policy = flush or FlushPolicy(is_sync=True)
-        self.spec = _spec(job, config, policy, JobOptions())
+    def __init__(self, config, job="job", options=SYNC):
+        self.spec = Spec.of(job, config, options)
 
     def send(self, kind, end=-1, **values):
         carried = writer_task._speak(self.spec, order(kind, end, **values))
@@ -155,7 +161,7 @@ class Carrier:
     @property
     def process(self) -> int:
         """The writer's process, as its lock names it."""
-        text = Path(self.spec["output"], progress.STATE_DIRECTORY, locks.WRITER_LOCK).read_text()
+        text = Path(self.spec.output, progress.STATE_DIRECTORY, locks.WRITER_LOCK).read_text()
         return int(text.split("process ")[1].split()[0])
 
 
@@ -175,8 +181,8 @@ class TestWriter:
         end = broker.append(60)
         first = carrier.send(TEND)
         answer = carrier.send(DISPATCH, end)
-        assert (first["end"], answer["end"], answer["failure"]) == (-1, end, None)
-        assert sum(batch.messages for batch in answer["batches"]) == 60
+        assert (first.end, answer.end, answer.failure) == (-1, end, None)
+        assert sum(batch.messages for batch in answer.batches) == 60
         carrier.send(CLOSE)
 
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
@@ -190,8 +196,8 @@ class TestWriter:
         middle = broker.append(30)
         carrier.send(DISPATCH, middle)
         again = carrier.send(DISPATCH, middle)
-        assert [batch.messages for batch in again["batches"]] == [30, 0]
-        seen = (again["incarnation"], 2)
+        assert [batch.messages for batch in again.batches] == [30, 0]
+        seen = (again.incarnation, 2)
         end = broker.append(30)
         results = []
         tasks = [
@@ -202,8 +208,8 @@ class TestWriter:
             task.start()
         for task in tasks:
             task.join(60)
-        assert {answer["first"] for answer in results} == {2}
-        assert {answer["batches"][0].messages for answer in results} == {30}
+        assert {answer.first for answer in results} == {2}
+        assert {answer.batches[0].messages for answer in results} == {30}
         carrier.send(CLOSE)
         carrier.send(CLOSE)
 
@@ -211,15 +217,15 @@ class TestWriter:
 
     def test_a_killed_one_is_replaced_and_loses_nothing(self, made):
         broker, config = made
-        carrier = Carrier(config, flush=FlushPolicy(thorough_seconds=3600))
+        carrier = Carrier(config, options=LAZY)
         carrier.send(DISPATCH, broker.append(40))
         killed = carrier.process
         os.kill(killed, signal.SIGKILL)
         end = broker.log.end
         answer = carrier.send(CLOSE, end)
 
-        assert answer["end"] == end
-        assert any("killed" in e or "taken back" in e for b in answer["batches"] for e in b.events)
+        assert answer.end == end
+        assert any("killed" in e or "taken back" in e for b in answer.batches for e in b.events)
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
         assert not (config.output / names.ABORT).exists()
 
@@ -230,16 +236,16 @@ class TestWriter:
         of it again; with all recorded, and an answer that was lost, the next one does nothing.
         """
         broker, config = made
-        carrier = Carrier(config, flush=FlushPolicy(is_sync=is_sync, thorough_seconds=3600))
+        carrier = Carrier(config, options=replace(LAZY, sync_flush=is_sync))
         counted, seen, found = Counted(), ("", 0), []
 
         def send(kind, end, *, is_lost=False):
             nonlocal seen
             answer = carrier.send(kind, end, seen=seen, counted=(counted.end, counted.messages))
             if not is_lost:
-                seen = (answer["incarnation"], answer["first"] + len(answer["batches"]))
-                where = answer["state"]["progress"]
-                found.extend(counted.take(answer["batches"], where.messages, where.cuts))
+                seen = answer.seen
+                where = answer.state.progress
+                found.extend(counted.take(answer.batches, where.messages, where.cuts))
 
         for _ in range(4):
             send(DISPATCH, broker.append(20))
@@ -292,12 +298,12 @@ class TestWriter:
         owner = StoreDispatcher(config)
         carrier = Carrier(config)
         refused = carrier.send(DISPATCH, end, patience=0.0)
-        assert "is writing to this output" in refused["failure"]["message"]
+        assert "is writing to this output" in str(error_of(refused.failure))
         threading.Timer(1.5, owner.close).start()
         answer = carrier.send(DISPATCH, end, patience=30.0)
         carrier.send(CLOSE)
 
-        assert (answer["failure"], answer["end"]) == (None, end)
+        assert (answer.failure, answer.end) == (None, end)
         assert verify(config).ok
 
     def test_a_corrupt_record_comes_back_as_it_is_said(self, made, carrier):
@@ -305,14 +311,13 @@ class TestWriter:
         end = broker.append(60)
         place = broker.log.places[20]
         damage(broker, place)
-        failure = carrier.send(DISPATCH, end)["failure"]
-        again = carrier.send(DISPATCH, end)["failure"]
+        failure = error_of(carrier.send(DISPATCH, end).failure)
+        again = error_of(carrier.send(DISPATCH, end).failure)
         carrier.send(CLOSE)
 
-        assert failure["kind"] == "reput"
-        assert "at byte" in failure["message"]
-        assert again["message"] == failure["message"]
-        assert isinstance(again["error"], FormatError)
+        assert type(failure) is FormatError
+        assert (again.fields, str(again)) == (failure.fields, str(failure))
+        assert failure.fields["position"] == place.position % LOG_FILE
         assert progress.load(config.output).end == place.position
         assert not (config.output / names.ABORT).exists()
 
@@ -326,9 +331,9 @@ class TestWriter:
         carrier.send(TEND)
         _, hard = resource.prlimit(carrier.process, resource.RLIMIT_FSIZE)
         resource.prlimit(carrier.process, resource.RLIMIT_FSIZE, (100, hard))
-        failure = carrier.send(DISPATCH, end)["failure"]
+        failure = error_of(carrier.send(DISPATCH, end).failure)
         carrier.send(CLOSE)
-        assert (failure["kind"], failure["errno"]) == ("os", errno.EFBIG)
+        assert (type(failure), failure.errno) == (OSError, errno.EFBIG)
         assert (config.output / names.ABORT).exists()
         carrier.send(CLOSE, end)
 
@@ -348,8 +353,8 @@ class TestWriter:
         end = broker.put(Message("t", properties=bad))
         answer = carrier.send(DISPATCH, end)
 
-        assert "INNER_BASE" in answer["failure"]["message"]
-        events = [event for batch in answer["batches"] for event in batch.events]
+        assert "INNER_BASE" in str(error_of(answer.failure))
+        events = [event for batch in answer.batches for event in batch.events]
         assert [kind_of_event(event) for event in events] == [TRUNCATION]
 
     def test_one_without_its_executor_ends_in_order(self, made, carrier):
@@ -370,9 +375,9 @@ class TestWriter:
         broker, config = made
         end = broker.append(10)
         monkeypatch.setattr(writer_process, "SILENCE_SECONDS", 1.0)
-        spec = _spec("job", config, FlushPolicy(thorough_seconds=3600), JobOptions())
+        spec = Spec.of("job", config, LAZY)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(protocol.address_of(spec["output"]))
+        listener.bind(protocol.address_of(spec.output))
         listener.listen()
         writer = writer_process.Writer(spec, listener, os.getpid())
         thread = threading.Thread(target=writer.run)

@@ -1,0 +1,136 @@
+"""What came back from the writers? It is counted in the summary and the metrics, and logged."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from reput.formats.rocketmq import names
+from reput.streaming.events import kind_of_event
+from reput.streaming.job.summary import StoreSummary, Summary
+from reput.streaming.kafka.news import KafkaNews
+from reput.streaming.observe.concerned import mark
+from reput.streaming.observe.observer import Observer, Unobserved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.writers.base import Result, Writers
+    from reput.streaming.writers.state import State
+
+LOG = logging.getLogger("reput")
+
+
+class Accounts:
+    """What a job has done so far."""
+
+    def __init__(self, writers: Writers, configs: Sequence[StoreConfig], *, is_live: bool) -> None:
+        """Begin with nothing done.
+
+        Args:
+            writers: say where outputs stand.
+            configs: the stores.
+            is_live: the job runs until it is stopped.
+        """
+        self.summary = Summary([StoreSummary(each.name) for each in configs], is_live=is_live)
+        self.metrics: Observer = Unobserved()
+        # When the first batch began, by the monotonic clock; None before.
+        self.began: float | None = None
+        self._writers = writers
+        self._configs = configs
+        self._stores = {each.name: each for each in self.summary.stores}
+        self._news = KafkaNews()
+
+    def note_ends(self) -> None:
+        """Take over where the outputs stand."""
+        for store in self.summary.stores:
+            store.end = max(self._writers.end(store.name), 0)
+
+    def take(self, results: Iterable[Result], batch_id: int | None = None) -> BaseException | None:
+        """Count and say what writers have done; return the first error.
+
+        Args:
+            results: of the writers.
+            batch_id: Spark's number of the batch; None between batches.
+        """
+        failure: BaseException | None = None
+        for result in results:
+            store = result.store
+            self.metrics.phases(store, result.phases)
+            for batch in result.batches:
+                self._count(store, batch)
+                if batch_id is not None:
+                    _log(store, batch, batch_id)
+            self._say(store, result.events)
+            if result.kafka is not None:
+                self._stores[store].kafka = result.kafka
+            else:
+                self.look(store)
+            if result.error is not None:
+                mark(result.error, store)
+                self.metrics.error(store, result.error)
+            failure = failure or result.error
+        return failure
+
+    def look(self, store: str) -> State | None:
+        """Look where a store's output is, and show it; None while its writer has not said so."""
+        state = self._writers.state(store)
+        if state is not None:
+            self._news.say(store, state.kafka)
+            self.metrics.state(store, state)
+        return state
+
+    def _count(self, store: str, batch: Batch) -> None:
+        summary = self._stores[store]
+        summary.messages += batch.messages
+        summary.bytes += batch.bytes
+        summary.batches += 1
+        summary.busy_seconds += batch.seconds
+        summary.end = batch.end
+        if batch.messages and self.began is not None:
+            since = batch.seconds - batch.dispatch_seconds
+            self.summary.dispatch_seconds = time.monotonic() - since - self.began
+        self._say(store, batch.events)
+        if (state := self._writers.state(store)) is not None:
+            self.metrics.batch(store, batch, state)
+
+    def _say(self, store: str, events: Sequence[str]) -> None:
+        self._stores[store].events += events
+        for event in events:
+            kind = kind_of_event(event)
+            LOG.warning("%s: %s", store, event, extra={"store": store, "event": kind})
+
+    def finish(self) -> Summary:
+        """Return the summary, with the files that the outputs have now."""
+        self.summary.seconds = time.monotonic() - self.began if self.began else 0.0
+        for config, store in zip(self._configs, self.summary.stores, strict=True):
+            store.files = sorted(
+                str(path.relative_to(config.output))
+                for kind in names.DISPATCHED
+                for path in (config.output / kind).rglob("*")
+                if path.is_file()
+            )
+        return self.summary
+
+
+def _log(store: str, batch: Batch, batch_id: int) -> None:
+    LOG.info(
+        "batch %d of %s: %d messages, %d bytes in %.3f s, at %d",
+        batch_id,
+        store,
+        batch.messages,
+        batch.bytes,
+        batch.seconds,
+        batch.end,
+        extra={
+            "batch": batch_id,
+            "store": store,
+            "messages": batch.messages,
+            "bytes": batch.bytes,
+            "seconds": round(batch.seconds, 3),
+            "end": batch.end,
+        },
+    )

@@ -1,0 +1,97 @@
+"""Which streaming query does Spark run for a job? Its source, its options and its checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zlib
+from typing import TYPE_CHECKING
+
+from reput.checkpoints.progress import STATE_DIRECTORY
+from reput.streaming.source.options import FLUSHED, SKIP, STOP, VISIBLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from reput.stores.log.tail import KnownEnd
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.writers.job_options import JobOptions
+
+
+def start_query(
+    spark: SparkSession,
+    configs: Sequence[StoreConfig],
+    options: JobOptions,
+    starts: Mapping[str, int],
+    known: Mapping[str, KnownEnd],
+    dispatch: Callable[[DataFrame, int], None],
+) -> StreamingQuery:
+    """Start the query that hands in each store's ranges.
+
+    Args:
+        spark: a session that has the source registered.
+        configs: the stores.
+        options: of the job.
+        starts: physical offsets to begin at, -1 for a log's beginning.
+        known: where logs end, as far as that is known: the planner need not look for it then.
+        dispatch: gets each batch of ranges, and its number.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    offsets = {name: end if end >= 0 else "earliest" for name, end in starts.items()}
+    ends = {
+        name: (each.end, each.last.physical_offset, each.last.size, each.last.hash)
+        for name, each in known.items()
+    }
+    checkpoint = fresh_checkpoint(configs, options)
+    frame = (
+        spark.readStream.format("rocketmq")
+        .option("stores", json.dumps(_stores(configs)))
+        .option("rows", "ranges")
+        .option("startingOffsets", json.dumps(offsets))
+        .option("maxBytesPerTrigger", str(options.batch_bytes(cores)))
+        .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
+        .option("onCorrupt", SKIP if options.skips_corrupt else STOP)
+        .option("tail", FLUSHED if options.only_flushed else VISIBLE)
+        .option("knownEnds", json.dumps(ends))
+    )
+    if options.store_bytes is not None:
+        frame = frame.option("maxBytesPerStore", str(options.store_bytes))
+    writer = frame.load().writeStream.queryName("reput").foreachBatch(dispatch)
+    writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
+    if options.available_now:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{options.trigger_seconds} seconds").start()
+
+
+def fresh_checkpoint(configs: Sequence[StoreConfig], options: JobOptions) -> Path:
+    """Return an empty directory for Spark's own record of the query.
+
+    An old one is of no use, for the outputs know where they are, and would do harm: if it is ahead
+    of an output, Spark sees nothing to do.
+    """
+    parent = options.checkpoint or configs[0].output / STATE_DIRECTORY
+    parts = [config.name for config in configs]
+    if options.checkpoint is not None:
+        # Another job may use the same directory, for stores of the same names.
+        parts += [str(config.output.resolve()) for config in configs]
+    stores = "\0".join(parts)
+    directory = parent / f"spark-{zlib.crc32(stores.encode()):08x}"
+    if directory.exists():
+        shutil.rmtree(directory)
+    return directory
+
+
+def _stores(configs: Sequence[StoreConfig]) -> dict[str, dict[str, object]]:
+    return {
+        config.name: {
+            "path": str(config.path.resolve()),
+            "brokerVersion": config.settings.version.family,
+            "broker": dict(config.properties),
+            "commitlog": list(config.settings.commitlog_told),
+        }
+        for config in configs
+    }

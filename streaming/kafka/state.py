@@ -1,0 +1,64 @@
+"""How far a store's messages are sent to Kafka, and what keeps them from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# Upper bounds of `KafkaState.seconds`, seconds.
+TRANSACTION_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+
+@dataclass(frozen=True)
+class KafkaState:
+    """Where a store's way to Kafka is; all counts since the process began.
+
+    Attributes:
+        end: physical offset that is committed, as far as is known; -1 while nothing is known of it.
+        wanted: physical offset that dispatch has come to.
+        store_timestamp: of the last message sent, ms; 0 for none.
+        messages: sent.
+        notices: sent.
+        dead_letters: of both, to the dead-letter topic.
+        bytes: of records.
+        retries: attempts that failed and were made again.
+        transactions: committed.
+        seconds: transactions by how long they took, see `TRANSACTION_BOUNDS`; the last one is of
+            those beyond.
+        total_seconds: sum of that.
+        in_flight: bytes that are sent and not acknowledged yet.
+        is_connected: the last attempt went well; None before the first one.
+        truncations: times that the log was cut, or has expired, below what had been sent.
+        trouble: why the last attempt failed, "" if it did not.
+        stopped: what has stopped it until the job starts again, "" for nothing.
+        is_confirmed: Kafka itself has said `end` to this process.
+    """
+
+    end: int = -1
+    wanted: int = 0
+    store_timestamp: int = 0
+    messages: int = 0
+    notices: int = 0
+    dead_letters: int = 0
+    bytes: int = 0
+    retries: int = 0
+    transactions: int = 0
+    seconds: tuple[int, ...] = field(default_factory=lambda: (0,) * (len(TRANSACTION_BOUNDS) + 1))
+    total_seconds: float = 0.0
+    in_flight: int = 0
+    is_connected: bool | None = None
+    truncations: int = 0
+    trouble: str = ""
+    stopped: str = ""
+    is_confirmed: bool = False
+
+    @property
+    def lag(self) -> int | None:
+        """Return the bytes of log that are dispatched and not committed; None if not known."""
+        if self.wanted < 0:
+            return 0
+        return max(self.wanted - self.end, 0) if self.end >= 0 else None
+
+    @property
+    def confirmed_lag(self) -> int | None:
+        """Return the lag; None where this process has not asked Kafka what it has."""
+        return self.lag if self.is_confirmed or self.wanted < 0 else None

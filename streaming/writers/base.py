@@ -1,0 +1,93 @@
+"""What a job asks of its stores' writers, wherever they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from reput.formats.errors import ReputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from reput.streaming.dispatch.dispatcher import Batch, StoreDispatcher
+    from reput.streaming.kafka.state import KafkaState
+    from reput.streaming.writers.state import State
+
+
+class UnreachableError(ReputError):
+    """Spark has ended, or could not run the tasks that carry orders to writers."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came back from a store's writer.
+
+    Attributes:
+        store: its name.
+        batches: since the last time.
+        error: what went wrong.
+        events: what an operator should know of besides, in words.
+        phases: seconds by what was done between batches.
+        kafka: how far its messages were sent when its output was closed.
+    """
+
+    store: str
+    batches: Sequence[Batch] = ()
+    error: BaseException | None = None
+    events: Sequence[str] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)
+    kafka: KafkaState | None = None
+
+
+class Writers(Protocol):
+    """All stores' writers of a job.
+
+    A result carries the error of its store. What keeps all stores from being written is raised.
+    """
+
+    @property
+    def dispatchers(self) -> Mapping[str, StoreDispatcher]:
+        """Return the outputs that are open in this process, by store."""
+
+    @property
+    def reports_blocks(self) -> bool:
+        """Tell whether blocks are reported while a batch is being written."""
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """Return the processor time of other processes that write, None without any."""
+
+    def open(self, spark: SparkSession) -> Iterable[Result]:
+        """Open the outputs that are not open yet, once there is a session."""
+
+    def end(self, store: str) -> int:
+        """Return the physical offset that an output has come to; -1 for a new one."""
+
+    def state(self, store: str) -> State | None:
+        """Return where an output stands, None while its writer has not said so."""
+
+    def dispatch(self, ends: Mapping[str, int]) -> Iterable[Result]:
+        """Dispatch each store up to its physical offset."""
+
+    def tend(self) -> Iterable[Result]:
+        """Do what is due between batches: flush, and dispatch what was held back."""
+
+    def drain_kafka(self) -> Iterable[Result]:
+        """Wait until Kafka has what was dispatched, if that is not done while outputs close.
+
+        A store that Kafka does not take keeps no other store waiting.
+        """
+
+    def look_for_flaws(self) -> Iterable[Result]:
+        """Look for damage past each log's end, if the writers do not do so themselves."""
+
+    def close(self, *, has_failed: bool, is_ending: bool) -> Iterable[Result]:
+        """Close all outputs, also after one that cannot be closed.
+
+        Args:
+            has_failed: the job ends with an error.
+            is_ending: the job was asked to end, and so may Spark have been.
+        """

@@ -1,0 +1,236 @@
+"""Writes stores beside executors: a writer process for each, to which Spark's tasks carry orders.
+
+A batch is one Spark job with a task a store. The task carries an order to the store's writer
+process on its host (`streaming.writers.process`), starts it if there is none, waits and carries the
+answer back: the driver handles an order and an answer a store, whatever is dispatched. Spark may
+run such a task twice, or somewhere else: an order says how far, not how much, and the lock of the
+output lets one writer in. `docs/adr/0013-where-stores-are-written.md` has the reasons.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark import RDD
+from pyspark.serializers import CPickleSerializer
+
+from reput.checkpoints import progress
+from reput.checkpoints.disk import locks
+from reput.checkpoints.progress import STATE_DIRECTORY
+from reput.streaming.endings.failures import cause_of
+from reput.streaming.writers.base import Result, UnreachableError
+from reput.streaming.writers.counted import Counted
+from reput.streaming.writers.protocol import (
+    CLOSE,
+    DISPATCH,
+    SILENCE_SECONDS,
+    TEND,
+    Answer,
+    Order,
+    Spec,
+    answer_of,
+    error_of,
+)
+from reput.streaming.writers.task import Task, TaskResult, carry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.writers.job_options import JobOptions
+    from reput.streaming.writers.state import State
+
+# A writer hears from the job this often while its store has nothing new.
+TEND_SECONDS = SILENCE_SECONDS / 6
+# A job that was killed a moment ago leaves writers that are about to end.
+_OPEN_PATIENCE = 10.0
+# A writer on a host that Spark has given up ends by silence.
+_MOVE_PATIENCE = SILENCE_SECONDS + 15.0
+# For writers that were asked to end by a signal of their own.
+_CLOSING_SECONDS = 20.0
+_POLL_SECONDS = 0.2
+
+
+@dataclass
+class _Writer:
+    """What the driver knows of a store's writer."""
+
+    spec: Spec
+    host: str = ""
+    wanted: int = -1
+    answer: Answer | None = None
+    counted: Counted = field(default_factory=Counted)
+    heard_at: float = field(default_factory=time.monotonic)
+
+
+class ExecutorWriters:
+    """The driver's side: all stores' writers, wherever they are."""
+
+    # A batch says nothing until it ends; Spark watches its tasks.
+    reports_blocks = False
+
+    def __init__(self, configs: Sequence[StoreConfig], options: JobOptions) -> None:
+        """Remember what the writers are for; `open` starts them."""
+        self.dispatchers: dict[str, StoreDispatcher] = {}
+        self._configs = configs
+        self._options = options
+        self._context: SparkContext | None = None
+        self._cpu_seconds_before = 0.0
+        self._writers: dict[str, _Writer] = {}
+
+    def open(self, spark: SparkSession) -> list[Result]:
+        """Open all outputs: what is wrong with one is said before the first batch."""
+        self._context = spark.sparkContext
+        job = f"{self._context.applicationId}-{uuid.uuid4().hex}"
+        self._writers = {
+            each.name: _Writer(Spec.of(job, each, self._options)) for each in self._configs
+        }
+        return self._send(dict.fromkeys(self._writers, TEND), _OPEN_PATIENCE)
+
+    def end(self, store: str) -> int:
+        """Return the physical offset that an output has come to; -1 for a new one."""
+        known = self._writers.get(store)
+        return known.answer.end if known is not None and known.answer is not None else -1
+
+    def state(self, store: str) -> State | None:
+        """Return where an output stands, as last heard."""
+        known = self._writers.get(store)
+        return known.answer.state if known is not None and known.answer is not None else None
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """Return the processor time of all writers there have been, as last heard."""
+        if self._context is None:
+            return None
+        present = (known.answer.cpu_seconds for known in self._writers.values() if known.answer)
+        return self._cpu_seconds_before + sum(present)
+
+    def dispatch(self, ends: Mapping[str, int]) -> list[Result]:
+        """Dispatch every store up to its end, all at once as far as there are cores."""
+        for name, end in ends.items():
+            self._writers[name].wanted = end
+        quiet = dict.fromkeys(self._due(), TEND)
+        return self._send(quiet | dict.fromkeys(ends, DISPATCH), _MOVE_PATIENCE)
+
+    def tend(self) -> list[Result]:
+        """Speak to the writers that have heard nothing for a while; most often to none."""
+        return self._send(dict.fromkeys(self._due(), TEND), _MOVE_PATIENCE)
+
+    def drain_kafka(self) -> Sequence[Result]:
+        """Do nothing: writers wait for Kafka as they close."""
+        return ()
+
+    def look_for_flaws(self) -> Sequence[Result]:
+        """Do nothing: writers look for themselves."""
+        return ()
+
+    def close(self, *, has_failed: bool, is_ending: bool) -> list[Result]:
+        """Close all outputs in order; after a failure, without a writer in the place of a lost one.
+
+        Raises:
+            UnreachableError: Spark could not, and the writers have not ended in order either.
+        """
+        opened = [name for name, known in self._writers.items() if known.answer is not None]
+        try:
+            return self._send(dict.fromkeys(opened, CLOSE), _MOVE_PATIENCE, starts=not has_failed)
+        except UnreachableError:
+            if has_failed or (is_ending and self._are_closed()):
+                return []
+            raise
+
+    def _are_closed(self) -> bool:
+        """Tell whether all writers have ended in order by themselves; they get some time."""
+        until = time.monotonic() + _CLOSING_SECONDS
+        while time.monotonic() < until:
+            if not any(locks.holder_of(each.output / STATE_DIRECTORY) for each in self._configs):
+                records = [progress.load(each.output) for each in self._configs]
+                return all(record is not None and record.clean for record in records)
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _due(self) -> list[str]:
+        now = time.monotonic()
+        return [n for n, known in self._writers.items() if now - known.heard_at > TEND_SECONDS]
+
+    def _send(
+        self, kinds: Mapping[str, str], patience: float, *, starts: bool = True
+    ) -> list[Result]:
+        """Run one Spark job that carries the orders, and return what came back.
+
+        Raises:
+            UnreachableError: Spark could not.
+        """
+        tasks = []
+        for name, kind in kinds.items():
+            known = self._writers[name]
+            order = Order(
+                kind=kind,
+                end=known.wanted,
+                starts=starts,
+                patience=patience,
+                seen=known.answer.seen if known.answer is not None else ("", 0),
+                counted=(known.counted.end, known.counted.messages),
+            )
+            tasks.append(Task(known.spec, order, known.host))
+        if not tasks or self._context is None:
+            return []
+        found = _run(self._context, tasks)
+        return [self._take(name, each) for name, each in zip(kinds, found, strict=True)]
+
+    def _take(self, name: str, found: TaskResult) -> Result:
+        known = self._writers[name]
+        known.heard_at = time.monotonic()
+        known.host = found.host
+        if found.failure is not None:
+            return Result(name, error=error_of(found.failure))
+        if not found.answer:
+            return Result(name)
+        answer = answer_of(found.answer)
+        before = known.answer
+        if before is not None and before.incarnation != answer.incarnation:
+            self._cpu_seconds_before += before.cpu_seconds
+        known.answer = answer
+        batches = answer.batches
+        if answer.state is not None:
+            record = answer.state.progress
+            batches = known.counted.take(batches, record.messages, record.cuts)
+        return Result(name, batches, error_of(answer.failure) if answer.failure else None)
+
+
+def _run(context: SparkContext, tasks: Sequence[Task]) -> list[TaskResult]:
+    """Run the tasks, each on the host that it names if that has room.
+
+    Raises:
+        UnreachableError: Spark could not.
+    """
+    # Python's own `parallelize` knows no preferred hosts; Scala's `makeRDD` does.
+    jvm: Any = context._jvm  # noqa: SLF001
+    convert = jvm.scala.jdk.javaapi.CollectionConverters
+    rows = jvm.java.util.ArrayList()
+    try:
+        for task in tasks:
+            hosts = jvm.java.util.ArrayList()
+            if task.host:
+                hosts.add(task.host)
+            rows.add(
+                jvm.scala.Tuple2(bytearray(pickle.dumps(task)), convert.asScala(hosts).toSeq())
+            )
+        tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+        java: Any = context._jsc.sc()  # noqa: SLF001
+        located = java.makeRDD(convert.asScala(rows).toSeq(), tag).toJavaRDD()
+        spread: RDD[Any] = RDD(located, context, CPickleSerializer())
+        found: list[TaskResult] = spread.map(carry).collect()
+    except (Py4JError, OSError) as error:
+        # A JVM that is gone is an OSError of its connection, and not of files.
+        text = cause_of(str(error))
+        raise UnreachableError(f"Spark could not reach the stores' writers: {text}") from error
+    return found

@@ -1,0 +1,77 @@
+"""How is an output written? One statement of the options, wherever the writer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
+    from reput.streaming.settings.config import FlushPolicy, StoreConfig
+
+
+@dataclass(frozen=True)
+class WriterOptions:
+    """How each store of a job is written.
+
+    Attributes:
+        threads: that parse, per store.
+        flush_seconds: flush everything and record progress this often; None: as the broker's
+            settings say.
+        sync_flush: flush and record after each batch instead.
+        fail_on_data_loss: stop if records expired before they were dispatched.
+        skips_corrupt: pass over what is not a record and keep a copy; else stop there.
+        only_flushed: dispatch only records that the broker has on disk.
+        removes_expired: remove files of the output whose records have all expired.
+    """
+
+    threads: int = 2
+    flush_seconds: float | None = None
+    sync_flush: bool = False
+    fail_on_data_loss: bool = True
+    skips_corrupt: bool = False
+    only_flushed: bool = False
+    removes_expired: bool = False
+
+    @property
+    def for_writers(self) -> WriterOptions:
+        """Return these options alone, without those that a subclass adds."""
+        return WriterOptions(**{each.name: getattr(self, each.name) for each in _FIELDS})
+
+    def flush_policy(self, config: StoreConfig) -> FlushPolicy:
+        """Return when a store's files have to be on disk.
+
+        Raises:
+            UsageError: a value of its broker.conf is not a number.
+        """
+        from reput.streaming.settings.config import FlushPolicy  # noqa: PLC0415 - slow to import
+
+        policy = FlushPolicy.of(config.properties)
+        seconds = self.flush_seconds
+        return replace(
+            policy,
+            thorough_seconds=policy.thorough_seconds if seconds is None else seconds,
+            is_sync=self.sync_flush,
+        )
+
+    def open(self, config: StoreConfig) -> StoreDispatcher:
+        """Open a store's output for writing.
+
+        Raises:
+            ReputError: what is wrong with the store or the output.
+            OSError: no permission, no space.
+        """
+        from reput.streaming.dispatch.dispatcher import StoreDispatcher  # noqa: PLC0415 - slow to import
+
+        return StoreDispatcher(
+            config,
+            threads=self.threads,
+            flush=self.flush_policy(config),
+            fail_on_data_loss=self.fail_on_data_loss,
+            skips_corrupt=self.skips_corrupt,
+            removes_expired=self.removes_expired,
+            only_flushed=self.only_flushed,
+        )
+
+
+_FIELDS = fields(WriterOptions)
