@@ -21,9 +21,10 @@ import pytest
 
 from reput.checkpoints import progress
 from reput.formats.errors import ReputError
-from reput.streaming.cli.job import conclude_unbegun
+from reput.streaming.cli.jobs.job import conclude_unbegun
 from reput.streaming.demo.writer import Writer
-from reput.streaming.endings.interruptions import Ending, beside, elsewhere, interrupted_code
+from reput.streaming.endings.beside import beside, elsewhere
+from reput.streaming.endings.interruptions import Ending, interrupted_code
 from reput.streaming.settings.config import store_config
 from tests.json_schema import fits
 
@@ -632,7 +633,7 @@ def test_a_failure_stays_one_when_a_signal_follows(number):
     """
     program = (
         "import signal, sys\n"
-        "from streaming import endings\n"
+        "from reput.streaming.endings import interruptions as endings\n"
         "endings.begin()\n"
         "sys.argv = ['reput', 'run']\n"
         "try:\n"
@@ -656,7 +657,7 @@ def test_what_is_done_keeps_its_code(number, moment):
     """
     program = (
         "import os, sys, threading, time\n"
-        "from streaming import endings\n"
+        "from reput.streaming.endings import interruptions as endings\n"
         "class Late:\n"
         "    def __init__(self):\n"
         "        self.kill, self.itself = os.kill, os.getpid()\n"
@@ -687,7 +688,7 @@ def test_a_signal_between_two_that_take_signals_is_taken_by_the_next(number):
     """
     program = (
         "import signal, sys\n"
-        "from streaming import endings\n"
+        "from reput.streaming.endings import interruptions as endings\n"
         "endings.begin()\n"
         "sys.argv = ['reput', 'run', '--json']\n"
         "with endings.Ending(print).watching():\n"
@@ -708,7 +709,7 @@ def test_half_an_answer_is_followed_by_no_second_document():
     """
     program = (
         "import signal, sys\n"
-        "from streaming import endings\n"
+        "from reput.streaming.endings import interruptions as endings\n"
         "from reput.streaming.endings.failures import FAILURES\n"
         "endings.begin()\n"
         "sys.argv = ['reput', 'verify', '--json']\n"
@@ -788,7 +789,7 @@ def test_a_job_that_is_ended_while_it_is_loaded_says_so(options):
     program = (
         "import os, signal, sys, time\n"
         "sys.argv[0] = 'reput'\n"
-        "from streaming import endings\n"
+        "from reput.streaming.endings import interruptions as endings\n"
         "endings.begin()\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
         "time.sleep(60)\n"

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from reput.formats.rocketmq import names
-from reput.streaming.cli import query
-from reput.streaming.cli.inspect import app as inspect_app
-from reput.streaming.cli.main import app, main
+from reput.streaming.cli.inspect.group import COMMANDS as INSPECTIONS
+from reput.streaming.cli.main import COMMANDS as TOP
+from reput.streaming.cli.main import main
+from reput.streaming.cli.query.group import COMMANDS as QUERIES
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.endings.failures import FAILURES, Failures
 from tests.builders.stores import LOG_FILE, SMALL, Log, config_of, fill
@@ -256,13 +257,9 @@ def test_several_stores_are_repaired(place, state, tmp_path):
 
 def commands():
     """Return the words of each command that takes --json."""
-    groups = (("", app), ("query ", query.app), ("inspect ", inspect_app))
-    words = {
-        f"{prefix}{each.name or each.callback.__name__}"
-        for prefix, group in groups
-        for each in group.registered_commands
-    }
-    return sorted(words - {"prepare"})
+    groups = (("", TOP), ("query ", QUERIES), ("inspect ", INSPECTIONS))
+    words = {f"{prefix}{name}" for prefix, names in groups for name in names}
+    return sorted(words - {"prepare", "query", "inspect"})
 
 
 @pytest.mark.parametrize("command", commands())

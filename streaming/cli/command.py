@@ -8,8 +8,8 @@ from reput.streaming.endings import interruptions
 def main() -> None:
     """Run `reput` and exit with its code."""
     interruptions.begin()
-    from reput.streaming.cli.main import main as run  # noqa: PLC0415 - it takes a while
-    from reput.streaming.endings.failures import FAILURES  # noqa: PLC0415
+    from reput.streaming.cli.main import main as run
+    from reput.streaming.endings.failures import FAILURES
 
     FAILURES.watch_threads()
     run()

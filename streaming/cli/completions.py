@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.errors import ReputError
@@ -10,6 +11,8 @@ from reput.formats.rocketmq import broker
 
 if TYPE_CHECKING:
     from reput.stores.query.message_store import MessageStore
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 def versions(incomplete: str) -> list[str]:
@@ -19,7 +22,7 @@ def versions(incomplete: str) -> list[str]:
 
 def store_names(ctx: Any, incomplete: str) -> list[str]:
     """Return the names of the stores in the `--config` that is typed already."""
-    from reput.streaming.settings.config import read_config  # noqa: PLC0415 - only a shell asks
+    from reput.streaming.settings.config import read_config
 
     path = ctx.params.get("config")
     # Where the line so far is wrong, there is nothing to complete.
@@ -31,18 +34,11 @@ def store_names(ctx: Any, incomplete: str) -> list[str]:
 
 
 def _asked(ctx: Any) -> MessageStore:
-    from reput.streaming.cli.query_options import open_store  # noqa: PLC0415 - it imports this module
+    from reput.streaming.cli.asked import open_store
+    from reput.streaming.settings.model.stores import StoreOptions
 
-    typed = ctx.params
-    return open_store(
-        typed.get("store"),
-        typed.get("output"),
-        typed.get("broker_version"),
-        typed.get("broker_conf"),
-        typed.get("commitlog"),
-        typed.get("config"),
-        typed.get("store_name"),
-    )
+    names = (each.name for each in dataclasses.fields(StoreOptions))
+    return open_store(StoreOptions(**{name: ctx.params.get(name) for name in names}))
 
 
 def topics(ctx: Any, incomplete: str) -> list[str]:
@@ -58,3 +54,15 @@ def groups(ctx: Any, incomplete: str) -> list[str]:
         names = sorted({group for group, _ in asked.consumer_offsets()})
         return [each for each in names if each.startswith(incomplete)]
     return []
+
+
+def transaction_states() -> list[str]:
+    """Return the states of a transaction."""
+    from reput.stores.query.transactions import TransactionState
+
+    return [str(each) for each in TransactionState]
+
+
+def shells() -> list[str]:
+    """Return the shells that are known."""
+    return list(SHELLS)

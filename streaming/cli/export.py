@@ -7,149 +7,37 @@ import json
 import sys
 import time
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq import broker
 from reput.stores.query.message_store import MessageStore
-from reput.streaming.cli import completions, help_pages
-from reput.streaming.cli.query_options import (
-    Begin,
-    Conf,
-    End,
-    Json,
-    OptionalTopic,
-    Output,
-    QueueId,
-    require_output,
-)
-from reput.streaming.cli.store_choice import Config, LogPlaces, Store, StoreName, of_file, required
+from reput.streaming.cli.asked import require_output
+from reput.streaming.cli.store_choice import named_in_file, required
 from reput.streaming.dispatch import output_record
 from reput.streaming.dispatch.other_store import refuse_other_store
+from reput.streaming.endings.beside import elsewhere
 from reput.streaming.endings.exit_codes import INCOMPLETE, NOTHING, OK
 from reput.streaming.endings.failures import FAILURES
-from reput.streaming.endings.interruptions import elsewhere
 from reput.streaming.export import target
 from reput.streaming.settings import option_values
 from reput.streaming.settings.config import read_broker_conf
-from reput.streaming.settings.option_values import CorruptMode
+from reput.streaming.settings.model.choices import CorruptMode
+from reput.streaming.settings.model.exports import ExportOptions
 from reput.streaming.settings.separate import read_places
 from reput.streaming.source.no_such import no_such_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.streaming.export.write import Selection
 
 
-class FileFormat(StrEnum):
-    """What files are written."""
-
-    PARQUET = "parquet"
-    JSON = "json"
-
-
-class FilterMode(StrEnum):
-    """How expressions are taken."""
-
-    BROKER = "broker"
-    STRICT = "strict"
-
-
-def export(
-    to: Annotated[
-        Path,
-        typer.Option("--to", rich_help_panel=help_pages.WRITING, help="The directory to make."),
-    ],
-    store: Store = None,
-    output: Output = None,
-    file_format: Annotated[
-        FileFormat,
-        typer.Option(
-            "--format",
-            rich_help_panel=help_pages.WRITING,
-            help="parquet, or json: a message a line.",
-        ),
-    ] = FileFormat.PARQUET,
-    topic: OptionalTopic = None,
-    queue: QueueId = None,
-    begin: Begin = None,
-    end: End = None,
-    tag: Annotated[str | None, typer.Option("--tag", help='Only these: "TagA || TagB".')] = None,
-    sql: Annotated[
-        str | None, typer.Option("--sql", help="Only those for which this SQL92 filter is TRUE.")
-    ] = None,
-    filter_mode: Annotated[
-        FilterMode,
-        typer.Option(
-            "--filter-mode",
-            help="broker: filters mean what they mean to a broker. strict: those that a broker "
-            "silently takes for something else are refused.",
-        ),
-    ] = FilterMode.BROKER,
-    by_day: Annotated[
-        bool,
-        typer.Option(
-            "--by-day",
-            rich_help_panel=help_pages.WRITING,
-            help="A directory for each day (UTC): day=2026-11-21.",
-        ),
-    ] = False,
-    stored_bodies: Annotated[
-        bool,
-        typer.Option(
-            "--stored-bodies",
-            rich_help_panel=help_pages.WRITING,
-            help="Leave bodies compressed as they are stored. Else they are decompressed, up to "
-            "64 MiB each, and the column bodyProblem says why a body is not what its sender had: "
-            'null where it is, "not decompressed: …" where the body is as stored, "cut: …" where '
-            "it is only a beginning.",
-        ),
-    ] = False,
-    ascending_store_time: Annotated[
-        bool,
-        typer.Option(
-            "--ascending-store-time",
-            help="No clock of the broker ever went back: --begin and --end leave out parts of the "
-            "log unread.",
-        ),
-    ] = False,
-    on_corrupt: Annotated[
-        CorruptMode,
-        typer.Option(
-            "--on-corrupt",
-            rich_help_panel=help_pages.ENDING,
-            help="At what is corrupt or missing in the log: stop with exit code 3, or skip: export "
-            "what is there, name each place that was passed over, and end with exit code 4.",
-        ),
-    ] = CorruptMode.STOP,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            rich_help_panel=help_pages.WRITING,
-            help="Replace an earlier export in the directory.",
-        ),
-    ] = False,
-    broker_version: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-version",
-            autocompletion=completions.versions,
-            rich_help_panel=help_pages.READING,
-            help=f"The broker whose rules count. [default: {broker.NEWEST}]",
-        ),
-    ] = None,
-    broker_conf: Conf = None,
-    commitlog: LogPlaces = None,
-    config: Config = None,
-    store_name: StoreName = None,
-    as_json: Json = False,
-) -> None:
+def export(options: ExportOptions) -> None:
     """Copy messages to Parquet or JSON lines, through Spark.
 
     `--topic`, `--queue`, `--begin` and `--end` are handed to the source, which reads no more of the
@@ -158,106 +46,172 @@ def export(
 
     Example: `reput export --to /data/orders --topic orders --store /data/rocketmq/store`
     """
-    if tag is not None and sql is not None:
+    if options.tag is not None and options.sql is not None:
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
-    chosen = of_file(config, store_name, store, output, broker_version, broker_conf, commitlog)
-    if chosen is None:
-        store = required(store)
+    origin = _origin_of(options)
+    outputs = [] if origin.output is None else [origin.output]
+    read = [*(place for _, place in read_places(origin.store, origin.settings)), *outputs]
+    target.check(options.to, overwrite=options.overwrite, sources=read)
+    # Spark and the compiler take seconds to import: what is wrong is said before.
+    from reput.streaming.source.datasource import RocketMQDataSource
+
+    selection = _selection_of(options, origin)
+    # What is wrong with the store is said here, and not in Spark's words.
+    given = _source_options(options, origin)
+    source = RocketMQDataSource(given)
+    source.schema()
+    _refuse_other_store(origin)
+    began = time.monotonic()
+    missing = missing_in(origin, options.topic, options.queue)
+    if missing is not None:
+        _say_missing(missing, source, options, began)
+    count = _write(options, given, selection)
+    gaps: Sequence[tuple[str, int, int, int]] = ()
+    if options.on_corrupt == CorruptMode.SKIP:
+        from reput.streaming.dispatch.damage import gaps_of
+
+        gaps = list(gaps_of(origin.store, origin.settings))
+    was_said = missing is not None
+    missing = None if count else missing_in(origin, options.topic, options.queue)
+    done = _Done(options.to, count, began, gaps, missing, was_said=was_said)
+    _conclude(done, as_json=options.as_json)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where messages come from.
+
+    Attributes:
+        name: what errors call the store.
+        store: its directory.
+        output: where its queues are, None for the log alone or the store itself.
+        properties: its broker.conf.
+        version: its broker's, as it is given.
+        settings: its broker's.
+    """
+
+    name: str
+    store: Path
+    output: Path | None
+    properties: Mapping[str, str]
+    version: str
+    settings: BrokerSettings
+
+
+def _origin_of(options: ExportOptions) -> Origin:
+    """Return the store that the options name.
+
+    Raises:
+        UsageError: none, several, or something wrong with them.
+        StoreError: the output is not there.
+    """
+    chosen = named_in_file(options)
+    if chosen is not None:
+        # Without queues the log alone is read.
+        output = chosen.output if chosen.output.is_dir() else None
+        name, store, properties = chosen.name, chosen.path, dict(chosen.properties)
+        version, told = chosen.settings.version.family, list(chosen.settings.commitlog_told)
+    else:
+        store, output = required(options.store), options.output
         if output is not None:
             require_output(output)
-        name, properties = (
-            store.resolve().name,
-            read_broker_conf(broker_conf) if broker_conf else {},
-        )
-        told = [str(each) for each in commitlog or ()]
-    else:
-        name, properties = chosen.name, dict(chosen.properties)
-        told = list(chosen.settings.commitlog_told)
-        # Without queues the log alone is read.
-        store, output = chosen.path, chosen.output if chosen.output.is_dir() else None
-        broker_version = chosen.settings.version.family
-    broker_version = broker.NEWEST if broker_version is None else broker_version
-    version = broker.version_of(broker_version)
-    read = read_places(store, broker.settings_of(broker_version, properties, told))
-    sources = [*(place for _, place in read), *([] if output is None else [output])]
-    target.check(to, overwrite=overwrite, sources=sources)
-    # Spark and the compiler take seconds to import: what is wrong is said before.
-    from py4j.protocol import Py4JError  # noqa: PLC0415
+        conf = options.broker_conf
+        name, properties = store.resolve().name, read_broker_conf(conf) if conf else {}
+        version = broker.NEWEST if options.broker_version is None else options.broker_version
+        told = [str(each) for each in options.commitlog or ()]
+    settings = broker.settings_of(version, properties, told)
+    return Origin(name, store, output, properties, version, settings)
 
-    from reput.streaming.export.write import (  # noqa: PLC0415
-        HEAP_A_TASK,
-        MOST_AT_A_TIME,
-        FilterText,
-        Selection,
-        write,
-    )
-    from reput.streaming.source.datasource import NAME, RocketMQDataSource, register  # noqa: PLC0415
-    from reput.streaming.spark.session import QUIET, build_session, memory_for_tasks  # noqa: PLC0415
 
-    expression = tag if tag is not None else sql
+def _selection_of(options: ExportOptions, origin: Origin) -> Selection:
+    """Return which messages are copied.
+
+    Raises:
+        UsageError: a time that is not one.
+        FilterError: the expression is refused.
+    """
+    from reput.streaming.export.write import FilterText, Selection
+
+    expression = options.tag if options.tag is not None else options.sql
+    begin, end = options.begin, options.end
     selection = Selection(
-        topic,
-        queue,
+        options.topic,
+        options.queue,
         option_values.milliseconds("--begin", begin, is_local=True) if begin is not None else None,
         option_values.milliseconds("--end", end, is_local=True) if end is not None else None,
         None
         if expression is None
         else FilterText(
             expression,
-            "TAG" if tag is not None else "SQL92",
-            filter_mode.value,
-            version.has_string_operators,
+            "TAG" if options.tag is not None else "SQL92",
+            options.filter_mode.value,
+            origin.settings.version.has_string_operators,
         ),
-        decompresses=not stored_bodies,
+        decompresses=not options.stored_bodies,
     )
     if selection.filter_text is not None:
         selection.filter_text.compile()
-    # As JSON: a path may hold a comma.
-    table = {"path": str(store), "output": str(output or ""), "commitlog": told}
-    options = {
-        "stores": json.dumps({name: {**table, "broker": properties}}),
-        "brokerVersion": broker_version,
-        "ascendingStoreTime": str(ascending_store_time).lower(),
-        "onCorrupt": on_corrupt.value,
-    }
-    # What is wrong with the store is said here, and not in Spark's words.
-    source = RocketMQDataSource(options)
-    source.schema()
-    of_broker = broker.settings_of(broker_version, properties, told)
-    _refuse_other_store(store, output, of_broker)
-    began = time.monotonic()
-    missing = _missing(store, output, of_broker, topic, queue)
-    if missing is not None:
-        from reput.streaming.source.unknown_topic import queues_have_all  # noqa: PLC0415 - brings the compiler
+    return selection
 
-        # What is passed over is looked for in all of the log.
-        if on_corrupt == CorruptMode.STOP and queues_have_all(source.parsed):
-            _conclude(_Done(to, 0, began, missing=missing, is_written=False), as_json=as_json)
-        print(
-            f"reput: {missing}. The queues may not have all of the log: reading it", file=sys.stderr
-        )
+
+def _source_options(options: ExportOptions, origin: Origin) -> dict[str, str]:
+    """Return the options of the Spark source."""
+    # As JSON: a path may hold a comma.
+    table = {
+        "path": str(origin.store),
+        "output": str(origin.output or ""),
+        "commitlog": list(origin.settings.commitlog_told),
+        "broker": origin.properties,
+    }
+    return {
+        "stores": json.dumps({origin.name: table}),
+        "brokerVersion": origin.version,
+        "ascendingStoreTime": str(options.ascending_store_time).lower(),
+        "onCorrupt": options.on_corrupt.value,
+    }
+
+
+def _say_missing(missing: str, source: Any, options: ExportOptions, began: float) -> None:
+    """Say that what was asked for is not there; end here where queues are sure of it.
+
+    Raises:
+        typer.Exit: the queues have all of the log.
+    """
+    from reput.streaming.source.unknown_topic import queues_have_all
+
+    # What is passed over is looked for in all of the log.
+    if options.on_corrupt == CorruptMode.STOP and queues_have_all(source.parsed):
+        done = _Done(options.to, 0, began, missing=missing, is_written=False)
+        _conclude(done, as_json=options.as_json)
+    print(f"reput: {missing}. The queues may not have all of the log: reading it", file=sys.stderr)
+
+
+def _write(options: ExportOptions, given: Mapping[str, str], selection: Selection) -> int:
+    """Write the messages, and return how many there were.
+
+    Raises:
+        ReputError: the log cannot be read, or the files cannot be written.
+    """
+    from py4j.protocol import Py4JError
+
+    from reput.streaming.export.write import HEAP_A_TASK, MOST_AT_A_TIME, write
+    from reput.streaming.source.datasource import NAME, register
+    from reput.streaming.spark.session import QUIET, build_session, memory_for_tasks
+
     # Sorting by day holds the rows a second time.
-    heap = HEAP_A_TASK * (2 if by_day else 1)
-    with target.held(to, overwrite=overwrite):
+    heap = HEAP_A_TASK * (2 if options.by_day else 1)
+    with target.held(options.to, overwrite=options.overwrite):
         settings = {**memory_for_tasks(heap), **MOST_AT_A_TIME, **QUIET}
         spark = elsewhere(lambda: build_session("reput export", **settings))
         try:
             register(spark)
-            messages = spark.read.format(NAME).options(**options).load()
-            count = write(selection.of(messages), to, file_format.value, by_day=by_day)
+            messages = spark.read.format(NAME).options(**given).load()
+            chosen = selection.of(messages)
+            return write(chosen, options.to, options.file_format.value, by_day=options.by_day)
         finally:
             # If the JVM has ended, its error has been reported already.
             with contextlib.suppress(ConnectionError, Py4JError):
                 spark.stop()
-    gaps = []
-    if on_corrupt == CorruptMode.SKIP:
-        from reput.streaming.dispatch.damage import gaps_of  # noqa: PLC0415 - brings the compiler
-
-        gaps = list(gaps_of(store, of_broker))
-    was_said = missing is not None
-    missing = None if count else _missing(store, output, of_broker, topic, queue)
-    done = _Done(to, count, began, gaps, missing, was_said=was_said)
-    _conclude(done, as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -312,11 +266,12 @@ def _conclude(done: _Done, *, as_json: bool) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _refuse_other_store(store: Path, output: Path | None, settings: BrokerSettings) -> None:
+def _refuse_other_store(origin: Origin) -> None:
     """Refuse an output of another store; see `streaming.dispatch.other_store`."""
+    output, store, settings = origin.output, origin.store, origin.settings
     if output is None:
         return
-    from reput.stores.log.commitlog import CommitLog, commitlog_directories  # noqa: PLC0415 - brings numpy
+    from reput.stores.log.commitlog import CommitLog, commitlog_directories
 
     log = CommitLog(commitlog_directories(store, settings), settings, store)
     try:
@@ -325,15 +280,9 @@ def _refuse_other_store(store: Path, output: Path | None, settings: BrokerSettin
         log.close()
 
 
-def _missing(
-    store: Path,
-    output: Path | None,
-    settings: BrokerSettings,
-    topic: str | None,
-    queue: int | None,
-) -> str | None:
+def missing_in(origin: Origin, topic: str | None, queue: int | None) -> str | None:
     """Return that a topic, or a queue of it, is not there, and what is; None if it is there."""
-    with MessageStore.open(store, output, settings) as asked:
+    with MessageStore.open(origin.store, origin.output, origin.settings) as asked:
         if not asked.topics():
             # A log alone is exported as well.
             return None

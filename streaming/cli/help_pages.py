@@ -1,4 +1,4 @@
-"""The command's help: pages whose option names are never cut, and what all commands have in common.
+"""The command's help: pages whose option names are never cut.
 
 Typer's own pages are tables, whose columns cut long names where a terminal is narrow, and in pipes.
 These are lists: a name that is too long for its column has a line of its own, and an example is a
@@ -7,31 +7,31 @@ line to copy, or several that end with a backslash.
 
 from __future__ import annotations
 
-import functools
 import inspect
-import logging
+import itertools
 import re
 import shutil
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from reput.formats.errors import UsageError
 from reput.streaming.endings.exit_codes import USAGE
-from reput.streaming.endings.verbosity import VERBOSITY
+from reput.streaming.settings.model.option import (
+    ENDING,
+    KAFKA,
+    MONITORING,
+    READING,
+    SAYING,
+    SHOWING,
+    SPARK,
+    WRITING,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-# Groups of options, in the order of a page; those of no group come first.
-READING = "Store"
-WRITING = "Writing"
-SHOWING = "What is shown"
-SPARK = "Spark"
-ENDING = "What stops it"
-KAFKA = "Kafka"
-MONITORING = "Monitoring"
-SAYING = "Help and log lines"
 _ORDER = ("Options", READING, WRITING, ENDING, SHOWING, SPARK, KAFKA, MONITORING, SAYING)
 
 _WIDEST = 100
@@ -46,101 +46,7 @@ _TYPES = (
     (r"<str>", "<text>"),
     (r"<(int|float)>", "<number>"),
 )
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST}
-
-Verbose = Annotated[
-    int,
-    typer.Option(
-        "--verbose",
-        "-v",
-        count=True,
-        metavar="",
-        show_default=False,
-        rich_help_panel=SAYING,
-        help="Log what is done on standard error, and show all details of an unexpected error; "
-        "twice: log still more.",
-    ),
-]
-_QUIET_HELP = "Only errors and warnings on standard error: no progress bars, no log lines."
-
-
-def _quiet(*names: str) -> Any:
-    return Annotated[
-        bool,
-        typer.Option(*names, show_default=False, rich_help_panel=SAYING, help=_QUIET_HELP),
-    ]
-
-
-Quiet = _quiet("--quiet", "-q")
-# Where -q is a queue.
-_LongQuiet = _quiet("--quiet")
-
-
-class App(typer.Typer):
-    """A typer app whose pages are ours, and whose commands all know `-h`, `-v` and `-q`."""
-
-    def __init__(self, **settings: Any) -> None:
-        """Begin without commands.
-
-        Args:
-            settings: typer's.
-        """
-        super().__init__(
-            cls=Pages,
-            no_args_is_help=True,
-            add_completion=False,
-            pretty_exceptions_enable=False,
-            rich_markup_mode=None,
-            context_settings=_CONTEXT,
-            **settings,
-        )
-
-    def command(  # type: ignore[override]
-        self, name: str | None = None, *, quiet_is_long: bool = False
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Return a decorator that makes a function a command.
-
-        Args:
-            name: the command's; None: the function's.
-            quiet_is_long: `-q` is another option of this command.
-        """
-        register = super().command(name, cls=Page, context_settings=_CONTEXT)
-
-        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            register(_told_how_much(function, _LongQuiet if quiet_is_long else Quiet))
-            return function
-
-        return decorate
-
-
-def _told_how_much(function: Callable[..., Any], quiet_option: Any) -> Callable[..., Any]:
-    """Return a command's function with the options that all commands have."""
-    signature = inspect.signature(function, eval_str=True)
-    more = {"verbose": (Verbose, 0), "quiet": (quiet_option, False)}
-
-    @functools.wraps(function)
-    def run(*, verbose: int, quiet: bool, **options: Any) -> Any:
-        VERBOSITY.add(verbose, is_quiet=quiet)
-        if VERBOSITY.more:
-            from reput.streaming.show import console  # noqa: PLC0415 - slow to import
-
-            console.log_to_stderr(usual=logging.WARNING)
-        return function(**options)
-
-    parameters = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-        )
-        for name, (annotation, default) in more.items()
-    ]
-    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), *parameters]
-    )
-    run.__annotations__ = {
-        **function.__annotations__,
-        **{name: annotation for name, (annotation, _) in more.items()},
-    }
-    return run
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST}
 
 
 def _write_page(command: Any, context: Any, formatter: Any) -> None:
@@ -226,7 +132,18 @@ def _to_copy(command: str, width: int) -> str:
 
 
 class Page(TyperCommand):
-    """A command with such a page."""
+    """A command with such a page.
+
+    Attributes:
+        path_flags: its options that name a file or a directory.
+    """
+
+    path_flags: frozenset[str] = frozenset()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse empty paths, then parse."""
+        refuse_empty(args, self.path_flags)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page."""
@@ -246,3 +163,21 @@ class Pages(TyperGroup):
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(USAGE)
         return super().parse_args(ctx, args)
+
+
+def refuse_empty(words: Sequence[str], flags: frozenset[str]) -> None:
+    """Refuse an empty text in the place of a path, which would be the current directory.
+
+    A script whose variable is not set says that.
+
+    Args:
+        words: of the command line.
+        flags: options that name a path.
+
+    Raises:
+        UsageError: names the option.
+    """
+    for word, following in itertools.zip_longest(words, words[1:]):
+        name, is_joined, value = word.partition("=")
+        if name in flags and "" in ((value,) if is_joined else (following,)):
+            raise UsageError(f"{name} is empty: is a variable not set? Say `.` for this directory")

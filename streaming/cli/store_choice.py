@@ -1,63 +1,20 @@
-"""Which store a command is about: `--store` with its settings, or one of a `reput.toml`."""
+"""Which store a command reads: `--store` with its settings, or one of a `reput.toml`."""
 
 from __future__ import annotations
 
-import itertools
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from reput.formats.errors import UsageError
-from reput.streaming.cli import completions, help_pages
+from reput.formats.rocketmq import broker
 from reput.streaming.endings.verbosity import VERBOSITY
-from reput.streaming.settings.config import read_config
+from reput.streaming.settings.config import read_config, store_config
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.streaming.settings.config import StoreConfig
-
-# All options that name a file or a directory.
-PATHS = {
-    "--store", "--output", "--commitlog", "--config", "--broker-conf", "--to", "--directory",
-    "--spark-checkpoint", "--metrics-tls-cert", "--metrics-tls-key", "--metrics-tls-client-ca",
-    "--metrics-token-file", "--metrics-basic-auth-file",
-}  # fmt: skip
-Store = Annotated[
-    Path | None,
-    typer.Option(
-        "--store",
-        rich_help_panel=help_pages.READING,
-        help="A broker's storePathRootDir: the directory above commitlog/.",
-    ),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        rich_help_panel=help_pages.READING,
-        help="A reput.toml that names the store, instead of --store and what goes with it.",
-    ),
-]
-LogPlaces = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--commitlog",
-        rich_help_panel=help_pages.READING,
-        help="Where the commitlog stands, whatever store and settings say; again for each place.",
-    ),
-]
-StoreName = Annotated[
-    str | None,
-    typer.Option(
-        "--store-name",
-        autocompletion=completions.store_names,
-        rich_help_panel=help_pages.READING,
-        help="Which store of --config, if it has several: its name.",
-    ),
-]
+    from reput.streaming.settings.model.stores import StoreOptions
 
 
 def of_file(config: Path | None, name: str | None, *others: object) -> StoreConfig | None:
@@ -66,7 +23,7 @@ def of_file(config: Path | None, name: str | None, *others: object) -> StoreConf
     Args:
         config: the file.
         name: of the store.
-        others: options that the file stands for: None where they are not given.
+        others: options that the file replaces: None where they are not given.
 
     Raises:
         UsageError: such an option is given as well; the file cannot be read, or has no such store,
@@ -94,15 +51,54 @@ def of_file(config: Path | None, name: str | None, *others: object) -> StoreConf
         if each.name == name:
             return each
     # It brings difflib.
-    from reput.streaming.source.no_such import no_such  # noqa: PLC0415
+    from reput.streaming.source.no_such import no_such
 
     raise UsageError(f"{config}: {no_such('store', name, names, '')}")
+
+
+def named_in_file(options: StoreOptions) -> StoreConfig | None:
+    """Return the store of the `reput.toml` that a command's options name; see `of_file`.
+
+    Raises:
+        UsageError: as `of_file`.
+    """
+    return of_file(
+        options.config,
+        options.store_name,
+        options.store,
+        options.output,
+        options.broker_version,
+        options.broker_conf,
+        options.commitlog,
+    )
+
+
+def one_store(options: StoreOptions) -> StoreConfig:
+    """Return the store that a command's options name; without an output it holds its own files.
+
+    Raises:
+        UsageError: none, several, or something wrong with them.
+    """
+    chosen = named_in_file(options)
+    if chosen is None:
+        chosen = store_config(
+            required(options.store),
+            options.output,
+            broker_version=broker.NEWEST
+            if options.broker_version is None
+            else options.broker_version,
+            broker_conf=options.broker_conf,
+            in_place=options.output is None,
+            commitlog=options.commitlog or (),
+        )
+    tell(chosen.name, chosen.path, chosen.output, chosen.settings)
+    return chosen
 
 
 def tell(name: str, path: Path, output: Path, settings: BrokerSettings) -> None:
     """Log which store is read, and how, for `-v`."""
     if VERBOSITY.more:
-        from reput.streaming.show.console import report_store  # noqa: PLC0415 - slow to import
+        from reput.streaming.show.log_lines import report_store
 
         report_store(name, path, output, settings)
 
@@ -117,23 +113,6 @@ def required(store: Path | None) -> Path:
         raise UsageError("say what to read with --store DIR, or name it with --config FILE")
     refuse_file("--store", store)
     return store
-
-
-def refuse_empty(words: Sequence[str]) -> None:
-    """Refuse an empty text in the place of a path, which would be the current directory.
-
-    A script whose variable is not set says that.
-
-    Args:
-        words: of the command line.
-
-    Raises:
-        UsageError: names the option.
-    """
-    for word, following in itertools.zip_longest(words, words[1:]):
-        name, is_joined, value = word.partition("=")
-        if name in PATHS and "" in ((value,) if is_joined else (following,)):
-            raise UsageError(f"{name} is empty: is a variable not set? Say `.` for this directory")
 
 
 def refuse_file(option: str, path: Path) -> None:

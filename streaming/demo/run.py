@@ -21,11 +21,13 @@ from reput.formats.rocketmq import names
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.tail import find_tail
 from reput.stores.query.message_store import MessageStore
-from reput.streaming.endings.interruptions import elsewhere
+from reput.streaming.endings.beside import elsewhere
 from reput.streaming.endings.verdict import Verdict, verdict_of
 from reput.streaming.job.job import Job
 from reput.streaming.settings.config import StoreConfig, store_config
-from reput.streaming.show import console
+from reput.streaming.show.console import ERR, OUT
+from reput.streaming.show.inspections import text_of
+from reput.streaming.show.reports import print_report, report_as_dict
 from reput.streaming.source.datasource import register
 from reput.streaming.spark.session import QUICK_START, build_session
 from reput.streaming.verify.output import Report, verify
@@ -168,7 +170,7 @@ def _watch(
     deadline = None
     before = (time.monotonic(), 0)
     rate = 0.0
-    with Live(console=console.ERR, refresh_per_second=4) as live:
+    with Live(console=ERR, refresh_per_second=4) as live:
         while not failures:
             end = find_tail(log, max(summary.end, log.min_offset)).end
             now = time.monotonic()
@@ -214,24 +216,24 @@ def print_demo(demo: Demo, *, as_json: bool) -> None:
             "seconds": round(demo.seconds, 3),
             "written": demo.written,
             "dispatched": demo.dispatched,
-            "verify": console.report_as_dict(demo.report),
+            "verify": report_as_dict(demo.report),
             "topic": demo.topic,
             "key": demo.key,
             "found": [record.physical_offset for record in demo.found],
         }
         print(json.dumps(values))
         return
-    console.OUT.print(f"{demo.written:,} records written, {demo.dispatched:,} dispatched")
-    console.print_report(demo.report, as_json=False)
+    OUT.print(f"{demo.written:,} records written, {demo.dispatched:,} dispatched")
+    print_report(demo.report, as_json=False)
     if not demo.found:
-        console.OUT.print(f"key {demo.key} of topic {demo.topic} was not found", markup=False)
+        OUT.print(f"key {demo.key} of topic {demo.topic} was not found", markup=False)
         return
     record = demo.found[0]
-    console.OUT.print(
+    OUT.print(
         f"key {demo.key} is at queue offset {record.queue_offset} of {record.topic}, queue "
         f"{record.queue_id}, physical offset {record.physical_offset}:",
         markup=False,
     )
     for name, value in record.properties.items():
-        console.OUT.print(f"  {console.text_of(name)}: {console.text_of(value)}", markup=False)
-    console.OUT.print(f"  body: {console.text_of(record.body)}", markup=False)
+        OUT.print(f"  {text_of(name)}: {text_of(value)}", markup=False)
+    OUT.print(f"  body: {text_of(record.body)}", markup=False)

@@ -132,11 +132,3 @@ def _details(account: str) -> str:
         account,
     ]
     return "\n".join(lines)
-
-
-def drop_output() -> None:
-    """Have what could not be printed forgotten, or Python would try once more at its very end."""
-    with contextlib.suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)

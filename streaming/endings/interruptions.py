@@ -1,4 +1,4 @@
-"""How the command ends when something gets in between: signals, broken pipes, errors of our own.
+"""How the command ends when a signal interrupts it.
 
 SIGTERM and Ctrl-C are the same. A command ends at once with a line and its code, unless it has
 begun something that is to be closed in order: then `Ending` passes the wish on. A second signal
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import io
 import os
 import shlex
 import signal
 import sys
-import threading
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 from reput.streaming.endings.exit_codes import INCOMPLETE, OK
+from reput.streaming.endings.standard_output import OutputError, take_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,40 +26,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # The first has no end of its own whatever its options are, the second has one with one of these.
 _RUN, _TAIL = "run", "tail"
 _TAIL_ENDS = ("--limit", "-n", "--seconds")
-
-
-class OutputError(Exception):
-    """Standard output has not taken what was printed.
-
-    Not an OSError: that may be of any file, and click has an exit code of its own for broken pipes.
-
-    Attributes:
-        error: why.
-    """
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(f"standard output: {error.strerror}")
-        self.error = error
-
-
-class _Output(io.TextIOWrapper):
-    """Standard output whose errors are told from those of files."""
-
-    def write(self, text: str, /) -> int:
-        try:
-            return super().write(text)
-        except OSError as error:
-            raise OutputError(error) from error
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except OSError as error:
-            raise OutputError(error) from error
-
-
-_Made = TypeVar("_Made")
-_LOOK_SECONDS = 0.1
 
 
 class Interrupted(BaseException):
@@ -73,13 +38,7 @@ class Interrupted(BaseException):
 
 def begin() -> None:
     """Take over signals and standard streams; what came before is Python's own start."""
-    _open_missing_streams()
-    if type(sys.stdout) is io.TextIOWrapper:
-        before = sys.stdout
-        sys.stdout = _Output(
-            before.buffer, before.encoding, before.errors, line_buffering=before.line_buffering
-        )
-        before.detach()
+    take_over()
     for number in SIGNALS:
         signal.signal(number, _end_at_once)
     _COMMAND.is_process = True
@@ -93,26 +52,18 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _open_missing_streams() -> None:
-    """Give closed standard streams a descriptor, or files of a store would get theirs.
-
-    What is written to standard output then fails, as it has to: nobody would get the answer.
-    """
-    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
-        if getattr(sys, name) is not None:
-            continue
-        # The lowest free number is taken: they come in order.
-        opened = os.open(os.devnull, os.O_RDWR if name == "stderr" else os.O_RDONLY)
-        if opened != number:
-            os.dup2(opened, number)
-            os.close(opened)
-        mode = "r" if name == "stdin" else "w"
-        setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-
-
 def command() -> str:
     """Return the command's name, "" without one."""
     return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+
+
+def wants_json() -> bool:
+    """Tell whether errors are answered as JSON.
+
+    By the words, for an error or a signal may come before they are parsed.
+    """
+    words = sys.argv[1:]
+    return "--json" in (words[: words.index("--")] if "--" in words else words)
 
 
 def again() -> str:
@@ -205,7 +156,7 @@ def unbegun(name: str) -> str:
 def _tell_unbegun(name: str) -> None:
     """Say that a job was ended while its program was loaded; with --json what it did: nothing."""
     text = unbegun(name)
-    if "--json" in sys.argv:
+    if wants_json():
         import json  # noqa: PLC0415 - slow to import
 
         # docs/json/run.json; which stores it was to have is not read yet.
@@ -222,7 +173,7 @@ def tell_interrupted(name: str) -> None:
     Where an answer was being printed, half of it may be out: a second document would be part of it.
     """
     text = f"{name}: interrupted before it was done; run it again: {again()}"
-    if "--json" in sys.argv and not _COMMAND.answers:
+    if wants_json() and not _COMMAND.answers:
         import json  # noqa: PLC0415 - slow to import
 
         _write(1, json.dumps({"error": text, "exit_code": INCOMPLETE}))
@@ -309,43 +260,6 @@ class Ending:
         if self._stop is not None:
             self._stop()
         self._say(self.name)
-
-
-def beside(make: Callable[[], _Made], is_over: Callable[[], bool] = lambda: False) -> _Made | None:
-    """Return what `make` returns, called in another thread; None once `is_over` says so.
-
-    In the main thread PySpark would take over Ctrl-C.
-
-    Raises:
-        BaseException: what `make` has raised.
-    """
-    made = _called_beside(make, is_over)
-    return made[0] if made else None
-
-
-def elsewhere(make: Callable[[], _Made]) -> _Made:
-    """Return what `make` returns, called in another thread; see `beside`."""
-    return _called_beside(make, lambda: False)[0]
-
-
-def _called_beside(make: Callable[[], _Made], is_over: Callable[[], bool]) -> list[_Made]:
-    """Return what `make` returns, as the one item of a list; an empty list if it is over first."""
-    made: list[_Made] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            made.append(make())
-        except BaseException as error:  # noqa: BLE001 - raised below
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="beside", daemon=True)
-    thread.start()
-    while thread.is_alive() and not is_over():
-        thread.join(_LOOK_SECONDS)
-    if failures:
-        raise failures[0]
-    return made
 
 
 @contextlib.contextmanager

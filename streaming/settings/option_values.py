@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.errors import UsageError
@@ -20,13 +19,6 @@ _OTHER_UNITS = (
     ("nanoseconds", 10**9, range(10**17, 4 * 10**18)),
 )
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
-
-class CorruptMode(StrEnum):
-    """What to do at what is corrupt or missing in a log."""
-
-    STOP = "stop"
-    SKIP = "skip"
 
 
 def parse_json(name: str, text: str) -> Any:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.rocketmq import bodies, messageid
 from reput.stores.inspect.printable import printable
+from reput.streaming.settings.model.choices import BodyMode
 from reput.streaming.show.moments import Moment, for_json
 
 if TYPE_CHECKING:
@@ -23,16 +23,6 @@ if TYPE_CHECKING:
 
 _WIDTH = 28
 _NOTES = 20
-
-
-class BodyMode(StrEnum):
-    """How bodies are shown."""
-
-    AUTO = "auto"
-    TEXT = "text"
-    JSON = "json"
-    HEX = "hex"
-    NONE = "none"
 
 
 def body_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]:

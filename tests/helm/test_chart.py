@@ -6,8 +6,9 @@ import re
 import pytest
 
 from helm import golden
-from reput.streaming.cli import main as command
 from reput.streaming.settings.config import read_config
+from reput.streaming.settings.model.jobs import RunOptions
+from reput.streaming.settings.model.option import options_of
 from tests.helm.helm_tools import CHART, ROOT, TOOLS, find_tool, run
 
 yaml = pytest.importorskip("yaml")
@@ -317,22 +318,12 @@ def test_the_job_understands_its_arguments(render):
     (spec,) = [
         each for each in pods(render(*settings)) if each["containers"][0]["args"][0] == "run"
     ]
-    (run_command,) = [
-        each for each in command.app.registered_commands if each.callback.__name__ == "run"
-    ]
-    known = re.findall(r"--[a-z-]+", run_help(run_command))
+    known = {
+        name for each in options_of(RunOptions) for name in (each.flag, each.option.off) if name
+    }
     given = [re.match("--[a-z-]+", each)[0] for each in spec["containers"][0]["args"][1:]]
 
-    assert set(given) <= set(known)
-
-
-def run_help(run_command):
-    import typer
-
-    group = typer.Typer()
-    group.command()(run_command.callback)
-    parameters = typer.main.get_command(group).params
-    return " ".join(o for p in parameters for o in (*p.opts, *p.secondary_opts))
+    assert set(given) <= known
 
 
 def test_rules_are_those_that_are_tested(render):

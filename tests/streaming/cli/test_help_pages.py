@@ -13,9 +13,9 @@ import typer
 
 from reput.streaming.cli import help_pages
 from reput.streaming.cli.main import app, main
-from reput.streaming.cli.query_options import ROWS
 from reput.streaming.endings.verbosity import VERBOSITY, Verbosity
-from reput.streaming.show import console
+from reput.streaming.settings.model.queries import ROWS
+from reput.streaming.show import log_lines
 
 ROOT = Path(__file__).parents[3]
 
@@ -257,7 +257,7 @@ class TestHowMuchIsSaid:
         monkeypatch.setenv("TMPDIR", str(tmp_path))
         code, _, error = run("topics", "--store", "x")
         assert (code, error.count("\n")) == (3, 1)
-        monkeypatch.setattr(console, "log_to_stderr", lambda **_: None)
+        monkeypatch.setattr(log_lines, "log_to_stderr", lambda **_: None)
         code, _, error = run("topics", "--store", "x", "-v")
         assert code == 3
         assert error.startswith("Traceback")

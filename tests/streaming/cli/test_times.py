@@ -11,7 +11,7 @@ import pytest
 
 from reput.formats.errors import UsageError
 from reput.streaming.settings.option_values import milliseconds
-from reput.streaming.show import console
+from reput.streaming.show.log_lines import log_to_stderr
 from reput.streaming.show.moments import moment
 from reput.streaming.source.options import parse
 
@@ -105,7 +105,7 @@ def test_log_lines_name_their_zone(zone, as_json, monkeypatch, capsys):
     logger = logging.getLogger("reput")
     monkeypatch.setattr(logger, "handlers", [])
     level = logger.level
-    console.log_to_stderr(as_json=as_json)
+    log_to_stderr(as_json=as_json)
     logger.info("here")
     logger.setLevel(level)
 

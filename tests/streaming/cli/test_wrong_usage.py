@@ -12,7 +12,6 @@ import typer
 
 from reput.formats.rocketmq.messageid import offset_id
 from reput.streaming.cli.main import app
-from reput.streaming.cli.store_choice import PATHS
 from tests.streaming.cli.test_query import Reput
 
 READING = (
@@ -83,20 +82,32 @@ def test_a_file_is_no_directory(bare, command, option):
     assert f"{bare.conf} is a file; name a directory" in error
 
 
-def path_options(command) -> set[str]:
-    """Return the options of a command, and of those below it, that name a file or a directory."""
-    found = set()
+def path_options(command, name="reput"):
+    """Yield commands, and options of theirs that name a file or a directory."""
     for each in getattr(command, "params", ()):
         kind = getattr(getattr(each, "type_descriptor", None), "annotation", None)
         if Path in {kind, *get_args(kind)}:
-            found |= {name for name in each.opts if name.startswith("--")}
-    for below in getattr(command, "commands", {}).values():
-        found |= path_options(below)
-    return found
+            yield from ((name, option) for option in each.opts if option.startswith("--"))
+    for below, found in getattr(command, "commands", {}).items():
+        yield from path_options(found, f"{name} {below}")
 
 
-def test_every_option_with_a_path_is_known():
-    assert {"--store", "--to"} < path_options(typer.main.get_command(app)) == PATHS
+PATHS = sorted(path_options(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize(("command", "option"), PATHS)
+def test_no_option_takes_an_empty_path(bare, command, option):
+    """
+    Each command refuses it, before it looks at anything else.
+    """
+    code, _, error = bare(*command.split()[1:], f"{option}=")
+
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"{option} is empty" in error
+
+
+def test_paths_are_found():
+    assert {("reput verify", "--store"), ("reput export", "--to")} < set(PATHS)
 
 
 @pytest.mark.parametrize("form", ["--store ''", "--output ''", "--output="])

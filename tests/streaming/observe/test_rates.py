@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from reput.streaming.job.summary import StoreSummary, Summary
-from reput.streaming.show import console
+from reput.streaming.show import bars, summaries
 
 
 def summary(*, is_live):
@@ -42,7 +42,7 @@ def test_a_live_job_s_rate_is_that_of_its_batches(is_live, rates):
     ],
 )
 def test_the_table_says_what_it_counts(capsys, is_live, said):
-    console.print_summary(summary(is_live=is_live), as_json=False)
+    summaries.print_summary(summary(is_live=is_live), as_json=False)
     shown = capsys.readouterr().out
 
     assert f"in 100.00 s, without the start of Spark; {said}" in shown
@@ -58,17 +58,17 @@ def test_the_bar_does_not_count_the_start_of_spark(monkeypatch):
     """
     A thousand messages in the two seconds since the first batch, whenever the bar was drawn.
     """
-    monkeypatch.setattr(console, "ERR", Console(file=io.StringIO(), force_terminal=True, width=200))
-    monkeypatch.setattr(console.VERBOSITY, "more", 0)
-    monkeypatch.setattr(console.VERBOSITY, "is_quiet", False)
+    monkeypatch.setattr(bars, "ERR", Console(file=io.StringIO(), force_terminal=True, width=200))
+    monkeypatch.setattr(bars.VERBOSITY, "more", 0)
+    monkeypatch.setattr(bars.VERBOSITY, "is_quiet", False)
     dispatcher = SimpleNamespace(progress=SimpleNamespace(end=0), log=SimpleNamespace(min_offset=0))
     job = SimpleNamespace(dispatchers={"a": dispatcher}, end_of_log=lambda _: 4000, began=None)
     now = [1000.0]
-    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    with console.progress(job):
+    monkeypatch.setattr(bars, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with bars.progress(job):
         # Spark's start.
         now[0] += 500.0
         job.began = now[0]
         now[0] += 2.0
         job.on_block("a", SimpleNamespace(count=1000, first=0, reached=2000))
-    assert " 500 msg/s" in console.ERR.file.getvalue()
+    assert " 500 msg/s" in bars.ERR.file.getvalue()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reput.formats.errors import UsageError
-from reput.streaming.settings.option_values import size
-from reput.streaming.show import console
+from reput.streaming.settings.option_values import number_of_bytes, size
 
 
 @pytest.mark.parametrize(
@@ -16,7 +15,7 @@ from reput.streaming.show import console
 )  # fmt: skip
 def test_an_option_of_the_command_and_of_a_frame_take_the_same_sizes(text, wanted):
     assert size({"cap": text}, "cap") == wanted
-    assert console.parse_bytes(text) == wanted
+    assert number_of_bytes(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["", "0", "m", "1.5g", "-1", "64q", "64 m m"])
@@ -26,4 +25,4 @@ def test_what_is_no_size_is_refused_by_both(text):
     ):
         size({"cap": text}, "cap")
     with pytest.raises(UsageError, match=r"^'.*' is not a number of bytes such as 4096, 64m or 1g"):
-        console.parse_bytes(text)
+        number_of_bytes(text)

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,8 +14,8 @@ import pytest
 
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.broker import settings_of
-from reput.streaming.cli import topics
-from reput.streaming.cli.export import _missing
+from reput.streaming.cli import tail
+from reput.streaming.cli.export import Origin, missing_in
 from reput.streaming.cli.main import main
 from reput.streaming.source.no_such import nearest
 from reput.streaming.spark import session
@@ -97,7 +98,7 @@ def test_tail_says_that_a_topic_has_come(reput, monkeypatch):
                 reput.output / "consumequeue" / "Oders"
             )
 
-    monkeypatch.setattr(topics, "time", SimpleNamespace(sleep=sleep, monotonic=time_of(looks)))
+    monkeypatch.setattr(tail, "time", SimpleNamespace(sleep=sleep, monotonic=time_of(looks)))
     _, _, error = reput("tail", "--seconds", "5", "--topic", "Oders")
 
     assert error.splitlines()[0].endswith("Waiting for it to appear")
@@ -128,15 +129,15 @@ def test_a_filter_that_lets_nothing_pass_is_said_once(reput, monkeypatch, option
     reput.dispatch()
     looks = []
     clock = SimpleNamespace(sleep=looks.append, monotonic=time_of(looks))
-    monkeypatch.setattr(topics, "time", clock)
-    monkeypatch.setattr(topics, "_REMARK_MESSAGES", 3)
+    monkeypatch.setattr(tail, "time", clock)
+    monkeypatch.setattr(tail, "_REMARK_MESSAGES", 3)
     words = ("tail", "--topic", "orders", "--from-start", *option, "--seconds")
 
     assert reput(*words, "30")[2] == said
     assert len(looks) == 30
     looks.clear()
     assert reput(*words, "0")[2] == said
-    monkeypatch.setattr(topics, "_REMARK_MESSAGES", 4)
+    monkeypatch.setattr(tail, "_REMARK_MESSAGES", 4)
     looks.clear()
     assert reput(*words, "30")[2] == said
 
@@ -160,9 +161,11 @@ def test_an_export_of_nothing_says_why(reput):
     """
     settings = settings_of("5.5", SMALL)
 
-    assert _missing(reput.store, reput.output, settings, "Oders", None) == WORDS
-    assert _missing(reput.store, reput.output, settings, "orders", 0) is None
-    assert _missing(reput.store, None, settings, "Oders", None) is None
+    origin = Origin("store", reput.store, reput.output, {}, "5.5", settings)
+
+    assert missing_in(origin, "Oders", None) == WORDS
+    assert missing_in(origin, "orders", 0) is None
+    assert missing_in(replace(origin, output=None), "Oders", None) is None
 
 
 class SparkStartedError(Exception):

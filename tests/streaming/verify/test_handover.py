@@ -19,7 +19,7 @@ from reput.streaming.endings.verdict import Verdict
 from reput.streaming.job.reach import shortfalls
 from reput.streaming.job.summary import StoreSummary, Summary
 from reput.streaming.settings.config import FlushPolicy
-from reput.streaming.show.console import print_handover
+from reput.streaming.show.reports import print_handover
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify
 from tests.builders.stores import LOG_FILE, Log, config_of, fill

@@ -16,7 +16,7 @@ from reput.formats.rocketmq.encode import Message
 from reput.stores.log.tail import find_tail
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.settings.config import FlushPolicy
-from reput.streaming.show.console import print_repairs
+from reput.streaming.show.reports import print_repairs
 from reput.streaming.verify.output import verify
 from reput.streaming.verify.repair import repair
 from tests.builders.slow_twins import SlowStore, differences

@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING
 
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import ReputError
+from reput.streaming.endings.beside import beside
 from reput.streaming.endings.exit_codes import INCOMPLETE, OK
 from reput.streaming.endings.failures import FAILURES
-from reput.streaming.endings.interruptions import Ending, again, beside, leave_at_once, unbegun
+from reput.streaming.endings.interruptions import Ending, again, leave_at_once, unbegun
 from reput.streaming.endings.verbosity import VERBOSITY
 from reput.streaming.events import ENDING
 from reput.streaming.observe.error_kinds import kind_of
 from reput.streaming.settings.separate import refuse_checkpoint
-from reput.streaming.show import console
+from reput.streaming.show import bars
+from reput.streaming.show.console import ERR, OUT
+from reput.streaming.show.log_lines import report_openings
+from reput.streaming.show.summaries import print_summary, summary_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,15 +55,15 @@ def run_job(
     Raises:
         ReputError, OSError: what stopped it; what was dispatched before stays.
     """
-    from reput.streaming.spark.session import (  # noqa: PLC0415 - Spark is slow to import
+    from reput.streaming.spark.session import (
         QUICK_START,
         begin_session,
     )
 
     # Its JVM takes a second to start; what follows is slow to import as well.
     starting = begin_session("reput", **QUICK_START, **(conf or {}))
-    from reput.streaming.job.job import Job  # noqa: PLC0415
-    from reput.streaming.verify.version_seen import refuse_version_of_store  # noqa: PLC0415
+    from reput.streaming.job.job import Job
+    from reput.streaming.verify.version_seen import refuse_version_of_store
 
     ending = Ending(say_ending)
     with ending.watching():
@@ -71,7 +75,7 @@ def run_job(
         job = Job(configs, options)
         if metrics is not None:
             job.report_to(metrics)
-        console.report_openings(job)
+        report_openings(job)
         ending.passes_to(job.stop)
         job.prepare()
         try:
@@ -91,20 +95,20 @@ def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json:
     Raises:
         OutputError: nobody takes it.
     """
-    from reput.streaming.dispatch.first_message import is_awaited  # noqa: PLC0415 - as below
-    from reput.streaming.job.reach import nobody_writes  # noqa: PLC0415 - numba is slow to import
-    from reput.streaming.job.summary import StoreSummary, Summary  # noqa: PLC0415 - as below
+    from reput.streaming.dispatch.first_message import is_awaited
+    from reput.streaming.job.reach import nobody_writes
+    from reput.streaming.job.summary import StoreSummary, Summary
 
     # A log that is being written, or has nothing yet, is left by every job.
     is_left = any(not is_awaited(each) and nobody_writes(each) for each in configs)
     code = FAILURES.answered(INCOMPLETE if is_left else OK)
     said = [unbegun(ending.name)] if is_left else []
     summary = Summary([StoreSummary(config.name) for config in configs], is_live=True)
-    console.print_summary(
+    print_summary(
         summary, as_json=as_json, left=said, is_complete=not is_left, has_queues=not is_left
     )
     for line in said:
-        console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
+        ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
     return code
 
 
@@ -114,9 +118,9 @@ def say_ending(name: str) -> None:
 
 
 def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progress: bool) -> Summary:
-    from reput.streaming.source.datasource import register  # noqa: PLC0415
-    from reput.streaming.spark.errors import naming_its_end  # noqa: PLC0415
-    from reput.streaming.spark.session import end_session  # noqa: PLC0415
+    from reput.streaming.source.datasource import register
+    from reput.streaming.spark.errors import naming_its_end
+    from reput.streaming.spark.session import end_session
 
     with naming_its_end():
         spark = beside(starting.session, lambda: bool(ending.name))
@@ -128,7 +132,7 @@ def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progres
             # What stops the job is said once, by us; Spark's account of it is a page of Scala.
             spark.sparkContext.setLogLevel("WARN" if VERBOSITY.more > 1 else "OFF")
             register(spark)
-            with console.progress(job) if shows_progress else console.quiet():
+            with bars.progress(job) if shows_progress else contextlib.nullcontext():
                 return job.run(spark)
         finally:
             _end_session(spark, end_session, ending)
@@ -137,7 +141,7 @@ def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progres
 def _end_session(
     spark: SparkSession, end_session: Callable[[SparkSession], None], ending: Ending
 ) -> None:
-    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from py4j.protocol import Py4JError
 
     # Where the signal was for Spark as well, it may have ended by itself.
     is_expected = (Py4JError, ConnectionError) if ending.name else ()
@@ -152,11 +156,11 @@ def _tell_done(job: Job, error: ReputError, *, as_json: bool) -> None:
         return
     has_all = job.has_dispatched_all
     if as_json:
-        FAILURES.done = console.summary_document(done, is_complete=False, has_queues=has_all)
+        FAILURES.done = summary_document(done, is_complete=False, has_queues=has_all)
         return
-    console.print_summary(done, as_json=False)
+    print_summary(done, as_json=False)
     if has_all:
-        console.OUT.print("consume queues and index are complete; Kafka lacks some of the log")
+        OUT.print("consume queues and index are complete; Kafka lacks some of the log")
 
 
 def _conclude(
@@ -169,7 +173,7 @@ def _conclude(
     as_json: bool,
 ) -> int:
     """Print what was done, and what was not."""
-    from reput.streaming.job.reach import nobody_writes, shortfalls  # noqa: PLC0415 - numba is slow to import
+    from reput.streaming.job.reach import nobody_writes, shortfalls
 
     left = []
     if options.available_now or ending.name:
@@ -190,10 +194,10 @@ def _conclude(
     said = [f"{why} before the log's end. {each}" for each in left]
     if left:
         said.append(f"it goes on there when it is run again: {again()}")
-    console.print_summary(
+    print_summary(
         summary, as_json=as_json, left=said, is_complete=not (left or behind), has_queues=not behind
     )
     written = [f"{why} beside its broker. {each}" for each in behind if each not in left]
     for line in said + written:
-        console.ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
+        ERR.print(f"reput: {line}", markup=False, soft_wrap=True)
     return code

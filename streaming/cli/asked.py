@@ -1,149 +1,60 @@
-"""What the commands that ask a store have in common: options, exit codes, how they end."""
+"""What the commands that ask a store have in common: how they open it, and how they end."""
 
 from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from reput.formats.errors import StoreError, UsageError
 from reput.formats.rocketmq import broker
 from reput.stores.query.message_store import MessageStore
-from reput.streaming.cli import completions, help_pages
-from reput.streaming.cli.store_choice import of_file, refuse_file, required, tell
+from reput.streaming.cli.store_choice import named_in_file, refuse_file, required, tell
 from reput.streaming.dispatch import output_record
 from reput.streaming.dispatch.other_store import refuse_other_store
 from reput.streaming.endings.exit_codes import INCOMPLETE, NOTHING, OK
 from reput.streaming.endings.failures import FAILURES
 from reput.streaming.settings.config import read_broker_conf
 from reput.streaming.show import query_output as out
-from reput.streaming.show.query_output import BodyMode
 from reput.streaming.source.read_settings import refuse_other_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from reput.stores.config.message_filter import MessageFilter
+    from reput.streaming.settings.model.stores import StoreOptions
 
 # Without an index the question cannot be answered.
 NO_INDEX = INCOMPLETE
-ROWS = 20
-BODY_BYTES = 1024
-
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        rich_help_panel=help_pages.READING,
-        help="Where reput wrote queues and index, if not in the store.",
-    ),
-]
-Version = Annotated[
-    str | None,
-    typer.Option(
-        "--broker-version",
-        autocompletion=completions.versions,
-        rich_help_panel=help_pages.READING,
-        help=f"The broker whose rules count. [default: {broker.NEWEST}]",
-    ),
-]
-Conf = Annotated[
-    Path | None,
-    typer.Option(
-        "--broker-conf",
-        rich_help_panel=help_pages.READING,
-        help="The broker's properties, for file sizes.",
-    ),
-]
-Topic = Annotated[
-    str, typer.Option("--topic", "-t", autocompletion=completions.topics, help="The topic.")
-]
-OptionalTopic = Annotated[
-    str | None, typer.Option("--topic", "-t", autocompletion=completions.topics, help="The topic.")
-]
-QueueId = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Id of a queue.")]
-Begin = Annotated[
-    str | None,
-    typer.Option(
-        "--begin", help="Stored then or later: ms, or ISO 8601 (local if it names no zone)."
-    ),
-]
-End = Annotated[
-    str | None,
-    typer.Option(
-        "--end", help="Stored then or earlier: ms, or ISO 8601 (local if it names no zone)."
-    ),
-]
-Limit = Annotated[
-    int,
-    typer.Option(
-        "--limit", "-n", min=1, rich_help_panel=help_pages.SHOWING, help="Messages to show."
-    ),
-]
-RowLimit = Annotated[
-    int,
-    typer.Option(
-        "--limit", "-n", min=0, rich_help_panel=help_pages.SHOWING, help="Rows to show; 0: all."
-    ),
-]
-Bodies = Annotated[
-    BodyMode,
-    typer.Option(
-        "--body",
-        rich_help_panel=help_pages.SHOWING,
-        help="How to show bodies; auto: text, or hex if it is none.",
-    ),
-]
-BodyBytes = Annotated[
-    int,
-    typer.Option(
-        "--body-bytes",
-        min=0,
-        rich_help_panel=help_pages.SHOWING,
-        help="Bytes of each body to show, decompressed.",
-    ),
-]
-Json = Annotated[
-    bool,
-    typer.Option("--json", rich_help_panel=help_pages.SHOWING, help="Print one JSON document."),
-]
-Tag = Annotated[str | None, typer.Option("--tag", help='Only such messages: "TagA || TagB".')]
-Sql = Annotated[
-    str | None, typer.Option("--sql", help="Only messages for which this SQL92 filter is TRUE.")
-]
 
 
-def open_store(
-    store: Path | None,
-    output: Path | None,
-    version: str | None,
-    conf: Path | None,
-    commitlog: list[Path] | None,
-    config: Path | None,
-    store_name: str | None,
-) -> MessageStore:
-    """Return a reader of the store that the options name."""
-    chosen = of_file(config, store_name, store, output, version, conf, commitlog)
+def open_store(options: StoreOptions) -> MessageStore:
+    """Return a reader of the store that the options name.
+
+    Raises:
+        UsageError: none, several, or something wrong with them.
+        StoreError: it is not there.
+    """
+    chosen = named_in_file(options)
     if chosen is not None:
         if not chosen.output.is_dir():
             raise UsageError(
-                f"{config}, store {chosen.name}: output {chosen.output}: no such directory"
+                f"{options.config}, store {chosen.name}: output {chosen.output}: no such directory"
             )
         tell(chosen.name, chosen.path, chosen.output, chosen.settings)
         return _open(chosen.path, chosen.output, chosen.settings)
-    store = required(store)
+    store, output = required(options.store), options.output
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")
     if output is not None:
         require_output(output)
-    properties = read_broker_conf(conf) if conf else {}
     settings = broker.settings_of(
-        broker.NEWEST if version is None else version,
-        properties,
-        [str(each) for each in commitlog or ()],
+        broker.NEWEST if options.broker_version is None else options.broker_version,
+        read_broker_conf(options.broker_conf) if options.broker_conf else {},
+        [str(each) for each in options.commitlog or ()],
     )
     tell(store.resolve().name, store, output or store, settings)
     return _open(store, output, settings)
@@ -186,7 +97,7 @@ def filter_of(
         raise UsageError("--tag and --sql are two kinds of one filter: give one of them")
     if tag is None and sql is None:
         return None
-    from reput.stores.config.message_filter import compile_filter  # noqa: PLC0415 - its parser is slow to import
+    from reput.stores.config.message_filter import compile_filter
 
     if tag is not None:
         return compile_filter(tag)
@@ -200,7 +111,7 @@ def finish(
     *,
     as_json: bool,
     missing: str | None = None,
-) -> None:
+) -> NoReturn:
     """Print what is left to print, and exit.
 
     Args:
@@ -233,7 +144,7 @@ def finish_rows(
     as_json: bool,
     total: int | None = None,
     missing: str | None = None,
-) -> None:
+) -> NoReturn:
     """Print rows as a table, or as a document with that name, and exit.
 
     Args:
@@ -260,7 +171,7 @@ def finish_rows(
 
 
 def first(count: int, values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the first so many of values."""
+    """Yield the first `count` of some values."""
     for number, value in enumerate(values, 1):
         yield value
         if number == count:

@@ -1,0 +1,1 @@
+"""What do the bytes of one file say? `reput inspect` shows them."""

@@ -1,0 +1,1 @@
+"""How do `run` and `rebuild` start and end a job? With these modules."""

@@ -1,0 +1,121 @@
+"""`reput run`: a live store, until the job is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import typer
+
+from reput.streaming import events
+from reput.streaming.cli.jobs.choice import configs_of, job_options
+from reput.streaming.dispatch.first_message import is_awaited
+from reput.streaming.endings.interruptions import Ending
+from reput.streaming.observe.access import Access
+from reput.streaming.settings.model.choices import LogMode
+from reput.streaming.settings.model.jobs import RunOptions
+from reput.streaming.settings.option_values import number_of_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reput.streaming.observe.metrics import Metrics
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.writers.job_options import JobOptions
+
+LOG = logging.getLogger("reput")
+_LOOK_SECONDS = 0.2
+
+
+def run(options: RunOptions) -> None:
+    """Dispatch a live store until stopped: SIGTERM and Ctrl-C end it after the current block.
+
+    Exit code 4: the log is damaged, and the error names the place and what to do; or it was
+    interrupted with part of a log left that nobody writes: run it again.
+
+    Example: `reput run --store /data/rocketmq/store --output /data/reput --broker-version 5.3`
+    """
+    configs = configs_of(options)
+    # The progress bar is slow to import.
+    from reput.streaming.show.log_lines import log_to_stderr, report_settings
+
+    job = job_options(options, available_now=False, trigger_seconds=options.trigger_seconds)
+    log_to_stderr(as_json=options.log_format == LogMode.JSON)
+    ready_bytes = number_of_bytes(options.ready_behind)
+    access = _access_of(options)
+    access.check()
+    report_settings(configs, job, _banner(options, access, ready_bytes))
+    with contextlib.ExitStack() as stack:
+        metrics = None
+        if options.metrics_port is not None:
+            from reput.streaming.cli.jobs.serving import scraped_to_the_end, serving
+
+            metrics = stack.enter_context(serving(configs, options, ready_bytes, access))
+            stack.enter_context(scraped_to_the_end(metrics, options.final_scrape_seconds))
+        code = _run(configs, options, job, metrics)
+    LOG.info("ended", extra={"event": events.ENDED})
+    raise typer.Exit(code)
+
+
+def _access_of(options: RunOptions) -> Access:
+    return Access(
+        options.metrics_tls_cert,
+        options.metrics_tls_key,
+        options.metrics_tls_client_ca,
+        options.metrics_token_file,
+        options.metrics_basic_auth_file,
+    )
+
+
+def _banner(options: RunOptions, access: Access, ready_bytes: int) -> dict[str, object]:
+    """Return what the first log line says beside the job's options."""
+    is_on = options.metrics_port is not None
+    return {
+        "version": version("reput"),
+        "spark": version("pyspark"),
+        "cluster": options.cluster or "by broker.conf",
+        "ready_behind": ready_bytes,
+        "metrics": f"{options.metrics_host}:{options.metrics_port}" if is_on else "off",
+        "metrics_protection": access.summary,
+    }
+
+
+def _run(
+    configs: Sequence[StoreConfig], options: RunOptions, job: JobOptions, metrics: Metrics | None
+) -> int:
+    """Wait for the logs, run the job, and return the exit code."""
+    from reput.streaming.cli.jobs.job import conclude_unbegun, run_job, say_ending
+
+    conf = {}
+    if options.spark_metrics_port is not None:
+        from reput.streaming.spark.session import metrics_settings
+
+        conf = metrics_settings(options.metrics_host, options.spark_metrics_port)
+    ending = Ending(say_ending)
+    with ending.watching():
+        for each in configs:
+            _wait_for_log(each, metrics, ending)
+    if ending.name:
+        return conclude_unbegun(configs, ending, as_json=options.as_json)
+    return run_job(configs, job, as_json=options.as_json, metrics=metrics, conf=conf)
+
+
+def _wait_for_log(config: StoreConfig, metrics: Metrics | None, ending: Ending) -> None:
+    """Return once a store has a commitlog file, or a signal came.
+
+    A broker makes the file with its first message.
+
+    Raises:
+        StoreError: it is not a store.
+    """
+    says_so = True
+    while not ending.name and is_awaited(config):
+        if says_so:
+            LOG.info("%s: waiting for the first message", config.name)
+            says_so = False
+        if metrics is not None:
+            metrics.awaits_logs()
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,1 @@
+"""What does a store hold? `reput query` answers from its files alone."""

@@ -1,0 +1,1 @@
+"""Which options are there? Each one once: type, default, bounds, help, and where it is set."""

@@ -1,0 +1,161 @@
+"""Log lines on standard error, as text or as JSON, and what a job says when it starts."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from pythonjsonlogger.json import JsonFormatter
+
+from reput.stores.inspect.printable import printable
+from reput.streaming.endings.verbosity import VERBOSITY
+from reput.streaming.events import STARTED, STORE, kind_of_event
+from reput.streaming.settings.secret_words import looks_secret
+from reput.streaming.show.console import ERR
+from reput.streaming.show.moments import local_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.streaming.job.job import Job
+    from reput.streaming.settings.config import StoreConfig
+
+_LOG = logging.getLogger("reput")
+_HANDLER: logging.Handler | None = None
+
+
+def _local_time(record: logging.LogRecord) -> str:
+    return local_time(int(record.created * 1000), " ") or str(record.created)
+
+
+class _Zoned(logging.Formatter):
+    """Log lines whose times name their zone."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _local_time(record)
+
+
+class _ZonedJson(JsonFormatter):
+    """Log lines as JSON whose times name their zone."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _local_time(record)
+
+
+def log_to_stderr(*, as_json: bool = False, usual: int = logging.INFO) -> None:
+    """Send our log lines to standard error, in place of how they went there before.
+
+    Args:
+        as_json: one JSON object a line, for those who collect them; else text.
+        usual: the command's level, if it is asked for neither more nor less.
+    """
+    global _HANDLER  # noqa: PLW0603 - the logger is one for the process, too
+    if _HANDLER is not None:
+        _LOG.removeHandler(_HANDLER)
+    handler = logging.StreamHandler(sys.stderr)
+    if as_json:
+        handler.setFormatter(
+            _ZonedJson(
+                "%(asctime)s %(levelname)s %(message)s",
+                rename_fields={"asctime": "time", "levelname": "level"},
+            )
+        )
+    else:
+        handler.setFormatter(_Zoned("%(asctime)s %(levelname)s %(message)s"))
+    _LOG.addHandler(handler)
+    _HANDLER = handler
+    _LOG.setLevel(VERBOSITY.level(usual))
+
+
+def logs_json() -> bool:
+    """Tell whether log lines are JSON."""
+    return any(isinstance(each.formatter, JsonFormatter) for each in _LOG.handlers)
+
+
+def report_openings(job: Job) -> None:
+    """Say where each output goes on, and what was taken back of it."""
+    for name, dispatcher in job.dispatchers.items():
+        recovery = dispatcher.recovery
+        for reason in recovery.reasons:
+            text = (
+                f"{reason}; {recovery.entries} entries and {recovery.items} index items beyond "
+                "its progress were taken back"
+            )
+            _report(name, text, kind_of_event(reason))
+        for warning in dispatcher.warnings:
+            _report(name, warning, kind_of_event(warning))
+
+
+def _report(store: str, text: str, kind: str) -> None:
+    """Say it in the log where there is one."""
+    if _LOG.handlers:
+        _LOG.warning("%s: %s", store, text, extra={"store": store, "event": kind})
+    else:
+        ERR.print(f"{store}: {text}", markup=False)
+
+
+def report_settings(
+    configs: Sequence[StoreConfig], options: object, more: Mapping[str, object]
+) -> None:
+    """Log what is in force: one line for the job, and one for each store.
+
+    Of a broker.conf only what counts here is shown, and nothing that looks like a secret: the file
+    may hold passwords.
+
+    Args:
+        configs: the stores.
+        options: a dataclass, the job's.
+        more: further settings by name.
+    """
+    settings = {**_shown(vars(options)), **_shown(more)}
+    _LOG.info(
+        "started with %s",
+        ", ".join(f"{name}={value}" for name, value in settings.items()),
+        extra={"event": STARTED, "settings": settings},
+    )
+    for config in configs:
+        report_store(config.name, config.path, config.output, config.settings)
+
+
+def report_store(name: str, path: Path, output: Path, settings: BrokerSettings) -> None:
+    """Log where a store is, and which settings differ from a broker's own.
+
+    Args:
+        name: what logs call it.
+        path: of the store.
+        output: where its queues and index are.
+        settings: in force.
+    """
+    default = type(settings)()
+    values = {
+        key: value
+        for key, value in vars(settings).items()
+        if key != "version" and value != getattr(default, key)
+    }
+    store = {
+        "path": str(path),
+        "output": str(output),
+        "broker_version": settings.version.family,
+        **_shown(values),
+    }
+    _LOG.info(
+        "%s: %s",
+        name,
+        ", ".join(f"{key}={value}" for key, value in store.items()),
+        extra={"event": STORE, "store": name, "settings": store},
+    )
+
+
+def _shown(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values fit to be logged: plain ones, and none of a secret."""
+    return {
+        name: "***"
+        if looks_secret(name)
+        else value
+        if isinstance(value, bool | int | float | None)
+        else printable(str(value))
+        for name, value in values.items()
+    }
