@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.streaming.settings.config import read_config
+from reput.streaming.settings.reput_toml import read_config
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

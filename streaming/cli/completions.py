@@ -22,7 +22,7 @@ def versions(incomplete: str) -> list[str]:
 
 def store_names(ctx: Any, incomplete: str) -> list[str]:
     """Return the names of the stores in the `--config` that is typed already."""
-    from reput.streaming.settings.config import read_config
+    from reput.streaming.settings.reput_toml import read_config
 
     path = ctx.params.get("config")
     # Where the line so far is wrong, there is nothing to complete.

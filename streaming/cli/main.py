@@ -18,9 +18,9 @@ from reput.streaming.endings.exit_codes import FAILED, OK, USAGE
 from reput.streaming.endings.failures import FAILURES
 from reput.streaming.endings.standard_output import OutputError
 from reput.streaming.endings.verbosity import VERBOSITY
-from reput.streaming.settings.config import in_keys
 from reput.streaming.settings.model.option import options_of
 from reput.streaming.settings.model.saying import Beginning
+from reput.streaming.settings.reput_toml import in_keys
 
 _NAME = "reput"
 _COMPLETE = "_REPUT_COMPLETE"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq import broker
 from reput.streaming.endings.verbosity import VERBOSITY
-from reput.streaming.settings.config import read_config, store_config
+from reput.streaming.settings.config import store_config
+from reput.streaming.settings.reput_toml import read_config
 
 if TYPE_CHECKING:
     from pathlib import Path

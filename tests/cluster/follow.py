@@ -20,7 +20,8 @@ from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.tail_watch import TailWatch
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import kind_of_event
-from reput.streaming.settings.config import FlushPolicy, read_config
+from reput.streaming.settings.config import FlushPolicy
+from reput.streaming.settings.reput_toml import read_config
 
 _POLL_SECONDS = 0.05
 _POLICY = FlushPolicy(is_sync=False, seconds=0.5, least_pages=2, thorough_seconds=1.0)

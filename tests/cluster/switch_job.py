@@ -17,7 +17,8 @@ from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.tail import find_tail
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import TRUNCATION
-from reput.streaming.settings.config import FlushPolicy, read_config
+from reput.streaming.settings.config import FlushPolicy
+from reput.streaming.settings.reput_toml import read_config
 from reput.streaming.verify.output import verify
 from tests.cluster import broker_queues, processes
 from tests.cluster.cluster import ROOT

@@ -19,7 +19,8 @@ from reput.stores.config.deleted_topics import deleted_topics
 from reput.stores.config.filters import bitmaps_of
 from reput.stores.inspect.files import inspect_checkpoint, inspect_index
 from reput.stores.inspect.printable import printable
-from reput.streaming.settings.config import read_broker_conf, read_config, store_config
+from reput.streaming.settings.config import read_broker_conf, store_config
+from reput.streaming.settings.reput_toml import read_config
 from tests.fuzz import corpus
 from tests.fuzz.mutate import I64, encode_text, soup, spoil_bytes, spoil_text
 from tests.fuzz.target import Tree, WrongError, keep_tree, named, same

@@ -24,7 +24,8 @@ from reput.stores.log.tail import find_tail
 from reput.stores.query.by_key import KeyStatus
 from reput.stores.query.message_store import MessageStore
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
-from reput.streaming.settings.config import read_broker_conf, read_config, store_config
+from reput.streaming.settings.config import read_broker_conf, store_config
+from reput.streaming.settings.reput_toml import read_config
 from reput.streaming.verify.log_records import LogRecords
 from reput.streaming.verify.output import verify
 from tests.builders.stores import SLOTS, SMALL, Log, config_of, fill

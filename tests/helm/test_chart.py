@@ -6,9 +6,9 @@ import re
 import pytest
 
 from helm import golden
-from reput.streaming.settings.config import read_config
 from reput.streaming.settings.model.jobs import RunOptions
 from reput.streaming.settings.model.option import options_of
+from reput.streaming.settings.reput_toml import read_config
 from tests.helm.helm_tools import CHART, ROOT, TOOLS, find_tool, run
 
 yaml = pytest.importorskip("yaml")

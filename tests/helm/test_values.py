@@ -13,7 +13,8 @@ from reput.formats.rocketmq import broker
 from reput.sinks.kafka.client.settings import KafkaSecurity, KafkaSettings
 from reput.streaming.settings import kafka as kafka_config
 from reput.streaming.settings import kafka_pass_through
-from reput.streaming.settings.config import read_broker_conf, read_config
+from reput.streaming.settings.config import read_broker_conf
+from reput.streaming.settings.reput_toml import read_config
 from tests.helm.helm_tools import CHART, ROOT, find_tool, run
 from tests.helm.test_chart import objects
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq import broker
 from reput.streaming.cli.store_choice import refuse_file
-from reput.streaming.settings.config import read_config, store_config
+from reput.streaming.settings.config import store_config
 from reput.streaming.settings.model.choices import CorruptMode, FlushMode, TailMode
 from reput.streaming.settings.option_values import number_of_bytes
+from reput.streaming.settings.reput_toml import read_config
 from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.placement_mode import default_placement, submitted_master
 

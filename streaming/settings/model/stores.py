@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 from reput.formats.rocketmq import broker
-from reput.streaming.settings.model.option import READING, WRITING, Chart, Option
+from reput.streaming.settings.model.option import (
+    READING,
+    WRITING,
+    Chart,
+    Field,
+    Option,
+    options_of,
+)
 
 _STORES = Chart("stores", is_value=False)
 StoreRoot = Annotated[
@@ -131,3 +138,17 @@ class JobStores:
             "lock.",
         ),
     ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreTable(JobStores):
+    """What may be in a `[[store]]` table: what the command line knows, and a name."""
+
+    name: Annotated[
+        str, Option(key="name", chart=_STORES, help="What logs and metrics call the store.")
+    ] = ""
+
+
+def store_keys() -> dict[str, Field]:
+    """Return the keys of a `[[store]]` table, with their options."""
+    return {each.option.key: each for each in options_of(StoreTable) if each.option.key}

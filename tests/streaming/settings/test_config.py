@@ -6,7 +6,8 @@ import pytest
 
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq.broker import NEWEST, settings_of
-from reput.streaming.settings.config import StoreConfig, read_broker_conf, read_config, store_config
+from reput.streaming.settings.config import StoreConfig, read_broker_conf, store_config
+from reput.streaming.settings.reput_toml import read_config
 
 
 class TestStoreConfig:

@@ -13,9 +13,10 @@ from reput.formats.errors import KafkaError, UsageError
 from reput.sinks.kafka.client import consumer, producer, topics
 from reput.sinks.kafka.client.settings import KafkaSecurity, KafkaSettings
 from reput.sinks.kafka.position import progress
-from reput.streaming.settings.config import read_config, store_config
+from reput.streaming.settings.config import store_config
 from reput.streaming.settings.kafka import access_of, from_fields, kafka_settings, pairs
 from reput.streaming.settings.kafka_pass_through import client_settings
+from reput.streaming.settings.reput_toml import read_config
 
 STORE = '[[store]]\nname = "a"\npath = "store"\noutput = "out"\n'
 

@@ -15,7 +15,8 @@ from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.streaming.cli.main import main
 from reput.streaming.dispatch.dispatcher import rebuild
 from reput.streaming.endings.verdict import Verdict, verdict_of
-from reput.streaming.settings.config import read_config, store_config
+from reput.streaming.settings.config import store_config
+from reput.streaming.settings.reput_toml import read_config
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify
 from reput.streaming.verify.version_seen import (

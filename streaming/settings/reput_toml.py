@@ -1,0 +1,161 @@
+"""A `reput.toml`: one `[[store]]` table for each store, and `[kafka]`.
+
+Keys and their types are those of the options that stand for them on the command line.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reput.formats.errors import UsageError
+from reput.formats.rocketmq import broker
+from reput.streaming.settings.config import StoreConfig, store_config
+from reput.streaming.settings.model.stores import store_keys
+from reput.streaming.settings.separate import refuse_overlaps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from reput.sinks.kafka.client.settings import KafkaSettings
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# Errors about it name the option and the key.
+_NAMED_AS_BOTH = "any_version"
+
+
+def read_config(path: Path, *, reads_kafka: bool = True) -> list[StoreConfig]:
+    """Return the stores of a `reput.toml`; relative paths in it begin at its directory.
+
+    Args:
+        path: the file.
+        reads_kafka: its [kafka] as well.
+
+    Raises:
+        UsageError: it cannot be read, an unknown key, two stores of one name or output.
+    """
+    try:
+        tables: Any = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    unknown = set(tables) - {"store", "kafka"}
+    stores = tables.get("store")
+    is_list = isinstance(stores, list) and all(isinstance(table, dict) for table in stores)
+    if unknown or not is_list or not stores:
+        what = f"unknown key {min(unknown)!r}" if unknown else "no [[store]] table"
+        raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
+    kafka = _kafka(path, tables.get("kafka")) if reads_kafka else None
+    configs = [
+        replace(_from_table(path, number, table), kafka=kafka)
+        for number, table in enumerate(stores, 1)
+    ]
+    _refuse_twins(path, configs)
+    return configs
+
+
+def _kafka(path: Path, table: object) -> KafkaSettings | None:
+    """Return the way to Kafka, None without a table for it.
+
+    Raises:
+        UsageError: something is wrong with it.
+    """
+    if table is None:
+        return None
+    from reput.streaming.settings.kafka import kafka_settings  # noqa: PLC0415 - a client few need
+
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: kafka is not a table; write [kafka] and its settings below")
+    try:
+        return kafka_settings(table, path.parent)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _refuse_twins(path: Path, configs: Sequence[StoreConfig]) -> None:
+    """Refuse two stores of one name or output, and outputs that are not apart.
+
+    Raises:
+        UsageError: says which.
+    """
+    for attribute in ("name", "output"):
+        seen: set[object] = set()
+        for config in configs:
+            value = config.output.resolve() if attribute == "output" else config.name
+            if value in seen:
+                raise UsageError(f"{path}: two stores have the {attribute} {value}")
+            seen.add(value)
+    try:
+        refuse_overlaps(configs)
+    except UsageError as error:
+        raise UsageError(f"{path}: {in_keys(str(error))}") from error
+
+
+def in_keys(text: str) -> str:
+    """Return what is wrong in the words of a file: its keys in the place of options."""
+    for key, field in store_keys().items():
+        if key not in {"name", _NAMED_AS_BOTH}:
+            said = f"{key} = true" if field.kind is bool else key
+            text = text.replace(field.flag, said)
+    return text
+
+
+def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
+    """Return the store of a `[[store]]` table.
+
+    Raises:
+        UsageError: names the file, the table and the key.
+    """
+    name = table.get("name", "")
+    named = f" ({name})" if isinstance(name, str) and _NAME.fullmatch(name) else ""
+    where = f"{path}, [[store]] number {number}{named}"
+    places = _checked(where, table)
+    if name and not _NAME.fullmatch(name):
+        raise UsageError(f"{where}: name {name!r} may have letters, digits, '.', '_' and '-'")
+    base = path.parent
+    conf = table.get("broker_conf")
+    try:
+        return store_config(
+            base / table["path"],
+            base / table["output"] if "output" in table else None,
+            name=name,
+            broker_version=table.get("broker_version", broker.NEWEST),
+            broker_conf=base / conf if conf else None,
+            in_place=table.get("in_place", False),
+            any_version=table.get("any_version", False),
+            commitlog=[base / place for place in places],
+        )
+    except UsageError as error:
+        raise UsageError(f"{where}: {in_keys(str(error))}") from error
+
+
+def _checked(where: str, table: dict[str, Any]) -> list[str]:
+    """Return the places of the log, once all keys are known and of their types.
+
+    Raises:
+        UsageError: one is not.
+    """
+    keys = store_keys()
+    unknown = sorted(set(table) - keys.keys())
+    if unknown:
+        raise UsageError(
+            f"{where}: unknown key {unknown[0]!r}; known are {', '.join(sorted(keys))}"
+        )
+    if "path" not in table:
+        raise UsageError(f"{where}: path is missing")
+    places = table.get("commitlog", [])
+    places = [places] if isinstance(places, str) else places
+    if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
+        raise UsageError(f"{where}: commitlog must be a directory, or a list of directories")
+    for key, value in table.items():
+        wanted = bool if keys[key].kind is bool else str
+        if not keys[key].is_list and not isinstance(value, wanted):
+            raise UsageError(
+                f"{where}: {key} must be a {'truth value' if wanted is bool else 'text'}"
+            )
+    for key in ("path", "output", "commitlog"):
+        if "" in (places if key == "commitlog" else [table.get(key)]):
+            raise UsageError(f"{where}: {key} is empty; name a directory, `.` for this file's")
+    return places
