@@ -189,7 +189,7 @@ def settings(conf):
     return broker.settings_of("5.5", conf), FlushPolicy.of(conf)
 
 
-@pytest.mark.parametrize(("name", "value"), defaults(), ids=str)
+@pytest.mark.parametrize(("name", "value"), list(defaults()), ids=str)
 def test_a_default_in_the_readme_is_the_default(name, value):
     """A broker.conf that has it changes nothing, and one with another value does."""
     other = {"true": "false", "false": "true"}.get(value) or str(int(value) // 2)
