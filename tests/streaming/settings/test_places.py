@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from reput.formats.errors import StoreError, UsageError
+from reput.formats.errors import StoreError, UsageError, recovered
 from reput.formats.rocketmq import names
 from reput.stores.log.places import commitlog_directories
 from reput.streaming.cli.main import main
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
 from reput.streaming.export import target as export_target
 from reput.streaming.job.job import Job
-from reput.streaming.settings.config import FlushPolicy, read_broker_conf, store_config
+from reput.streaming.job.query import fresh_checkpoint
+from reput.streaming.settings.config import read_broker_conf, store_config
 from reput.streaming.settings.reput_toml import read_config
 from reput.streaming.settings.separate import refuse_checkpoint
 from reput.streaming.source.datasource import RocketMQDataSource
@@ -28,8 +29,8 @@ from reput.streaming.source.options import parse
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify
 from reput.streaming.writers.job_options import JobOptions
-from reput.streaming.writers.placement import _spec
-from tests.builders.logs.stores import SMALL, Log, files_of, fill
+from reput.streaming.writers.protocol import Spec
+from tests.builders.stores import SMALL, Log, files_of, fill
 
 
 def run(monkeypatch, capsys, *words):
@@ -176,9 +177,9 @@ class TestSettingsThatLeadAway:
             backup, tmp_path / "o", broker_conf=conf, commitlog=[live / "commitlog"]
         )
 
-        spec = _spec("job", config, FlushPolicy(), JobOptions())
+        spec = Spec.of("job", config, JobOptions())
 
-        assert spec["commitlog"] == [str(live / "commitlog")]
+        assert spec.commitlog == [str(live / "commitlog")]
 
 
 class TestOutputs:
@@ -375,8 +376,10 @@ class TestOutputs:
             pytest.skip("no mounts can be made here")
 
         assert done.returncode == 1
-        said = done.stderr.splitlines()[-1]
-        assert said.startswith("reput.formats.errors.UsageError: the output ")
+        error = recovered(done.stderr)
+        assert isinstance(error, UsageError)
+        said = str(error)
+        assert said.startswith("the output ")
         assert "mount" in said.replace(str(tmp_path / "mount"), "")
 
     def test_an_output_is_not_in_a_store_that_is_written_in_place(self, tmp_path):
@@ -461,8 +464,8 @@ class TestASparkCheckpoint:
             for store, out in ((live, "a"), (backup, "b"))
         ]
 
-        first, second = (job.fresh_checkpoint() for job in jobs)
-        again = jobs[0].fresh_checkpoint()
+        first, second = (fresh_checkpoint(job.configs, job.options) for job in jobs)
+        again = fresh_checkpoint(jobs[0].configs, jobs[0].options)
         for job in jobs:
             job.abandon()
 
