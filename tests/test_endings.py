@@ -450,7 +450,8 @@ class TestJobs:
         out = tmp_path / "out"
         program = (
             "import time\n"
-            "from streaming import command, job\n"
+            "from reput.streaming.cli import command\n"
+            "from reput.streaming.job import job\n"
             "job.Job._close = lambda _: time.sleep(30)\n"
             "command.main()\n"
         )
@@ -473,11 +474,12 @@ class TestUnexpected:
 
     def run(self, tmp_path, error, *arguments):
         program = (
-            "from streaming import command, topic_commands\n"
+            "from reput.streaming.cli import command, topics\n"
+            "from reput.streaming.verify import output\n"
             "def fail(*_, **__):\n"
             f"    raise {error}\n"
-            "topic_commands.open_store = fail\n"
-            "import reput.streaming.verify.output; streaming.verify.output.verify = fail\n"
+            "topics.open_store = fail\n"
+            "output.verify = fail\n"
             "command.main()\n"
         )
         return ran(program, *arguments, TMPDIR=str(tmp_path))
