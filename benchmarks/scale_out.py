@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.logs import write_log  # noqa: E402
 from reput.formats.rocketmq import names  # noqa: E402
 from reput.streaming.settings.config import store_config  # noqa: E402
-from reput.streaming.writers.placement_mode import Placement  # noqa: E402
+from reput.streaming.settings.model.choices import Placement  # noqa: E402
 
 QUEUES = 32
 _HERE = "127.0.0.1"

@@ -21,11 +21,11 @@ from reput.streaming.job.accounts import Accounts
 from reput.streaming.job.preparation import Preparation
 from reput.streaming.job.query import start_query
 from reput.streaming.observe.concerned import mark
+from reput.streaming.settings.model.choices import Placement
 from reput.streaming.spark.errors import SPARK_ERRORS, source_error
 from reput.streaming.writers.base import UnreachableError
 from reput.streaming.writers.executors import ExecutorWriters
 from reput.streaming.writers.local import LocalWriters
-from reput.streaming.writers.placement_mode import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

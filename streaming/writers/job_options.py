@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reput.streaming.settings.model.choices import Placement
 from reput.streaming.writers.options import WriterOptions
-from reput.streaming.writers.placement_mode import Placement
 
 if TYPE_CHECKING:
     from pathlib import Path

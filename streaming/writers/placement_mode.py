@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 
-
-class Placement(StrEnum):
-    """Who writes."""
-
-    DRIVER = "driver"
-    EXECUTORS = "executors"
+from reput.streaming.settings.model.choices import Placement
 
 
 def default_placement(master: str) -> Placement:

@@ -55,3 +55,10 @@ class FilterMode(StrEnum):
 
     BROKER = "broker"
     STRICT = "strict"
+
+
+class Placement(StrEnum):
+    """Who writes stores."""
+
+    DRIVER = "driver"
+    EXECUTORS = "executors"

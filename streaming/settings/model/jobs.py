@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from reput.streaming.settings.model.choices import CorruptMode, FlushMode, TailMode
+from reput.streaming.settings.model.choices import CorruptMode, FlushMode, Placement, TailMode
 from reput.streaming.settings.model.monitoring import Monitoring
 from reput.streaming.settings.model.option import ENDING, KAFKA, SPARK, WRITING, Chart, Option
 from reput.streaming.settings.model.saying import Json
 from reput.streaming.settings.model.stores import JobStores
-from reput.streaming.writers.placement_mode import Placement
 
 
 @dataclass(frozen=True, kw_only=True)

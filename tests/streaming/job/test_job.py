@@ -16,9 +16,9 @@ from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.job.job import Job
 from reput.streaming.observe.metrics import Metrics
 from reput.streaming.settings.config import FlushPolicy
+from reput.streaming.settings.model.choices import Placement
 from reput.streaming.verify.output import verify
 from reput.streaming.writers.job_options import JobOptions
-from reput.streaming.writers.placement_mode import Placement
 from tests.builders.brokers import Broker
 from tests.builders.jobs import running, wait_for
 from tests.builders.slow_twins import differences

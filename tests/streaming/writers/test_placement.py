@@ -22,13 +22,14 @@ from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.dispatcher import Batch, StoreDispatcher
 from reput.streaming.events import TRUNCATION, kind_of_event
 from reput.streaming.job.job import Job
+from reput.streaming.settings.model.choices import Placement
 from reput.streaming.verify.output import verify
 from reput.streaming.writers import process as writer_process
 from reput.streaming.writers import protocol
 from reput.streaming.writers import task as writer_task
 from reput.streaming.writers.counted import Counted
 from reput.streaming.writers.job_options import JobOptions
-from reput.streaming.writers.placement_mode import Placement, default_placement
+from reput.streaming.writers.placement_mode import default_placement
 from reput.streaming.writers.protocol import (
     CLOSE,
     DISPATCH,
