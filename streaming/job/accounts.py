@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq import names
+from reput.streaming.endings.concerned import mark
 from reput.streaming.events import kind_of_event
 from reput.streaming.job.summary import StoreSummary, Summary
 from reput.streaming.kafka.news import KafkaNews
-from reput.streaming.observe.concerned import mark
 from reput.streaming.observe.observer import Observer, Unobserved
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from pyspark.errors import StreamingQueryException
 from reput.checkpoints import progress
 from reput.formats.errors import BodyError, FileSizeError, FormatError, KafkaError
 from reput.streaming.dispatch import damage
+from reput.streaming.endings.concerned import mark
 from reput.streaming.job.accounts import Accounts
 from reput.streaming.job.preparation import Preparation
 from reput.streaming.job.query import start_query
-from reput.streaming.observe.concerned import mark
 from reput.streaming.settings.model.choices import Placement
 from reput.streaming.spark.errors import SPARK_ERRORS, source_error
 from reput.streaming.writers.base import UnreachableError

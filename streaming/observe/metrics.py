@@ -24,7 +24,7 @@ from prometheus_client import (
 )
 
 from reput.streaming.dispatch.first_message import is_awaited
-from reput.streaming.observe.concerned import concerned, mark
+from reput.streaming.endings.concerned import concerned, mark
 from reput.streaming.observe.counters import Counters
 from reput.streaming.observe.error_kinds import kind_of, lasting_kinds
 from reput.streaming.observe.families import Families

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError
-from reput.streaming.observe.concerned import about
+from reput.streaming.endings.concerned import about
 from reput.streaming.writers.base import Result
 from reput.streaming.writers.state import State
 
