@@ -37,6 +37,6 @@ class Sent:
         return not (self.messages or self.notices or self.dead_letters)
 
     def begin_again(self) -> None:
-        """Forget what was sent: Kafka has taken it back."""
+        """Forget what was sent: Kafka has aborted it."""
         self.end = self.start
         self.messages = self.notices = self.dead_letters = self.bytes = 0

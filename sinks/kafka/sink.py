@@ -6,7 +6,7 @@ is still the one that dispatch went over → commit → advance. Whatever goes w
 leaves nothing that readers would see; the next attempt reads the same range again. Whether a commit
 that was not answered has happened is what the opening of the next client finds out.
 
-Knows one store and no thread; `streaming.kafka.feed` calls it beside dispatch.
+It knows one store and no thread; `streaming.kafka.feed` calls it beside dispatch.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class KafkaSink:
             name: the store's.
             path: a broker's storePathRootDir.
             broker: its settings.
-            fail_on_data_loss: stop where records expired before they were sent; else go on.
+            fail_on_data_loss: stop where records expired before they were sent; else continue.
             memory: a file that remembers that there is a position in Kafka.
 
         Raises:
@@ -97,7 +97,7 @@ class KafkaSink:
 
     @property
     def transactional_id(self) -> str:
-        """Return under which id, and key of positions, this store is sent."""
+        """Return the id of the store's transactions, which is the key of its positions too."""
         return self._link.transactional_id
 
     @property
@@ -185,7 +185,7 @@ class KafkaSink:
 
         Raises:
             KafkaError: it is not sent, or records expired before they were, or the log has been
-                cut; `close`, and `open` again to go on.
+                cut; `close`, and `open` again to resume.
             FormatError: the log has something in the range that is not a record.
         """
         began = time.monotonic()
@@ -213,7 +213,7 @@ class KafkaSink:
                 self._sender.refusals.learn(error)
                 if error.topics:
                     self._sender.routes.forget()
-            if self._take_back(extent):
+            if self._begin_again(extent):
                 sent.begin_again()
             else:
                 sent = self._prepared(extent)
@@ -230,10 +230,10 @@ class KafkaSink:
         end = self.position.end
         return None if end >= extent.end and not self._reports.events else Sent(end, end)
 
-    def _take_back(self, extent: Extent) -> bool:
-        """Begin again with a new producer; what was sent in a transaction is taken back by that.
+    def _begin_again(self, extent: Extent) -> bool:
+        """Begin again with a new producer, which aborts what was sent in a transaction.
 
-        kafka-python goes on after the sequence numbers of a batch that was refused, and Kafka
+        kafka-python continues after the sequence numbers of a batch that was refused, and Kafka
         refuses everything after such a gap: it would be tried until the delivery timeout, and an
         abort waits for that. Without transactions what has arrived stays, and comes again.
 
@@ -245,7 +245,7 @@ class KafkaSink:
 
         Raises:
             FencedError: a later process has taken over.
-            KafkaError: there is no new one.
+            KafkaError: the new one could not be opened.
         """
         client, self._client = self._opened(), None
         client.close(aborts=False)
@@ -340,11 +340,11 @@ class KafkaSink:
             self._opening.remember_first(position)
 
     def close(self) -> None:
-        """Give the client back; Kafka takes back what is not committed."""
+        """Disconnect; Kafka aborts what is not committed."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
     def close_log(self) -> None:
-        """Give the log's files back."""
+        """Close the log's files."""
         self.log.close()

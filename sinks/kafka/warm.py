@@ -1,4 +1,4 @@
-"""Has the kernels of the way to Kafka compiled, without a Kafka."""
+"""Compiles the kernels that messages to Kafka need, without a Kafka."""
 
 from __future__ import annotations
 

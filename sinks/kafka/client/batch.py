@@ -25,11 +25,11 @@ BATCH_HEADER = 61
 class Batch(ProducerBatch):  # type: ignore[misc]
     """One batch for one partition.
 
-    kafka-python would split a batch that is too large into ones that nobody waits for; so it is
+    kafka-python would split a batch that is too large into ones that nothing waits for; so it is
     told that there is nothing to split. Sequence numbers do not come from this count.
 
     Attributes:
-        note: the caller's, to know again what is in it.
+        note: the caller's, to recognize what is in it.
         size: bytes of records.
         refused: records that Kafka has named as what is wrong, by their number, and why.
     """
@@ -51,13 +51,13 @@ class Batch(ProducerBatch):  # type: ignore[misc]
         top_level_exception: Exception | None = None,
         record_exceptions_fn: Callable[[int], Exception] | None = None,
     ) -> bool:
-        """Take what Kafka has said of it; of an innocent record that is nothing of use."""
+        """Keep what Kafka says of its records; what it says of innocent ones is of no use."""
         if top_level_exception is not None and record_exceptions_fn is not None:
             self._reason = top_level_exception
             for number in range(self._count):
                 said = record_exceptions_fn(number)
                 if said is not top_level_exception and isinstance(said, RECORD_ERRORS):
-                    # Of several its client says less of each than of one.
+                    # kafka-python says less of each of several records than of one.
                     self.refused[number] = type(top_level_exception)(*said.args)
         return bool(
             super().done(base_offset, timestamp_ms, top_level_exception, record_exceptions_fn)

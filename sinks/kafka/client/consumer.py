@@ -87,7 +87,7 @@ def committed(
 
 
 class _Reader:
-    """A consumer without a group that is closed at the end, with its errors as ours."""
+    """A consumer without a group that is closed at the end, which raises our errors."""
 
     def __init__(self, settings: KafkaSettings, access: Mapping[str, Any], level: str) -> None:
         self._settings = settings

@@ -91,7 +91,7 @@ TOPIC_ERRORS = (
 )
 
 
-# Of settings that kafka-python does not take, where it begins.
+# What kafka-python raises at its start where it does not take a setting.
 SETTINGS_ERRORS = (ValueError, TypeError, AssertionError, errors.KafkaConfigurationError)
 
 

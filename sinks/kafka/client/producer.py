@@ -2,12 +2,12 @@
 
 kafka-python's `send` makes each record in Python, which is most of what it costs. Here a batch
 comes as encoded records (`formats.kafka.records`) and goes into kafka-python's accumulator as it
-is; sequence numbers, checksums, requests, retries and transactions stay kafka-python's own. For
-that some of its inner parts are touched, all of them in this folder; `sinks.kafka.client.versions`
-lets in the versions that this was tested with.
+is; sequence numbers, checksums, requests, retries and transactions stay kafka-python's own. That
+touches some of its inner parts, all of them in this folder; `sinks.kafka.client.versions` names the
+versions that this was tested with.
 
-kafka-python goes on where a batch of a transaction could not be delivered in time. So before a
-commit each batch is looked at, and nothing is committed that has not arrived.
+kafka-python commits a transaction of which a batch could not be delivered in time. So this looks at
+each batch before a commit, and commits nothing that has not arrived.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from reput.sinks.kafka.client.settings import KafkaSettings
 
 _JOIN_SECONDS = 5.0
-# For taking back what is open when there is no time, or Kafka does not answer.
+# To abort what is open when there is no time, or Kafka does not answer.
 _ABORT_SECONDS = 3.0
 
 
@@ -152,7 +152,7 @@ class Client:
 
     @property
     def cluster(self) -> str:
-        """Return by what name Kafka tells itself from others."""
+        """Return the name by which Kafka tells itself from others."""
         return str(self._producer._metadata.cluster_id)  # noqa: SLF001
 
     def partitions(self, topic: str, patience: float) -> int:
@@ -163,7 +163,7 @@ class Client:
             patience: seconds; a topic that is being made may be there then.
 
         Raises:
-            RefusedError: there is no such topic, or it is not for us.
+            RefusedError: the topic does not exist, or we may not use it.
             AwayError: Kafka does not answer.
         """
         metadata = self._producer._metadata  # noqa: SLF001
@@ -183,7 +183,7 @@ class Client:
         return len(found)
 
     def begin(self) -> None:
-        """Begin a transaction, or what stands for one.
+        """Begin a transaction; without a transactional id, a new count of batches.
 
         Raises:
             KafkaError: an earlier error.
@@ -292,13 +292,13 @@ class Client:
         """End a transaction; when this returns, readers have it.
 
         Raises:
-            AwayError: whether it is committed is not known; who opens anew will see.
+            AwayError: whether it is committed is not known; the next opening finds out.
             KafkaError: it is not.
         """
         self.flush()
         if self._is_transactional:
             with self._explained():
-                # From here on there is nothing to take back.
+                # From here on there is nothing to abort.
                 self._is_begun = False
                 result = self._manager.begin_commit()
                 self._producer._sender.wakeup()  # noqa: SLF001
@@ -306,10 +306,10 @@ class Client:
                     raise errors.KafkaTimeoutError("a commit was not answered in time")
 
     def abort(self) -> None:
-        """Take back the transaction.
+        """Abort the transaction.
 
         Raises:
-            KafkaError: it could not be; who opens anew will have it aborted.
+            KafkaError: it could not be; the next opening aborts it.
         """
         self._abort(self._settings.request_seconds)
 
@@ -325,12 +325,12 @@ class Client:
                 raise errors.KafkaTimeoutError("an abort was not answered in time")
 
     def close(self, *, aborts: bool = True) -> None:
-        """Give it back at once, a transaction that is open aborted if Kafka answers.
+        """Disconnect at once; abort a transaction that is open, if Kafka answers.
 
         One that is left open would keep readers waiting until its timeout.
 
         Args:
-            aborts: not where another client with the same id is opened at once: that aborts it.
+            aborts: False where another client with the same id is opened next, which aborts it.
         """
         if self._is_begun and aborts:
             with contextlib.suppress(KafkaError):

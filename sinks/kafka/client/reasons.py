@@ -12,14 +12,14 @@ from kafka.net.compat import KafkaNetClient
 from reput.sinks.kafka.client.errors import ACCESS_ERRORS
 
 _CONNECTIONS = logging.getLogger("kafka.net.manager")
-# That it took too long is said anyway.
+# The error that is raised says anyway that it took too long.
 _NO_REASONS = (errors.KafkaTimeoutError, errors.NodeNotReadyError)
 
 
 class Reasons(logging.Handler):
     """Keeps what kafka-python logs and does not raise: why it cannot connect.
 
-    All clients of a process log to one place; only what this one says counts.
+    All clients of a process log to one place; only lines of this client count.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Reasons(logging.Handler):
         return self._client
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take an error out of a log line."""
+        """Keep the error that a log line has."""
         own = self._client._net._io_thread if self._client is not None else None  # noqa: SLF001
         if record.thread not in {self._caller, own.ident if own is not None else None}:
             return

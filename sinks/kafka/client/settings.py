@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MESSAGES, ARRIVALS = "messages", "arrivals"
-# Not to be chosen: what becomes of messages and notices that are refused.
+# Not a choice of the operator: what refused messages and notices become.
 DEAD_LETTERS = "dead letters"
 QUEUE, KEY = "queue", "key"
 STORED, DECOMPRESSED = "stored", "decompressed"
@@ -21,7 +21,7 @@ HOLD = "hold"
 
 @dataclass(frozen=True)
 class KafkaSecurity:
-    """How to get in. Secrets are not here: only where they are to be found.
+    """How to get in. This has no secrets, only where they are found.
 
     Attributes:
         protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
@@ -76,24 +76,24 @@ class KafkaSettings:
         auto_create_topics: ask the broker to make topics that are missing.
         on_refusal: `STOP` or `DEAD_LETTER`.
         dead_letter_topic: where refused messages go.
-        on_truncation: `STOP` or `CONTINUE` where the log is no longer the one that was sent.
+        on_truncation: `STOP` or `CONTINUE` where the log is not the one that was sent any more.
         on_rename: `STOP`, `CONTINUE` or `BEGIN` where the log was sent under another id.
         on_failure: `HOLD`: what Kafka does not take holds back Kafka only; `STOP`: it ends the job.
         retry_seconds: how long Kafka may be away where the job ends for it; 0: for ever.
         refusal_seconds: how long a topic that is missing or not allowed is asked for again.
         max_lag: bytes of log that dispatch may be ahead of Kafka; 0: any.
         batch_bytes: of records, for one partition.
-        max_message_bytes: a batch with one record may have so many.
+        max_message_bytes: most bytes of a batch with a single record.
         transaction_bytes: of log, soft cap of one transaction.
         transaction_seconds: soft cap of the time for which a transaction takes in messages.
         transaction_timeout_seconds: after which Kafka aborts one by itself.
         buffer_bytes: sent, and not acknowledged yet.
         request_seconds: for one answer.
         compression: none, gzip, snappy, lz4 or zstd.
-        client_id: by what name Kafka's logs, metrics and quotas know the job.
+        client_id: the name by which Kafka's logs, metrics and quotas know the job.
         create_topics: make topics that are missing.
         new_topic_partitions: of a topic that is made; 0: the broker's default.
-        new_topic_replication: replicas of its; 0: the broker's default.
+        new_topic_replication: replicas of a topic that is made; 0: the broker's default.
         client: settings of kafka-python that are passed on.
         security: how to get in.
     """

@@ -1,7 +1,7 @@
-"""Which versions of kafka-python are let in: `sinks.kafka.client.producer` touches its inner parts.
+"""Which versions of kafka-python may be used: `sinks.kafka.client` touches its inner parts.
 
-Another one may have the same names and do other things, and a test with a real Kafka is what tells.
-So these are the exact versions that all tests have run with; pyproject.toml has the same.
+Another version may have the same names and do other things. Only tests with a real Kafka show
+that. So these are the exact versions that all tests have run with; pyproject.toml has the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TESTED = ("3.0.12",)
 
 
 def check_version() -> None:
-    """Look whether the kafka-python that is installed is one that is known.
+    """Check that the kafka-python that is installed is one of these versions.
 
     Raises:
         UsageError: it is another one, or there is none.

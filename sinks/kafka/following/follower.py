@@ -40,7 +40,7 @@ class Follower:
             link: the store and its Kafka.
             reports: to the operator.
             trail: of what this process sends.
-            fail_on_data_loss: stop where records expired before they were sent; else go on.
+            fail_on_data_loss: stop where records expired before they were sent; else continue.
         """
         self._link = link
         self._reports = reports

@@ -41,7 +41,7 @@ class SentRecords(NamedTuple):
         Args:
             begin: physical offset.
             digest: of the log's first record, by which it is found within a chunk; None if that is
-                not known, or is not to be looked for.
+                not known, or not looked for.
         """
         left = [(at, number) for at, number in self.borders if at >= begin]
         expired = [number for at, number in self.borders if at < begin]
@@ -105,7 +105,7 @@ class Parting(NamedTuple):
         same: records that are the same from there on.
         end: physical offset after the last one of them.
         differs: a record stands there that was not sent; else the log only ends there.
-        last: a chunk to go on with, of records before that.
+        last: the chunk to continue with, of records before that.
         kept: physical offset where the last record ends that is the same; `end` may be after a
             BLANK that follows it.
         newest: the greatest store timestamp of the records that are the same, ms.

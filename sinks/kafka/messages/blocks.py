@@ -73,11 +73,11 @@ class RowReader:
         Args:
             start: physical offset of a record, or of a file's beginning.
             end: physical offset.
-            gaps: where something stands that is no record, and where to go on: as dispatch has
+            gaps: where something stands that is not a record, and where to resume, as dispatch has
                 passed over it.
 
         Raises:
-            FormatError: something else that is no record.
+            FormatError: something else is not a record.
         """
         log, position, length = self._log, start, self._block_bytes
         while position < end:
@@ -171,7 +171,7 @@ class RowReader:
             body.at[row], body.length[row] = end, len(plain)
             added.append(plain)
             end += len(plain)
-        # Kernels load whole words: as many bytes as the log's own have behind them.
+        # Kernels load whole words: as many bytes as follow the log's own.
         pieces = [data, np.frombuffer(b"".join(added) + bytes(PAD), np.uint8)]
         return np.concatenate(pieces), columns._replace(body=body), following
 

@@ -82,8 +82,8 @@ def dead_letter(
 ) -> tuple[memoryview, int]:
     """Return a message as its dead letter, encoded, and its timestamp.
 
-    It has nothing of what its message may have been refused for: its timestamp is now, and where
-    a key is wanted and there is none, it has one of its own.
+    A dead letter lacks whatever its message may have been refused for: its timestamp is now, and
+    where a key is wanted and there is none, it gets one of its own.
 
     Args:
         message: the message.
@@ -91,7 +91,7 @@ def dead_letter(
         topic: where it was to go.
         product: as what.
         store: the store's name.
-        room: bytes that it may have; the body is left out if need be.
+        room: bytes that it may have; a body that does not fit is left out.
         content: how much of the message is in it, see `sinks.kafka.messages.refusals`.
     """
     said = {"": error[:_KEPT_OF_ERROR], ".topic": topic, ".product": product}

@@ -1,7 +1,7 @@
 """What Kafka has refused: topics for a while, messages until their transaction is committed.
 
-With `on_refusal = "stop"` the first one is an error. With `"dead-letter"` it is taken down here,
-and the next attempt of the same range goes around it.
+With `on_refusal = "stop"` the first one is an error. With `"dead-letter"` it is noted here, and the
+next attempt of the same range goes around it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Note(NamedTuple):
 
 
 class Refusals:
-    """What one store's way to Kafka has to go around."""
+    """What one store's messages have to go around."""
 
     def __init__(self, settings: KafkaSettings, log: CommitLog) -> None:
         """Begin with nothing.
@@ -77,12 +77,12 @@ class Refusals:
         """
         self._settings = settings
         self._log = log
-        # Why, and until when it is not asked for again.
+        # Why, and when to ask for it again.
         self._topics: dict[str, tuple[str, float]] = {}
         self._topics_before: set[str] = set()
         # By physical offset, queue offset and product.
         self._messages: dict[tuple[int, int, str], str] = {}
-        # Of dead letters that were refused themselves, how much of the message they have.
+        # Of dead letters that were refused themselves, how much of the message remains.
         self._lesser: dict[tuple[int, int], int] = {}
         self._batch_limits: dict[str, int] = {}
         self._one_by_one: set[str] = set()
@@ -151,11 +151,12 @@ class Refusals:
         self._messages[physical_offset, queue_offset, product] = why
 
     def learn(self, error: RefusedError) -> None:
-        """Take down what was refused.
+        """Note what was refused.
 
-        A batch that is too large is no message that is: it is made smaller until one message is
-        alone. One that is wrong for another reason is sent one by one, to see which message it is,
-        unless Kafka names its records. A dead letter that is refused is sent with less in it.
+        That a batch is too large does not mean that a message is: batches get smaller until a
+        message is alone. Where a batch is wrong for another reason, its messages are sent one by
+        one to see which it is, unless Kafka names them. A dead letter that is refused is sent with
+        less in it.
 
         Raises:
             KafkaError: the operator does not want to go around it.
@@ -183,10 +184,10 @@ class Refusals:
             self._one_by_one.add(topic)
 
     def _lessen(self, place: tuple[int, int], topic: str, why: str) -> None:
-        """Have a dead letter that was refused sent with less of its message.
+        """Send a dead letter that was refused with less of its message from now on.
 
         Raises:
-            KafkaError: there is no less.
+            KafkaError: it has nothing left to leave out.
         """
         level = self._lesser.get(place, WHOLE)
         if level == BARE:

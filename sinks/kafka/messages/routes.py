@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from reput.formats.rows.columns import RowColumns
     from reput.sinks.kafka.client.settings import KafkaSettings
 
-# Half messages and what decides on them, and messages whose time has not come: in the log they
-# come again, under their own topic, once they are committed or due.
+# Half messages and what decides on them, and messages that are not due: the log has them again,
+# under their own topic, once they are committed or due.
 # Source: RocketMQ `TopicValidator`, `TimerMessageStore`.
 NEVER = frozenset({"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX",
                    "rmq_sys_wheel_timer"})  # fmt: skip
 _SYSTEM = frozenset({"TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
                      "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})  # fmt: skip
 _SYSTEM_PREFIXES = ("rmq_sys_", "RMQ_SYS_", "%RETRY%", "%DLQ%", "%SYS%")
-# What Kafka does not take in a topic's name, and how long that may be. RocketMQ itself takes but
-# two of those: % and |.
+# What Kafka does not take in a topic's name, and how long that may be. RocketMQ takes only two of
+# those characters: % and |.
 _FOREIGN = re.compile(r"[^a-zA-Z0-9._-]")
 _MOST = 249
 NOWHERE, DEAD = -1, -2

@@ -1,4 +1,4 @@
-"""Rows of batches that a consumer unwraps: a BatchCQ topic's record becomes a row for each message.
+"""Rows of batches that a consumer unwraps: a BatchCQ topic's record becomes a row a message.
 
 ====== ========= =====================================================
 offset size      field of a message in a batch's body

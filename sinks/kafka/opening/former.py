@@ -44,7 +44,7 @@ class FormerPosition:
         """Return the position of this log where it was sent under another id; None if it was not.
 
         Args:
-            cluster: by what name Kafka tells itself from others.
+            cluster: the name by which Kafka tells itself from others.
             partitions: how many the progress topic has.
 
         Raises:

@@ -53,11 +53,11 @@ class Identity:
         self._beginning = beginning
 
     def check(self, position: Position, cluster: str) -> None:
-        """Look whether a position is of this store.
+        """Check that a position is of this store.
 
         Args:
             position: of this store's name.
-            cluster: by what name Kafka tells itself from others.
+            cluster: the name by which Kafka tells itself from others.
 
         Raises:
             KafkaError: it is of another one.

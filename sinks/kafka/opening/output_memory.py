@@ -22,7 +22,7 @@ class OutputMemory:
 
     Attributes:
         path: its file; None for an output that keeps none.
-        cluster: by what name the Kafka that is connected tells itself from others.
+        cluster: the name by which the connected Kafka tells itself from others.
         knows_position: the file says that this Kafka has a position of this store.
     """
 
@@ -57,13 +57,13 @@ class OutputMemory:
         not of this log or has moved, nothing is lost.
 
         Args:
-            cluster: by what name Kafka tells itself from others.
+            cluster: the name by which Kafka tells itself from others.
             partitions: how many the progress topic has.
             is_there: the position to resume from was found.
             moved: id to which our own one has moved, "" if it has not.
 
         Raises:
-            KafkaError: Kafka had a position, and has it no longer: all would be sent again.
+            KafkaError: Kafka has lost the position that it had: all would be sent again.
         """
         known = self.known()
         begins = self._link.settings.on_rename == BEGIN

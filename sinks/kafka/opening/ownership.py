@@ -1,4 +1,4 @@
-"""Which of several processes sends a store: the one that began last, whoever connects last.
+"""Which of several processes sends a store: the one that began last, not the last to connect.
 
 Kafka lets in the process that connects last. Where one slept, or waited for Kafka, that is not the
 process that began last. So each process writes into the position when it began. A process that
@@ -109,7 +109,7 @@ class Ownership:
         """Write the position again as this process's, and return it.
 
         A process whose transaction Kafka has ended sees by it whether another one has taken over,
-        and does not take that for the end of its own patience.
+        and does not mistake that for its own timeout.
 
         Args:
             position: as it was found.

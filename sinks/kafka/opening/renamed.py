@@ -44,7 +44,7 @@ class Me(NamedTuple):
     Attributes:
         transactional_id: the store's own.
         path: of the store, resolved.
-        remembered: under which id the output was sent to this Kafka, "" if that is not known.
+        remembered: id under which the output was sent to this Kafka, "" if that is not known.
         leaves_out: physical offset before which it would leave out all that the log has.
     """
 

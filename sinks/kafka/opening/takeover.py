@@ -27,7 +27,7 @@ class Writer(NamedTuple):
     Attributes:
         name: by which positions tell it from others.
         began: when it did, ms.
-        is_late: it has waited so long that a later process may be there by now.
+        is_late: it has waited long enough for a later process to be there.
     """
 
     name: str

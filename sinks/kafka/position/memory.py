@@ -13,9 +13,9 @@ from reput.sinks.kafka.position.start import Start
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Bytes of a damaged file that a message shows.
+# Bytes of a damaged file that an error shows.
 _SHOWN = 200
-# What reading a damaged file comes to, by what stands where another thing should.
+# What reading a damaged file raises, depending on what stands in the wrong place.
 _DAMAGE = (
     ValueError,
     LookupError,
@@ -30,7 +30,7 @@ class Memory(NamedTuple):
     """What an output remembers of Kafka while Kafka cannot be asked.
 
     Attributes:
-        cluster: by what name Kafka tells itself from others.
+        cluster: the name by which Kafka tells itself from others.
         transactional_id: whose position it has.
         end: physical offset that was committed, or an earlier one; -1 if not known.
         store_timestamp: of the last record before it, ms; 0 if not known.

@@ -22,23 +22,23 @@ class Position:
     """How far a store has been sent.
 
     Attributes:
-        end: physical offset where sending goes on.
+        end: physical offset where sending resumes.
         points: records before `end`, to find again in the log; only `record` and `end` count.
         messages: sent in all.
         dead_letters: of these, to the dead-letter topic.
-        cut: number of the last cut of the log that sending has gone back for, see
+        cut: number of the last cut of the log that sending has followed, see
             `checkpoints.progress.Progress.cuts`.
         store_timestamp: of the last record before `end`, ms; 0 if not known.
         first: physical offset and hash of the first record that the log had when this was written:
-            by it a store is told from another one of the same name. None if not known.
+            it tells a store from another one of the same name. None if not known.
         origin: path of the store, for messages.
-        writer: of whom this position is, another one for each process.
+        writer: the process that wrote this position, under a new name at each start.
         began: when that writer began, ms, and after every writer whose position it found: of two
             writers the one with the greater number is the later one. 0 if not known.
         chunk: number of the last chunk of the trail, see `sinks.kafka.position.trail`.
-        accepted: physical offset where the log was found to end though more of it was sent, and
-            the operator has accepted that; -1 if that is not so.
-        moved: id under which the store is sent since; "" while it is this one.
+        accepted: physical offset where the log was found to end though more of it was sent, which
+            the operator accepted; -1 if the log was not found so.
+        moved: id under which the store has been sent since; "" while it is this one.
         since: physical offset where sending began: of what is before it nothing was sent. -1 if
             not known.
     """
@@ -65,7 +65,7 @@ class Position:
 
     @property
     def has_no_record(self) -> bool:
-        """Tell whether no record says whose it is: the log had none when it was written."""
+        """Tell whether no record says whose it is: the log had none when this was written."""
         return self.is_unsent and self.first is None and not self.points
 
     def pack(self) -> bytes:
@@ -98,7 +98,7 @@ class Position:
             where: it was found, for messages.
 
         Raises:
-            KafkaError: it is none of ours.
+            KafkaError: it is not a position.
         """
         try:
             values: dict[str, Any] = json.loads(raw)
@@ -140,5 +140,5 @@ class Found(NamedTuple):
 
 
 def partition_of(transactional_id: str, partitions: int) -> int:
-    """Return where the positions of a store begin to stand."""
+    """Return the partition that a store's first position goes to."""
     return zlib.crc32(transactional_id.encode()) % partitions

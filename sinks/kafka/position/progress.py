@@ -2,7 +2,7 @@
 
 A position is a record of a compacted topic, written in the same transaction as the messages before
 it: readers have both or neither. Consumer group offsets would do as well but for two things: they
-expire while a store is idle, and there is no telling by them whether the log is still the same.
+expire while a store is idle, and they do not tell whether the log is still the same.
 The key is the transactional id; the value is JSON. See docs/adr/0014-kafka.md.
 """
 
@@ -43,7 +43,7 @@ def read(
     may be; this waits for what is after them.
 
     The topic may have had fewer partitions when the position was written, so all are looked at
-    where it is not in the one that it would be in now. One that has moved is there for good: an id
+    where it is not in the one that it would be in now. A position that has moved stays there: an id
     that was given again since has its position in another partition, and that one counts.
 
     Args:
@@ -72,9 +72,9 @@ def read(
 
 
 def _rank(each: tuple[int, Position, int]) -> tuple[bool, int]:
-    """Return by what the position of an id is known that stands in several partitions.
+    """Return the rank of a position, where its id has one in several partitions.
 
-    One that has not moved, whatever the clocks say: there is one of these at most.
+    One that has not moved counts, whatever the clocks say: there is at most one of these.
 
     Args:
         each: time, ms; position; partition.
@@ -88,7 +88,7 @@ def read_if_there(
 ) -> Found | None:
     """Return what `read` does, without a producer and without waiting for open transactions.
 
-    What is after one is not seen. None also where there is no such topic.
+    What follows one is not seen. None also where the topic does not exist.
 
     Args:
         settings: the operator's.
@@ -129,7 +129,7 @@ def read_all(
             try:
                 each = int(record.timestamp), Position.unpack(record.value, where), number
             except KafkaError:
-                # No store's that is known here; the store itself hears of it.
+                # Not of a store that is known here; the store itself reports it.
                 continue
             key = raw.decode(errors="replace")
             if key not in best or _rank(each) >= _rank(best[key]):

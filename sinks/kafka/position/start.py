@@ -1,8 +1,8 @@
-"""Where a store begins of which only what comes from its first start on is wanted.
+"""Where a store begins if only what comes from its first start on is wanted.
 
 That place is decided once and may be used long after: Kafka may be away, and a new output has to
-catch up first. An offset alone does not say whether the log before it is still the same one, so
-records before it are kept with it: by them a cut is seen, and where it was.
+catch up first. An offset alone does not say whether the log before it is still the same, so records
+before it are kept with it: they show a cut, and where it was.
 """
 
 from __future__ import annotations
@@ -130,11 +130,11 @@ def same_until(log: CommitLog, end: int, points: Sequence[Point], tail: int | No
 
     Args:
         log: as it is now.
-        end: the place, or to where dispatch has gone back since.
+        end: the place, or where dispatch was rolled back to since.
         points: records before the place.
         tail: where the log ends if that is before the place, else None.
     """
-    # Where dispatch has gone back, it tells more exactly than points after that.
+    # Where dispatch was rolled back to is more exact than points after that.
     found = trail.check(log, [p for p in points if p.end <= end])
     if not found.is_same:
         end = found.common.end if found.common is not None else log.min_offset

@@ -1,11 +1,10 @@
-"""Which records were sent, one by one: to go on exactly where a log that was cut parts from that.
+"""Which records were sent, one by one: to resume exactly where a log that was cut parts from them.
 
-A position says up to where a store was sent; where the log is another one since, that is not enough
-to send the new records and none of the old ones again. So each transaction also has a digest of
-each record that it went over, four bytes, in chunks: records of the progress topic with keys of
-their own. Keys are used again in a ring, so compaction leaves the newest `SLOTS` chunks; what is
-older is known only by the points of the position. The last chunk is written again, longer, until
-it is full.
+A position says up to where a store was sent. Where the log has changed since, that is not enough to
+send the new records and none of the old ones again. So each transaction also has a digest of each
+record that it went over, four bytes, in chunks: records of the progress topic with keys of their
+own. Keys repeat in a ring, so compaction leaves the newest `SLOTS` chunks; only the points of the
+position tell of what is older. The last chunk is written again, longer, until it is full.
 
 ====== ======= ===========================================================
 offset size    field of a chunk, big-endian
@@ -111,9 +110,9 @@ def prefix_of(transactional_id: str) -> bytes:
 
 
 class Trail:
-    """The chunks of one store as they grow, from an opening of its way to Kafka on.
+    """The chunks of one store as they grow, from an opening on.
 
-    What is added counts once `commit` is called; `forget` takes it back.
+    What is added counts once `commit` is called; `forget` drops it.
     """
 
     def __init__(self, transactional_id: str, most_bytes: int) -> None:
@@ -152,7 +151,7 @@ class Trail:
         self._added.append(digests_of(columns))
 
     def forget(self) -> None:
-        """Take back what was added since the last commit."""
+        """Drop what was added since the last commit."""
         self._made, self._added = [], []
 
     def chunks(self, start: int, end: int) -> list[tuple[bytes, bytes]]:
@@ -181,7 +180,7 @@ class Trail:
         return [(key_of(self._id, each.number), each.pack()) for each in chunks]
 
     def commit(self, *, is_written: bool) -> None:
-        """Take what was made as part of the trail; what is not written yet comes again."""
+        """Make what was added part of the trail; what is not written yet comes again."""
         if self._made:
             self._pending = [] if is_written else [*self._pending, *self._made[:-1]]
             self._last = self._made[-1]
