@@ -8,6 +8,7 @@ refuses to start on any other name in these directories, so nothing else may eve
 from __future__ import annotations
 
 import datetime as dt
+from typing import NamedTuple
 
 DIGITS = 20
 INDEX_DIGITS = 17
@@ -31,6 +32,13 @@ DISPATCHED = (CONSUMEQUEUE, CONSUMEQUEUE_EXT, BATCH_CONSUMEQUEUE, INDEX)
 STATE = ".reput"
 # How far the output is, in STATE.
 PROGRESS = "progress.json"
+
+
+class QueueName(NamedTuple):
+    """A queue of a topic."""
+
+    topic: str
+    queue_id: int
 
 
 def offset_file(offset: int) -> str:

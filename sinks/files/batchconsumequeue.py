@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reput.formats.rocketmq import batchconsumequeue, names
+from reput.formats.rocketmq import names
 from reput.formats.rocketmq.batchconsumequeue import UNIT, UNIT_SIZE, Unit
 from reput.sinks.files.unit_queue import UnitQueue, UnitSink
 from reput.sinks.files.went_back import WentBackError
@@ -17,8 +17,8 @@ from reput.sinks.files.went_back import WentBackError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from reput.formats.rocketmq.names import QueueName
     from reput.sinks.files.file_queue import FileQueue
-    from reput.sinks.files.queues import QueueName
 
 _NEVER = -1
 
@@ -79,25 +79,3 @@ class _BatchQueue(UnitQueue):
         self.last_offset = unit.physical_offset
         self.following = unit.base_offset + unit.batch_size
         return True
-
-
-def unit_of(
-    physical_offset: int,
-    size: int,
-    tags_code: int,
-    store_timestamp: int,
-    queue_offset: int,
-    inner: tuple[int, int] | None,
-) -> Unit:
-    """Return the unit of a record.
-
-    Args:
-        physical_offset: bytes.
-        size: bytes.
-        tags_code: as in a consume queue.
-        store_timestamp: ms.
-        queue_offset: the record's.
-        inner: first queue offset and number of messages of an inner batch.
-    """
-    base, messages = inner if inner is not None else (queue_offset, 1)
-    return batchconsumequeue.Unit(physical_offset, size, tags_code, store_timestamp, base, messages)

@@ -11,8 +11,8 @@ from reput.sinks.files.unit_queue import UnitQueue, UnitSink
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from reput.formats.rocketmq.names import QueueName
     from reput.sinks.files.file_queue import FileQueue
-    from reput.sinks.files.queues import QueueName
 
 
 class ExtSink(UnitSink["_ExtQueue"]):

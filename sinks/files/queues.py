@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from reput.formats.java import strings
 from reput.formats.kernels.routes import SCHEDULE, SPECIAL
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
+from reput.formats.rocketmq.names import QueueName
 from reput.sinks.routes import RouteTable
 
 if TYPE_CHECKING:
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 
 # Far above any broker's queue numbers; a directory each would drown a file system first.
 MAX_QUEUE_ID = 1 << 20
-
-
-class QueueName(NamedTuple):
-    """A queue of a topic."""
-
-    topic: str
-    queue_id: int
 
 
 class QueueDirectory:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from reput.sinks.files.queues import QueueName
+    from reput.formats.rocketmq.names import QueueName
 
 
 class UnitQueue:

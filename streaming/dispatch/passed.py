@@ -14,8 +14,8 @@ import numpy as np
 from reput.formats.errors import FormatError, ReputError
 from reput.formats.rocketmq.batchconsumequeue import inner_batch
 from reput.formats.rocketmq.commitlog import Verdict
+from reput.formats.rocketmq.further_entries import multi_queues
 from reput.sinks.files.queues import QueueDirectory
-from reput.sinks.files.special import multi_queues
 from reput.stores.log.commitlog import LogChangedError
 from reput.stores.log.unreadable import next_record, unfit
 from reput.streaming.dispatch.pipeline import Pipeline

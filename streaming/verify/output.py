@@ -15,14 +15,11 @@ from reput.checkpoints.disk import locks
 from reput.checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from reput.formats.errors import FormatError, ReputError, StoreError, UnreadableError
 from reput.formats.rocketmq import consumequeue, names
-from reput.formats.rocketmq.batchconsumequeue import inner_batch
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.formats.rocketmq.commitlog import Record, Verdict
 from reput.formats.rocketmq.consumequeue import Entry
-from reput.formats.rocketmq.consumequeue_ext import Unit as ExtUnit
-from reput.sinks.files.batchconsumequeue import unit_of
-from reput.sinks.files.queues import QueueDirectory, QueueName
-from reput.sinks.files.special import multi_queues
+from reput.formats.rocketmq.further_entries import BatchPut, Own, puts_of
+from reput.sinks.files.queues import QueueDirectory
 from reput.stores.config.deleted_topics import deleted_topics
 from reput.stores.findings import Finding, Kind, Report, Scope
 from reput.stores.log.commitlog import CommitLog, active_file, commitlog_directories
@@ -48,6 +45,7 @@ from reput.streaming.verify.version_seen import refuse_other_version
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
     from reput.formats.kernels.scan import Columns
+    from reput.formats.rocketmq.consumequeue_ext import Unit as ExtUnit
     from reput.streaming.dispatch.pipeline import Block
     from reput.streaming.settings.config import StoreConfig
 
@@ -505,42 +503,22 @@ class _QueuePass:
         is_batch = run.live.is_batch(name.topic, timestamp)
         if is_batch or run.live.reads_properties or run.settings.multi_dispatch:
             record = run.pipeline.record_at(position, size)
-        if record is not None and is_batch:
-            return self._expect_batch(name, record, code)
-        held = code
-        if run.settings.writes_ext:
-            bitmap = None
-            if record is not None:
-                bitmap = run.live.bitmap_for(record.topic, record.properties, timestamp)
-            held = self._expect_ext(
-                number, queue_offset, position, ExtUnit(code, timestamp, bitmap or b"")
-            )
-        self._entries.expect(number, name, queue_offset, Entry(position, size, held))
-        if record is not None and run.settings.multi_dispatch:
-            self._expect_multi(record, Entry(position, size, code))
-        return True
-
-    def _expect_multi(self, record: Record, entry: Entry) -> None:
-        settings = self._verification.settings
-        system, nested = settings.version.multi_dispatches_system, settings.version.nests_queues
-        further = multi_queues(record, lmq=settings.lmq, system=system, nested=nested)
-        for name, queue_offset in further:
-            number = self._queues.number(*name, nested=nested)
-            self._entries.expect(number, name, queue_offset, entry)
-
-    def _expect_batch(self, name: QueueName, record: Record, code: int) -> bool:
-        unit = unit_of(
-            record.physical_offset,
-            record.size,
-            code,
-            record.store_timestamp,
-            record.queue_offset,
-            inner_batch(record.properties),
-        )
-        is_valid = unit.base_offset >= 0 and unit.batch_size >= 0
-        if is_valid:
-            self._batches.expect(name, unit)
-        return is_valid
+        own = Own(name, queue_offset, Entry(position, size, code), timestamp)
+        is_expected = False
+        for put in puts_of(own, record, run.settings, run.live):
+            is_expected = True
+            if isinstance(put, BatchPut):
+                self._batches.expect(put.queue, put.unit)
+                continue
+            entry = put.entry
+            if put.is_further:
+                nested = run.settings.version.nests_queues
+                number = self._queues.number(*put.queue, nested=nested)
+            if put.extension is not None:
+                held = self._expect_ext(number, queue_offset, position, put.extension)
+                entry = entry._replace(tags_code=held)
+            self._entries.expect(number, put.queue, put.queue_offset, entry)
+        return is_expected
 
     def _expect_ext(self, number: int, queue_offset: int, position: int, unit: ExtUnit) -> int:
         """Compare a unit and return what the entry should hold."""

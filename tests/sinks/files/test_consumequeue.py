@@ -13,11 +13,11 @@ from reput.formats.kernels.scan import Columns
 from reput.formats.rocketmq.broker import BrokerSettings
 from reput.formats.rocketmq.commitlog import COMMIT, PREPARED, ROLLBACK
 from reput.formats.rocketmq.consumequeue import PRE_BLANK, Entry
-from reput.formats.rocketmq.names import offset_file
+from reput.formats.rocketmq.names import QueueName, offset_file
 from reput.sinks.files import consumequeue
 from reput.sinks.files.consumequeue import ConsumeQueueSink
 from reput.sinks.files.mapped_file import MappedFile
-from reput.sinks.files.queues import QueueDirectory, QueueName
+from reput.sinks.files.queues import QueueDirectory
 from tests.builders.slow_twins import SlowQueue, differences
 from tests.builders.stores import files_of
 

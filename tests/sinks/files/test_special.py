@@ -8,8 +8,9 @@ from reput.formats.errors import ReputError
 from reput.formats.kernels.routes import SCHEDULE, SPECIAL
 from reput.formats.rocketmq.batchconsumequeue import inner_batch
 from reput.formats.rocketmq.commitlog import Record
-from reput.sinks.files.queues import MAX_QUEUE_ID, QueueDirectory, QueueName
-from reput.sinks.files.special import multi_queues
+from reput.formats.rocketmq.further_entries import multi_queues
+from reput.formats.rocketmq.names import QueueName
+from reput.sinks.files.queues import MAX_QUEUE_ID, QueueDirectory
 
 
 def record(topic="t", names="", offsets="", **properties) -> Record:

@@ -8,9 +8,10 @@ import pytest
 
 from reput.formats.rocketmq import batchconsumequeue, consumequeue_ext
 from reput.formats.rocketmq.consumequeue_ext import Unit
-from reput.sinks.files.batchconsumequeue import BatchConsumeQueueSink, unit_of
+from reput.formats.rocketmq.further_entries import unit_of
+from reput.formats.rocketmq.names import QueueName
+from reput.sinks.files.batchconsumequeue import BatchConsumeQueueSink
 from reput.sinks.files.consumequeue_ext import ExtSink
-from reput.sinks.files.queues import QueueName
 from tests.builders.slow_twins import SlowExt, differences
 from tests.builders.stores import files_of
 
