@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reput.formats.rocketmq.broker import BrokerSettings
-    from reput.sinks.files.queues import QueueDirectory, QueueName
+    from reput.formats.rocketmq.names import QueueName
+    from reput.sinks.files.queues import QueueDirectory
 
 _FIRST_CAPACITY = 256
 # A device waits for each flush; the file system merges this many at once into few.

@@ -76,7 +76,7 @@ def copy_index_head(
         copy: the root that gets the file.
         staging: see `MappedFile.create`; of the copy.
         settings: slots and items of a file.
-        floor: physical offset where the log begins.
+        floor: where the log begins.
         known: headers by file, as far as they were recorded.
 
     Raises:
@@ -86,20 +86,17 @@ def copy_index_head(
     check = IndexCheck(root, settings, Scope(floor, floor, True, True), report, _NoLog())
     replay = check.head()
     opened = replay.files[: replay.opened]
+    if not opened:
+        return IndexHead()
     try:
-        if not opened:
-            return IndexHead()
         bad = _damaged(report, opened)
         broken = [path.name for path in opened if path in bad]
         kept = [path.name for path in opened[:-1] if path not in bad]
         last = opened[-1]
         if last.name in broken or replay.reader is None:
             return _after_broken(root, copy, staging, settings, kept, broken)
-        found = replay.reader.header()
-        witness = known.get(last.name, found)
-        header = Header(*replay.state.tolist())._replace(
-            begin_timestamp=witness.begin_timestamp, end_timestamp=witness.end_timestamp
-        )
+        witness = known.get(last.name, replay.reader.header())
+        header = _with_times(Header(*replay.state.tolist()), witness)
         _write_index(last, copy / names.INDEX, staging, settings, header, replay.slots)
         flushed = _end_of_last(root, kept, settings)
         return IndexHead(tuple(kept), tuple(broken), last.name, flushed)
@@ -107,6 +104,12 @@ def copy_index_head(
         if replay.reader is not None:
             replay.reader.close()
             replay.reader = None
+
+
+def _with_times(header: Header, witness: Header) -> Header:
+    """Return a header with another one's timestamps: those of expired records are not known."""
+    begin, end = witness.begin_timestamp, witness.end_timestamp
+    return header._replace(begin_timestamp=begin, end_timestamp=end)
 
 
 def _damaged(report: Report, opened: list[Path]) -> set[Path]:

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def index_names(
-    directory: Path,
-    copy: Path,
-    there: list[str],
-    gone: list[str],
-    before: str,
+    directory: Path, copy: Path, there: list[str], gone: list[str], before: str
 ) -> dict[str, str]:
     """Return the output's name for each index file of the rebuild; only their order counts.
 
@@ -41,7 +37,7 @@ def index_names(
         pool = sorted(e for e in {*left, *gone} if before < e < same)
         given = _names_between(before, same, pool, len(waiting))
         if given is None:
-            # No name is free before it: the file is made again under a later name.
+            # No name is free before it: it gets a later one.
             waiting.append(name)
             continue
         called |= dict(zip(waiting, given, strict=True))

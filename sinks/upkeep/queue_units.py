@@ -15,7 +15,6 @@ from reput.formats.rocketmq import (
 from reput.formats.rocketmq.consumequeue import PRE_BLANK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
@@ -56,8 +55,7 @@ def end_of_extension(
     Raises:
         StoreError: the unit of such an entry was removed though its record is there.
     """
-    codes = (int(code) for code in files.codes_from(following, stop))
-    address = next((code for code in codes if consumequeue_ext.is_address(code)), None)
+    address = files.address_from(following, stop)
     if address is None:
         return end
     size = settings.ext_file_size
@@ -66,8 +64,7 @@ def end_of_extension(
         if is_expired:
             return 0
         raise StoreError(_file_of(path, size, place), _EXPIRED, _REPAIR)
-    last = files.code_before(following)
-    if place % size == 0 and last is not None:
+    if place % size == 0 and (last := files.code_before(following)) is not None:
         # The unit did not fit into the file before: its mark there goes with it.
         place = _unit_end(path, size, last, place)
     return 0 if place and not _file_of(path, size, place - 1).exists() else place
@@ -152,12 +149,16 @@ class Units:
                 return at if at > self._bases[0] else 0
         return stop
 
-    def codes_from(self, position: int, stop: int) -> Iterator[int]:
-        """Yield the tags codes of the units from byte `position` on."""
+    def address_from(self, position: int, stop: int) -> int | None:
+        """Return the first address of an extension's unit from byte `position` on, if any."""
         for base in self._bases:
             if base + self._file_size > position:
                 units = self._read(base, stop)
-                yield from units["tags_code"][max(position - base, 0) // self._unit.itemsize :]
+                codes = units["tags_code"][max(position - base, 0) // self._unit.itemsize :]
+                for code in codes.tolist():
+                    if consumequeue_ext.is_address(code):
+                        return int(code)
+        return None
 
     def code_before(self, position: int) -> int | None:
         """Return the tags code of the unit before byte `position`, None if there is none."""

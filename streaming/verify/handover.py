@@ -1,9 +1,9 @@
 """Says whether a broker may be started on a store with the files of an output in place of its own.
 
-A broker believes the consume queues that it finds. What is missing in them it makes up for by rules
-of its own, which lose a message where a store was closed in order and its queues end in the middle
-of a commitlog file (5.5.0: exactly one, and its queue stays one off). So what is handed over has to
-be complete to the log's end. Source: spec DISPATCH §2.1, docs/reliability.md.
+A broker believes the consume queues that it finds. It fills in what is missing in them by rules of
+its own, which lose a message if a store was closed in order and its queues end in the middle of a
+commitlog file (5.5.0: exactly one, and its queue stays one off). So the handed-over output must be
+complete to the log's end. Source: spec DISPATCH §2.1, docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import shlex
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.checkpoints import marks, progress
 from reput.checkpoints.disk import locks
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from reput.checkpoints.progress import Progress
     from reput.formats.errors import FormatError
     from reput.stores.findings import Report
     from reput.streaming.settings.config import StoreConfig
@@ -48,10 +49,10 @@ class Handover:
     Attributes:
         problems: why not, each with what to do; none: it is safe.
         places: what to put in place of the store's own files.
-        commands: for a shell, in this order, where it is safe: they keep the store's own files, put
-            the output's in their place, and have all of it on disk.
+        commands: for a shell, in this order, if it is safe: they keep the store's own files, put
+            the output's in their place, and flush all of it.
         report: of `reput verify`.
-        is_damaged: something is wrong, where else something is only missing.
+        is_damaged: something is wrong; otherwise something is only missing.
         end: physical offset where the log ends; that of a safe output too.
         seconds: that it took.
     """
@@ -117,6 +118,26 @@ def _left_open(output: Path) -> str:
     return "its last writer was killed; run reput rebuild once more"
 
 
+class _LogSeen(NamedTuple):
+    """What the log says.
+
+    Attributes:
+        continues_at: physical offset at which dispatch continues.
+        is_short: the output ends before the log.
+        flaw: what stands after the log's end, None for nothing.
+        passed_over: places that the output has passed over, those that have expired left out.
+        again: those of them that can be read by now.
+        said: files and bytes that verify need not report once more.
+    """
+
+    continues_at: int
+    is_short: bool
+    flaw: FormatError | None
+    passed_over: list[tuple[int, int]]
+    again: Sequence[tuple[int, int]]
+    said: list[tuple[str, int]]
+
+
 def examine(config: StoreConfig) -> Handover:
     """Examine a store and an output, or a store that was written in place.
 
@@ -125,104 +146,137 @@ def examine(config: StoreConfig) -> Handover:
     """
     began = time.monotonic()
     result = Handover()
-    store, output = config.path, config.output
+    was_killed = _ask_store(config, result)
+    found = _ask_record(config, result)
+    other = of_another_version(config)
+    if other is not None:
+        result.problems.append(other)
+    seen = _look_at_log(config, found, result)
+    stop = _ask_reach(config, found, seen, result)
+    wrong = _wrong_types(config)
+    result.problems += wrong
+    result.report = verify(config)
+    verdict = verdict_of(result.report)
+    result.is_damaged = bool(wrong or other) or was_killed or verdict == Verdict.DAMAGED
+    flaws = [(each.path, each.position) for each in (stop, seen.flaw) if each is not None]
+    result.problems += _found_by_verify(result.report, [*seen.said, *flaws])
+    if config.output.resolve() != config.path.resolve():
+        kinds = (*names.DISPATCHED, names.CHECKPOINT)
+        result.places = [kind for kind in kinds if (config.output / kind).exists()]
+    if result.is_safe and result.places:
+        result.commands = _commands(config, result.places)
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _ask_store(config: StoreConfig, result: Handover) -> bool:
+    """Refuse a store that a broker holds; tell whether its broker was killed."""
+    store = config.path
     if locks.is_held(store / names.LOCK):
         raise StoreError(
             store / names.LOCK,
             "a broker holds this store's lock",
             "Stop it first: what it appends now would be missing in what is handed over",
         )
-    if (store / names.ABORT).exists() and not config.in_place:
-        result.problems.append(
-            f"{store / names.ABORT} is there: the broker was killed, and will recover when it "
-            "starts: it reads the last files again and throws its newest index file away. Remove "
-            "abort once this command finds nothing else"
-        )
+    if config.in_place or not (store / names.ABORT).exists():
+        return False
+    result.problems.append(
+        f"{store / names.ABORT} is there: the broker was killed, and will recover when it "
+        "starts: it reads the last files again and throws its newest index file away. Remove "
+        "abort once this command finds nothing else"
+    )
+    return True
+
+
+def _ask_record(config: StoreConfig, result: Handover) -> Progress:
+    """Return the output's progress record; an output that was not closed is a problem."""
+    output = config.output
     found = progress.load(output)
     if found is None:
         raise StoreError(output, "reput has not written this output", "Run reput rebuild first")
     if not found.clean or marks.has_abort(output):
         result.problems.append(f"{output}: {_left_open(output)}")
-    other = of_another_version(config)
-    if other is not None:
-        result.problems.append(other)
-    log = CommitLog(commitlog_directories(store, config.settings), config.settings, store)
-    result.problems += [
-        f"{path}: {said}" for path, said in unmounted(store, config.settings, log.min_offset)
-    ]
-    # Nothing is dispatched where that is -1.
-    goes_on = max(found.end, log.min_offset)
+    return found
+
+
+def _look_at_log(config: StoreConfig, found: Progress, result: Handover) -> _LogSeen:
+    """Look for the log's end, and at the places that the output has passed over."""
+    store, settings = config.path, config.settings
+    log = CommitLog(commitlog_directories(store, settings), settings, store)
     try:
+        floor = log.min_offset
+        result.problems += [f"{path}: {said}" for path, said in unmounted(store, settings, floor)]
         result.end = find_tail(log, skips_corrupt=True, holes=HoleWatch(log)).end
         flaw = flaw_after(log, result.end)
-        live = LiveSettings(store, output, config.settings)
+        live = LiveSettings(store, config.output, settings)
         live.begin(found.store_timestamp if found.messages else None)
-        with contextlib.closing(Obstacles(log, live, config.settings)) as obstacles:
+        with contextlib.closing(Obstacles(log, live, settings)) as obstacles:
             again = readable(log, found.skipped, obstacles)
-        # What has expired since no broker meets; what it did to queues is for verify to find.
-        passed_over = [place for place in found.skipped if place[1] > log.min_offset]
-        skipped = [log.file_of(max(start, log.min_offset)) for start, _ in passed_over]
-        # What verify says of the rest is said below.
+        # No broker meets what has expired since; verify finds what it did to queues.
+        passed_over = [place for place in found.skipped if place[1] > floor]
+        said = [log.file_of(max(start, floor)) for start, _ in passed_over]
+        # The end is -1 if nothing is dispatched.
+        continues_at = max(found.end, floor)
         is_short = log.after_blank(found.end) < result.end
-        ends = [log.file_of(goes_on)] if is_short else []
+        if is_short:
+            said.append(log.file_of(continues_at))
+        names_said = [(str(path), byte) for path, byte in said]
+        return _LogSeen(continues_at, is_short, flaw, passed_over, again, names_said)
     finally:
         log.close()
+
+
+def _ask_reach(
+    config: StoreConfig, found: Progress, seen: _LogSeen, result: Handover
+) -> FormatError | None:
+    """Add what the output lacks of the log; return what stops dispatch, None for nothing."""
     stop = None
-    if is_short:
-        stop = obstacle(config, goes_on)
+    if seen.is_short:
+        stop = obstacle(config, seen.continues_at)
         reach = f"ends at {found.end}" if found.end >= 0 else "has nothing of the log yet"
         result.problems.append(
             f"the output {reach}, the log ends at {result.end}: a broker may lose what is missing; "
             + ("run reput rebuild once more" if stop is None else _stopped_at(config, stop))
         )
-    if flaw is not None:
+    if seen.flaw is not None:
         result.problems.append(
-            f"{_place(flaw)}: restore the file from a replica, then run reput rebuild"
+            f"{_place(seen.flaw)}: restore the file from a replica, then run reput rebuild"
         )
-    result.problems += [_passed_over(place, is_readable=place in again) for place in passed_over]
-    wrong = _wrong_types(config)
-    result.problems += wrong
-    result.report = verify(config)
-    is_left_open = (store / names.ABORT).exists() and not config.in_place
-    verdict = verdict_of(result.report)
-    result.is_damaged = bool(wrong or other) or is_left_open or verdict == Verdict.DAMAGED
-    said = [(str(path), byte) for path, byte in [*skipped, *ends]]
-    said += [(flaw.path, flaw.position) for flaw in (stop, flaw) if flaw is not None]
     result.problems += [
+        _passed_over(place, is_readable=place in seen.again) for place in seen.passed_over
+    ]
+    return stop
+
+
+def _found_by_verify(report: Report, said: list[tuple[str, int]]) -> list[str]:
+    """Return the problems that verify has found, but for places that were said already."""
+    problems = [
         f"{lack.path} at byte {lack.position}: {lack.detail}: restore the file from a replica, "
         "then run reput rebuild"
-        for lack in result.report.lacks
+        for lack in report.lacks
         if (lack.path, lack.position) not in said
     ]
-    result.problems += [
+    problems += [
         f"{finding.path}, byte {finding.position}: {finding.detail}. A broker cuts its log there "
         "when it recovers, and what comes after it is lost: set the store up from a replica, or "
         "read the messages with spark.read first"
-        for finding in result.report.findings
+        for finding in report.findings
         if finding.kind == Kind.UNREADABLE
     ]
-    shifted = result.report.shifted
-    if shifted:
-        # Of many findings only the first ones are kept.
-        kept = (each for each in result.report.findings if each.kind == Kind.SHIFTED)
+    if report.shifted:
+        # The report keeps only the first of many findings.
+        kept = (each for each in report.findings if each.kind == Kind.SHIFTED)
         first = next((f". The first: {e.path}, byte {e.position}: {e.detail}" for e in kept), "")
-        result.problems.append(
+        problems.append(
             "queues whose entries stand before the places that their records name: "
-            f"{shifted}{first}"
+            f"{report.shifted}{first}"
         )
-    if result.report.repeated:
-        result.problems.append(_without_entry(result.report))
-    others = result.report.found - shifted
+    if report.repeated:
+        problems.append(_without_entry(report))
+    others = report.found - report.shifted
     if others:
-        result.problems.append(f"reput verify has {others} findings; look at them, then rebuild")
-    if output.resolve() != store.resolve():
-        result.places = [
-            kind for kind in (*names.DISPATCHED, names.CHECKPOINT) if (output / kind).exists()
-        ]
-    if result.is_safe and result.places:
-        result.commands = _commands(config, result.places)
-    result.seconds = time.monotonic() - began
-    return result
+        problems.append(f"reput verify has {others} findings; look at them, then rebuild")
+    return problems
 
 
 def _commands(config: StoreConfig, places: Sequence[str]) -> list[str]:

@@ -12,32 +12,24 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from reput.checkpoints import marks, progress, quarantine, tails
+from reput.checkpoints import marks, progress, quarantine
 from reput.checkpoints.disk import changes as disk
 from reput.checkpoints.disk import locks
 from reput.formats.errors import FormatError, ReputError, StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
-from reput.formats.rocketmq.indexfile import Header
 from reput.sinks.upkeep.exchange import Exchange
-from reput.sinks.upkeep.index_head import IndexHead, copy_index_head
-from reput.sinks.upkeep.listing import bases_of
-from reput.sinks.upkeep.plan import LOST, MADE, REPLACED, Change, Plan, apply
-from reput.sinks.upkeep.unit_heads import UnitHeads
-from reput.stores.following.identity import compare
-from reput.stores.log.holes import HoleWatch
-from reput.stores.log.tail import find_tail
-from reput.streaming.dispatch import live_settings, resume
-from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.sinks.upkeep.plan import LOST, MADE, REPLACED, Change, apply
+from reput.streaming.dispatch import resume
 from reput.streaming.endings.verdict import Verdict, verdict_of
 from reput.streaming.settings.one_disk import refuse_two_disks
 from reput.streaming.settings.separate import refuse_outputs_inside
 from reput.streaming.verify.output import verify
+from reput.streaming.verify.repair_rebuild import RepairRebuild, other_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from reput.checkpoints.progress import Progress
@@ -113,29 +105,12 @@ def repair(
     """
     began = time.monotonic()
     result = Repair()
-    staging = config.output / progress.STATE_DIRECTORY
-    _check_places(config.output)
-    _refuse_brokers(config)
-    refuse_two_disks(config.output)
-    refuse_outputs_inside(config.output)
+    _check_places(config)
     with contextlib.ExitStack() as opened:
-        if config.in_place:
-            opened.enter_context(locks.lock_store(config.path))
-        disk.make_directories(staging)
-        disk.sync_names(staging)
-        opened.enter_context(locks.lock_output(staging))
+        copy = _lock(config, opened)
         known = _known(config, result)
-        copy = staging / resume.REPAIR
-        disk.remove_tree(copy)
-        opened.callback(disk.remove_tree, copy)
-        rebuild = _Rebuild(
-            config,
-            copy,
-            known,
-            threads,
-            fail_on_data_loss=fail_on_data_loss,
-            skips_corrupt=skips_corrupt,
-        )
+        reading = {"fail_on_data_loss": fail_on_data_loss, "skips_corrupt": skips_corrupt}
+        rebuild = RepairRebuild(config, copy, known, threads, **reading)
         result.settings = rebuild.lost_settings
         result.failure = rebuild.run()
         _exchange(config, rebuild, result)
@@ -148,14 +123,40 @@ def repair(
     return result
 
 
-def _check_places(output: Path) -> None:
+def _lock(config: StoreConfig, opened: contextlib.ExitStack) -> Path:
+    """Lock the output until `opened` ends; return an empty place in it for the rebuild."""
+    staging = config.output / progress.STATE_DIRECTORY
+    if config.in_place:
+        opened.enter_context(locks.lock_store(config.path))
+    disk.make_directories(staging)
+    disk.sync_names(staging)
+    opened.enter_context(locks.lock_output(staging))
+    copy = staging / resume.REPAIR
+    disk.remove_tree(copy)
+    opened.callback(disk.remove_tree, copy)
+    return copy
+
+
+def _check_places(config: StoreConfig) -> None:
+    """Refuse an output that cannot be repaired where it is.
+
+    Raises:
+        ReputError: the file or directory.
+    """
+    _refuse_obstacles(config.output)
+    _refuse_brokers(config)
+    refuse_two_disks(config.output)
+    refuse_outputs_inside(config.output)
+
+
+def _refuse_obstacles(output: Path) -> None:
     """Refuse what stands in the way of our own files, and a place that has none of them.
 
     Raises:
         StoreError: the file or directory.
     """
     staging = output / progress.STATE_DIRECTORY
-    # A broker's store is refused for what it is.
+    # `_refuse_brokers` refuses a broker's store.
     there = (staging.name, names.COMMITLOG, *names.DISPATCHED)
     if not any(os.path.lexists(output / kind) for kind in there):
         raise StoreError(
@@ -220,253 +221,7 @@ def _known(config: StoreConfig, result: Repair) -> Progress | None:
     return None
 
 
-class _Rebuild:
-    """The output once more, in a directory of its own.
-
-    Attributes:
-        copy: its root.
-        floor: physical offset where it begins.
-        head: what the output has of expired records in its index.
-        made: its progress record.
-        messages: records dispatched in all, see `Progress.messages`.
-        known: the output's own progress record.
-        lost_settings: what was wrong with its record of types and filters, "" for nothing.
-    """
-
-    def __init__(
-        self,
-        config: StoreConfig,
-        copy: Path,
-        known: Progress | None,
-        threads: int,
-        *,
-        fail_on_data_loss: bool,
-        skips_corrupt: bool,
-    ) -> None:
-        self._config = config
-        self._skips_corrupt = skips_corrupt
-        self.copy = copy
-        self.known = known
-        self.head = IndexHead()
-        self.messages = 0
-        # Where the output's log was found cut, None if it was not.
-        self._cut: int | None = None
-        # See `Progress.vouched_from`.
-        self._vouched_from = 0
-        disk.make_directories(copy / progress.STATE_DIRECTORY)
-        # Records get the types and filters that the broker had when it dispatched them.
-        self.lost_settings = live_settings.copy(config.path, config.output, copy, config.settings)
-        self._dispatcher = StoreDispatcher(
-            replace(config, output=copy, in_place=False, kafka=None),
-            threads=threads,
-            fail_on_data_loss=fail_on_data_loss,
-            skips_corrupt=skips_corrupt,
-        )
-        self.floor = self._dispatcher.log.min_offset
-        self.made = self._dispatcher.progress
-
-    def run(self) -> ReputError | None:
-        """Dispatch all that the log has; return what ended it early.
-
-        Raises:
-            ReputError: it ended before the place that the output has reached.
-        """
-        dispatcher, known = self._dispatcher, self.known
-        failure: ReputError | None = None
-        try:
-            if known is not None:
-                self._check_log(known)
-            passed = known.skipped if known is not None else ()
-            dispatcher.begin_with(self._beginning(), passed)
-            try:
-                holes = HoleWatch(dispatcher.log) if passed or self._skips_corrupt else None
-                end = find_tail(dispatcher.log, skips_corrupt=True, holes=holes).end
-                if known is not None and self.floor:
-                    restored = self._dispatch_places(passed, min(known.end, end))
-                    dispatcher.dispatch(min(known.end, end))
-                    # Messages that have expired since.
-                    found = dispatcher.progress.messages - restored
-                    self.messages = max(known.messages - found, 0)
-                dispatcher.dispatch(end)
-            except ReputError as error:
-                if known is None or dispatcher.progress.end < known.end:
-                    raise
-                failure = error
-        finally:
-            dispatcher.close()
-        self.made = dispatcher.progress
-        self.messages += self.made.messages
-        return failure
-
-    def _dispatch_places(self, places: tuple[tuple[int, int], ...], end: int) -> int:
-        """Dispatch up to the last place that had been passed over; return the messages in them."""
-        dispatcher = self._dispatcher
-        count = 0
-        for start, stop in places:
-            if stop <= end:
-                dispatcher.dispatch(start)
-                before = dispatcher.progress.messages
-                dispatcher.dispatch(stop)
-                count += dispatcher.progress.messages - before
-        return count
-
-    def _check_log(self, known: Progress) -> None:
-        """Refuse a log from which the output's entries cannot be made again."""
-        log = self._dispatcher.log
-        seen = compare(log, resume.known_log(known), is_thorough=True)
-        if seen.damaged is not None:
-            path, _ = log.file_of(seen.damaged)
-            raise StoreError(
-                path,
-                "it is not as it was when it was dispatched, though a later file is",
-                "Restore it from a replica first: what the output has of it cannot be made from it",
-            )
-        if not seen.is_same and seen.common is None and not seen.is_related:
-            raise _other_store(self._config)
-        # Queues of which the log has no record keep their ends.
-        self._vouched_from = resume.with_nothing_vouched(known, log).vouched_from
-        if not seen.is_same:
-            self._cut = max(seen.common.end, 0) if seen.common is not None else 0
-
-    def _beginning(self) -> Progress:
-        """Return where the rebuild begins, with what is left of expired records in its files."""
-        begins = self._dispatcher.progress
-        known, output, settings = self.known, self._config.output, self._config.settings
-        if known is not None:
-            begins = replace(
-                begins,
-                end=min(known.end, self.floor) if known.end >= 0 else -1,
-            )
-        if not self.floor:
-            return begins
-        staging = self.copy / progress.STATE_DIRECTORY
-        if settings.writes_index and (self.recorded or not self._is_complete):
-            self.head = copy_index_head(
-                output, self.copy, staging, settings, self.floor, self.recorded
-            )
-        heads = UnitHeads(output, self.copy, staging, settings, self.floor, self.is_beyond)
-        heads.copy_batches()
-        if settings.writes_ext:
-            heads.copy_extensions(self.ends)
-        longs = StoreCheckpoint()._replace(index_timestamp=self._index_end_before())
-        return replace(begins, checkpoint=tuple(longs))
-
-    @property
-    def ends(self) -> Mapping[str, int]:
-        """Return where queues should end, as far as that was recorded."""
-        return self.known.queues if self.known is not None else {}
-
-    @property
-    def _is_complete(self) -> bool:
-        """Tell whether the record names all that was dispatched.
-
-        In place, a broker may have gone on where the last writer had stopped in order.
-        """
-        known = self.known
-        return known is not None and not (known.clean and self._config.in_place)
-
-    def is_beyond(self, name: str) -> bool:
-        """Tell whether a queue is beyond the record: nothing says that the log had its entries.
-
-        As at a start (`sinks.upkeep.rollback.restore`), nothing of it is kept. Whatever has expired
-        of it may be of a log that was cut, or records after it may have expired as well.
-        """
-        return self._is_complete and name not in self.ends
-
-    def _index_end_before(self) -> int:
-        """Return when the index file ended that the copied one follows, ms; 0 if nothing says it.
-
-        As at a start: the file before it says so, or else the record does.
-        """
-        known, copied = self.known, self.head.copied
-        if self.head.flushed_timestamp or known is None or not copied:
-            return self.head.flushed_timestamp
-        if copied == known.index_name:
-            return StoreCheckpoint(*known.checkpoint).index_timestamp
-        older = max((name for name in self.recorded if name < copied), default="")
-        return self.recorded[older].end_timestamp if older else 0
-
-    @property
-    def recorded(self) -> dict[str, Header]:
-        """Return the index files that were recorded."""
-        known = self.known
-        if known is None:
-            return {}
-        found = {name: Header(*values) for name, values in known.index_before}
-        if known.index_name:
-            found[known.index_name] = Header(*known.index_header)
-        return found
-
-    def progress(self, plan: Plan, root: Path) -> Progress:
-        """Return the record of the output, once the files are exchanged."""
-        made, known = self.made, self.known
-        called, settings = plan.index_names, self._config.settings
-        queues = plan.queues | made.queues
-        lasts = known.lasts if known is not None else {}
-        older = known.queues if known is not None else {}
-        lasts = {n: lasts[n] for n in plan.queues if n in lasts and older.get(n) == plan.queues[n]}
-        firsts = {name: bases[0] for name in queues if (bases := bases_of(root / name))}
-        values: dict[str, Any] = {
-            "clean": True,
-            "messages": self.messages,
-            "queues": queues,
-            "lasts": made.lasts | lasts,
-            "firsts": {name: first for name, first in firsts.items() if first},
-            "tails": {} if self._config.in_place else tails.read(root, queues, settings),
-            "index_name": called.get(made.index_name, made.index_name),
-            "index_before": tuple((called[name], header) for name, header in made.index_before),
-            "trail": tuple(
-                replace(point, index_name=called.get(point.index_name, "")) for point in made.trail
-            ),
-            "generation": made.generation,
-        }
-        if known is not None:
-            values |= {
-                "generation": known.generation + 1,
-                "starts": known.starts + 1,
-                "recoveries": known.recoveries,
-                "truncations": known.truncations + (self._cut is not None),
-                "cuts": (
-                    known.cuts if self._cut is None else resume.with_cut(known.cuts, self._cut)
-                ),
-                "repeated": max(known.repeated, made.repeated) if self.floor else made.repeated,
-                "skipped": (*self._expired_places(known), *made.skipped),
-                "lost": (*known.lost, *made.lost),
-                "vouched_from": max(known.vouched_from, self._vouched_from),
-            }
-            if not made.logics_timestamp:
-                values |= {
-                    "logics_timestamp": known.logics_timestamp,
-                    "logics_offset": known.logics_offset,
-                }
-        return replace(made, **values)
-
-    def _expired_places(self, known: Progress) -> list[tuple[int, int]]:
-        """Return what was passed over and has expired."""
-        floor = self.floor
-        return [(start, min(end, floor)) for start, end in known.skipped if start < floor]
-
-    @property
-    def restored(self) -> tuple[tuple[int, int], ...]:
-        """Return what was passed over before and is not any longer, or only in part."""
-        skipped = self.known.skipped if self.known is not None else ()
-        return tuple(
-            (max(start, self.floor), end)
-            for start, end in skipped
-            if self.floor < end <= self.made.end
-            and (max(start, self.floor), end) not in self.made.skipped
-        )
-
-
-def _other_store(config: StoreConfig) -> StoreError:
-    return StoreError(
-        config.output,
-        f"nothing in it is of the commitlog of {config.path}",
-        "It belongs to another store: give that one, or another output",
-    )
-
-
-def _exchange(config: StoreConfig, rebuild: _Rebuild, result: Repair) -> None:
+def _exchange(config: StoreConfig, rebuild: RepairRebuild, result: Repair) -> None:
     """Put the rebuild's files in place of what is missing or different, and record it."""
     output, copy = config.output, rebuild.copy
     staging = output / progress.STATE_DIRECTORY
@@ -481,7 +236,7 @@ def _exchange(config: StoreConfig, rebuild: _Rebuild, result: Repair) -> None:
     )
     plan = work.plan(rebuild.made.queues, rebuild.head, rebuild.recorded)
     if known is None and not plan.has_common and not marks.is_repairing(staging):
-        raise _other_store(config)
+        raise other_store(config)
     # What is renamed below is on disk already; this is for what the plan has written into it.
     disk.sync_file_system(output)
     marks.set_repairing(staging)

@@ -106,8 +106,8 @@ def _disagreement(
     Args:
         config: the store.
         oldest: files of which both ends are looked at.
-        newest: files of which the last one that says anything counts, by what was written last.
-            Outweighs the others if that is much.
+        newest: of these, the last file that says anything counts, by what was written last;
+            it outweighs the others if it says much.
         root: what they and their checkpoint are in.
     """
     if not newest:
@@ -122,15 +122,13 @@ def _disagreement(
         last: list[bool] = next((votes for votes in ends if votes), [])
     finally:
         log.close()
-    seen |= set(last)
-    if len(last) >= _MANY:
-        seen = set(last)
+    seen = set(last) if len(last) >= _MANY else seen | set(last)
     if len(seen) != 1 or given.indexes_tags in seen:
         return None
     [has_tags] = seen
     fitting = _fitting(root, has_tags=has_tags)
     if oldest and not fitting:
-        # A newer version has written the checkpoint, and no item since: the comparison knows that.
+        # A newer version has written the checkpoint, and no item since.
         return None
     same = [each.family for each in broker.VERSIONS.values() if each.indexes_tags == has_tags]
     likely = " or ".join(fitting or same)
