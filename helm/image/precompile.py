@@ -16,7 +16,7 @@ from reput.formats.rocketmq.encode import Message, encode, encode_blank
 from reput.streaming.dispatch.dispatcher import rebuild
 from reput.streaming.dispatch.warm import load_kernels
 from reput.streaming.settings.config import store_config
-from reput.streaming.spark.session import archive_classes
+from reput.streaming.spark.archive import archive_classes
 from reput.streaming.verify.output import verify
 
 _FILE_SIZE = 4096

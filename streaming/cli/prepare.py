@@ -16,7 +16,7 @@ def prepare(options: PrepareOptions) -> None:  # noqa: ARG001 - there are none
     from reput.streaming.dispatch.warm import compile_kafka_kernels, load_kernels
     from reput.streaming.show.bars import busy
     from reput.streaming.show.console import OUT
-    from reput.streaming.spark.session import archive_classes
+    from reput.streaming.spark.archive import archive_classes
 
     with busy("compiling kernels"):
         load_kernels()

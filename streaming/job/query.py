@@ -1,4 +1,4 @@
-"""Which streaming query does Spark run for a job? Its source, its options and its checkpoint."""
+"""The streaming query that Spark runs for a job: its source, its options and its checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from reput.checkpoints.progress import STATE_DIRECTORY
-from reput.streaming.source.options import FLUSHED, SKIP, STOP, VISIBLE
+from reput.streaming.source.options import FLUSHED, RANGES, SKIP, STOP, VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,30 +41,44 @@ def start_query(
         dispatch: gets each batch of ranges, and its number.
     """
     cores = spark.sparkContext.defaultParallelism
-    offsets = {name: end if end >= 0 else "earliest" for name, end in starts.items()}
-    ends = {
-        name: (each.end, each.last.physical_offset, each.last.size, each.last.hash)
-        for name, each in known.items()
-    }
     checkpoint = fresh_checkpoint(configs, options)
+    source = _source_options(configs, options, starts, known)
     frame = (
         spark.readStream.format("rocketmq")
-        .option("stores", json.dumps(_stores(configs)))
-        .option("rows", "ranges")
-        .option("startingOffsets", json.dumps(offsets))
+        .options(**source)
         .option("maxBytesPerTrigger", str(options.batch_bytes(cores)))
-        .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
-        .option("onCorrupt", SKIP if options.skips_corrupt else STOP)
-        .option("tail", FLUSHED if options.only_flushed else VISIBLE)
-        .option("knownEnds", json.dumps(ends))
     )
-    if options.store_bytes is not None:
-        frame = frame.option("maxBytesPerStore", str(options.store_bytes))
     writer = frame.load().writeStream.queryName("reput").foreachBatch(dispatch)
     writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
     if options.available_now:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{options.trigger_seconds} seconds").start()
+
+
+def _source_options(
+    configs: Sequence[StoreConfig],
+    options: JobOptions,
+    starts: Mapping[str, int],
+    known: Mapping[str, KnownEnd],
+) -> dict[str, str]:
+    """Return the options of the source, but for the cap of a batch."""
+    offsets = {name: end if end >= 0 else "earliest" for name, end in starts.items()}
+    ends = {
+        name: (each.end, each.last.physical_offset, each.last.size, each.last.hash)
+        for name, each in known.items()
+    }
+    found = {
+        "stores": json.dumps(_stores(configs)),
+        "rows": RANGES,
+        "startingOffsets": json.dumps(offsets),
+        "failOnDataLoss": str(options.fail_on_data_loss).lower(),
+        "onCorrupt": SKIP if options.skips_corrupt else STOP,
+        "tail": FLUSHED if options.only_flushed else VISIBLE,
+        "knownEnds": json.dumps(ends),
+    }
+    if options.store_bytes is not None:
+        found["maxBytesPerStore"] = str(options.store_bytes)
+    return found
 
 
 def fresh_checkpoint(configs: Sequence[StoreConfig], options: JobOptions) -> Path:

@@ -1,8 +1,8 @@
 """Kafka beside dispatch: a thread a store that sends what is dispatched, at its own pace.
 
-Dispatch tells how far it has come and goes on. The log is the buffer: the thread reads it from the
-last committed position, however long Kafka was away. What Kafka does not take holds back this
-thread only; `on_failure = "stop"` has dispatch hear of it, and `max_lag` bounds how far dispatch
+Dispatch tells how far it has come and continues. The log is the buffer: the thread reads it from
+the last committed position, however long Kafka was away. What Kafka does not take holds back this
+thread only; `on_failure = "stop"` lets dispatch hear of it, and `max_lag` bounds how far dispatch
 may be ahead.
 """
 
@@ -18,42 +18,33 @@ from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import KafkaError, ReputError, StoreError, UsageError
 from reput.sinks.kafka.client.errors import AccessError, AwayError, TopicError
 from reput.sinks.kafka.client.settings import LATEST, STOP
-from reput.sinks.kafka.position.memory import remembered
 from reput.sinks.kafka.sink import KafkaSink
-from reput.streaming.kafka.state import TRANSACTION_BOUNDS, KafkaState
+from reput.streaming.kafka.outage import Outage
+from reput.streaming.kafka.position_file import MEMORY, PositionFile
+from reput.streaming.kafka.state import KafkaState
 
 if TYPE_CHECKING:
     from reput.sinks.kafka.extent import Extent
-    from reput.sinks.kafka.position.memory import Memory
     from reput.sinks.kafka.sent import Sent
     from reput.streaming.settings.config import StoreConfig
 
 LOG = logging.getLogger("reput")
-# What its client has to say of each attempt is said once, by us; whoever wants all of it has the
-# logger "kafka".
+# Its client logs each attempt; we say that once. The logger "kafka" still has all of it.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 _WAIT_SECONDS = 0.2
 # Where Kafka has all that is dispatched: dispatch tells of all else, and of cuts.
 _REST_SECONDS = 5.0
-_BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-# What somebody has to change first: a topic, an ACL, a password.
-_SLOW_BACK_OFF = (1.0, 5.0, 10.0, 30.0, 60.0)
-# What may be over by itself, or once somebody has mended it. A disk among it, as of the store.
+# What may pass by itself, or once an operator has mended it; a disk of the store, for example.
 _TRIED_AGAIN = (AwayError, AccessError, TopicError, StoreError, OSError)
-# Of one run of trouble, how often the log has a line.
-_SAY_SECONDS = 30.0
 # What is open may be committed until then; what is not is aborted, and sent by the next start.
 _END_SECONDS = 5.0
-_MEMORY = "kafka.json"
-# How often the position is written to `_MEMORY`: it is what a next process says until it has asked.
-_REMEMBER_SECONDS = 10.0
 
 
 class KafkaFeed:
     """One store's thread to Kafka, from construction to `close`."""
 
     def __init__(self, config: StoreConfig, extent: Extent, *, fail_on_data_loss: bool) -> None:
-        """Begin.
+        """Begin to send.
 
         Args:
             config: the store's; it has Kafka settings.
@@ -65,10 +56,8 @@ class KafkaFeed:
         """
         if config.kafka is None:
             raise ValueError("the store has no Kafka settings")
-        self._settings = config.kafka
-        self._config = config
-        self._name = config.name
-        self._memory = config.output / STATE_DIRECTORY / _MEMORY
+        self._config, self._settings, self._name = config, config.kafka, config.name
+        path = config.output / STATE_DIRECTORY / MEMORY
         self._sink = KafkaSink(
             config.kafka,
             config.kafka_access(),
@@ -76,56 +65,41 @@ class KafkaFeed:
             config.path,
             config.settings,
             fail_on_data_loss=fail_on_data_loss,
-            memory=self._memory,
+            memory=path,
         )
+        self._place = PositionFile(self._sink, path, config.name)
+        self._outage = Outage(config.name)
         self._extent = extent
         self._first_end = max(extent.end, 0)
         # The last one that was looked at, and of which there was no more to send.
         self._settled: Extent | None = None
-        self._changed = threading.Event()
-        self._stopping = threading.Event()
+        self._changed, self._stopping = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         # What ends the thread.
         self._failure: BaseException | None = None
-        self._remembered_at = 0.0
-        self._is_unremembered = self._is_left = False
-        known = self._known()
-        if self._settings.start == LATEST and self._failure is None:
-            self._decide(extent)
-        is_mine = known is not None and known.transactional_id == self._sink.transactional_id
-        is_there = known is not None and known.bootstrap in {"", self._settings.bootstrap}
-        if known is None or not (is_mine and is_there):
-            self._state = KafkaState(wanted=extent.end)
-        else:
-            self._state = KafkaState(
-                end=known.end, wanted=extent.end, store_timestamp=known.store_timestamp
-            )
         self._events: list[str] = []
-        # Since when attempts fail, and why.
-        self._trouble: tuple[float, Exception] | None = None
         self._end_by = 0.0
+        self._state = self._begin(extent)
         self._thread = threading.Thread(target=self._run, name=f"kafka-{config.name}", daemon=True)
         self._thread.start()
 
-    def _known(self) -> Memory | None:
-        """Return what the output remembers of Kafka; what is wrong with that ends the thread."""
+    def _begin(self, extent: Extent) -> KafkaState:
+        """Return where sending begins; what is wrong with the file of that ends the thread."""
+        known = None
         try:
-            return remembered(self._memory)
+            known = self._place.read()
+            if self._settings.start == LATEST:
+                self._place.decide(extent)
         except KafkaError as error:
             self._failure = error
-            return None
-
-    def _decide(self, extent: Extent) -> None:
-        """Decide where sending begins; what is wrong with the file holds back Kafka alone."""
-        try:
-            self._sink.decide_latest(extent)
-        except KafkaError as error:
-            self._failure = error
-        except OSError as error:
-            self._say_unremembered(error)
+        is_mine = known is not None and known.transactional_id == self._sink.transactional_id
+        is_there = known is not None and known.bootstrap in {"", self._settings.bootstrap}
+        if known is None or not (is_mine and is_there):
+            return KafkaState(wanted=extent.end)
+        return KafkaState(end=known.end, wanted=extent.end, store_timestamp=known.store_timestamp)
 
     def advance(self, extent: Extent) -> None:
-        """Say how far dispatch has come, forward or back."""
+        """Take note of how far dispatch has come, forward or back."""
         if extent != self._extent:
             self._extent = extent
             self._changed.set()
@@ -143,20 +117,19 @@ class KafkaFeed:
             self.check_end()
 
     def check_end(self) -> None:
-        """Raise what keeps Kafka from having everything, where the job is to end.
+        """Raise what keeps Kafka from having everything, if the job is to end.
 
         Raises:
             ReputError, OSError: what has stopped the thread, or an outage that has lasted too long.
         """
         if self._failure is not None:
             raise self._failure
-        trouble = self._trouble
-        if trouble is None:
+        error = self._outage.error
+        if error is None:
             return
-        began, error = trouble
         if not isinstance(error, AwayError):
             raise error
-        bound, seconds = self._settings.retry_seconds, time.monotonic() - began
+        bound, seconds = self._settings.retry_seconds, self._outage.seconds
         one_try = self._settings.request_seconds
         if bound and seconds >= bound:
             raise KafkaError(
@@ -194,20 +167,20 @@ class KafkaFeed:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether Kafka has all that is dispatched; where nothing is, it has."""
+        """Tell whether Kafka has all that is dispatched, or nothing is."""
         extent = self._extent
         state = self._state
         is_there = state.is_confirmed and extent.end <= state.end
         return extent.end < 0 or (self._settled == extent and is_there)
 
     def room(self, end: int) -> int:
-        """Return how far dispatch may go: to `end`, or less where Kafka is too far behind."""
+        """Return how far dispatch may go: to `end`, or less if Kafka is too far behind."""
         state, most = self._state, self._settings.max_lag
         sent = state.end if state.end >= 0 else self._first_end
         return min(end, sent + most) if most else end
 
     def end(self) -> None:
-        """Ask the thread to end; of several, all end at once then."""
+        """Ask the thread to end, and return at once."""
         if not self._stopping.is_set():
             self._end_by = time.monotonic() + _END_SECONDS
         self._stopping.set()
@@ -221,7 +194,8 @@ class KafkaFeed:
         self.end()
         self._thread.join(max(self._end_by - time.monotonic(), 0.0))
         if self._thread.is_alive():
-            self._is_left = True
+            # The output may be another process's by the time that the thread ends.
+            self._place.give_up()
             LOG.warning(
                 "%s: Kafka has not answered for %.0f s, and is not waited for; %s",
                 self._name, _END_SECONDS, self._where_next(),
@@ -240,13 +214,12 @@ class KafkaFeed:
                 if self._stopping.is_set():
                     # Attempts may have ended for that, and not for having nothing more to send.
                     break
-                if self._is_unremembered:
-                    self._remember()
+                if self._place.is_unwritten:
+                    self._place.write_if_due()
                 self._settled = extent
                 has_all = self._state.is_confirmed and extent.end <= self._state.end
                 self._changed.wait(_REST_SECONDS if has_all else _WAIT_SECONDS)
-            self._remembered_at = 0.0
-            self._remember()
+            self._place.write()
         except BaseException as error:  # noqa: BLE001 - said by `check` or by the state
             self._stop(error)
         finally:
@@ -254,7 +227,7 @@ class KafkaFeed:
             self._sink.close_log()
 
     def _stop(self, error: BaseException) -> None:
-        """Take down what has ended the thread; the rest of the job goes on unless told not to."""
+        """Note what has ended the thread; the rest of the job continues unless told not to."""
         what = str(error) if isinstance(error, ReputError) else f"{type(error).__name__}: {error}"
         self._failure = error
         self._state = replace(
@@ -271,48 +244,34 @@ class KafkaFeed:
         Raises:
             ReputError: what another try does not mend.
         """
-        began = time.monotonic()
-        said, pause = 0.0, _SAY_SECONDS
-        tries = 0
         if self._state.is_connected is None:
             # An attempt that hangs has not gone well either.
             self._state = replace(self._state, is_connected=False)
         while not self._stopping.is_set():
+            self._outage.attempt()
             try:
                 sent = self._send(extent)
             except _TRIED_AGAIN as error:
                 self._sink.close()
-                now = time.monotonic()
-                if not tries or now - said >= pause:
-                    LOG.warning("%s: %s; trying again", self._name, error)
-                    # An outage of days does not fill the log.
-                    said, pause = now, pause * 2 if tries else pause
-                self._trouble = (self._trouble[0] if self._trouble else began, error)
-                self._state = replace(
-                    self._state,
-                    retries=self._state.retries + 1,
-                    is_connected=False,
-                    trouble=str(error),
-                )
-                if self._is_unremembered:
-                    self._remember()
-                back_off = _BACK_OFF if isinstance(error, AwayError) else _SLOW_BACK_OFF
-                self._stopping.wait(back_off[min(tries, len(back_off) - 1)])
-                tries += 1
+                self._stopping.wait(self._failed(error))
                 # Dispatch has gone on meanwhile.
                 extent = self._extent
                 continue
-            if tries:
-                LOG.info(
-                    "%s: sending to Kafka goes on after %.1f s",
-                    self._name,
-                    time.monotonic() - began,
-                )
-            self._trouble = None
+            self._outage.end()
             if self._state.trouble:
                 self._state = replace(self._state, trouble="")
             return sent
         return False
+
+    def _failed(self, error: Exception) -> float:
+        """Take note of an attempt that failed; return the seconds until the next one."""
+        pause = self._outage.failed(error)
+        self._state = replace(
+            self._state, retries=self._state.retries + 1, is_connected=False, trouble=str(error)
+        )
+        if self._place.is_unwritten:
+            self._place.write_if_due()
+        return pause
 
     def _send(self, extent: Extent) -> bool:
         sink = self._sink
@@ -326,7 +285,7 @@ class KafkaFeed:
         if sent is None:
             return False
         self._account(sent)
-        self._remember()
+        self._place.write_if_due()
         return sent.end < self._extent.end
 
     def _access(self) -> dict[str, Any]:
@@ -349,54 +308,8 @@ class KafkaFeed:
                 self._state, end=position.end, store_timestamp=stored, is_confirmed=True
             )
 
-    def _remember(self) -> None:
-        """Write down how far Kafka is, now and then; or where it is to begin."""
-        now = time.monotonic()
-        if self._is_left or now - self._remembered_at < _REMEMBER_SECONDS:
-            # The output may be another process's by now.
-            return
-        self._remembered_at = now
-        try:
-            self._sink.write_place()
-            self._sink.remember()
-        except OSError as error:
-            self._say_unremembered(error)
-        else:
-            self._is_unremembered = False
-
-    def _say_unremembered(self, error: OSError) -> None:
-        """Say once that what Kafka has, or is to have, is not written down."""
-        if not self._is_unremembered:
-            LOG.warning(
-                "%s: %s cannot be written: %s; it is tried again. A start before that knows only "
-                'what Kafka tells it: where that has no position of the store, start = "latest" '
-                "begins with what is dispatched after that start",
-                self._name, self._memory, error,
-            )  # fmt: skip
-        self._is_unremembered = True
-
     def _account(self, sent: Sent) -> None:
-        known = self._state
-        seconds = list(known.seconds)
-        place = next(
-            (i for i, bound in enumerate(TRANSACTION_BOUNDS) if sent.seconds <= bound),
-            len(TRANSACTION_BOUNDS),
-        )
-        seconds[place] += 1
-        self._state = replace(
-            known,
-            end=sent.end,
-            store_timestamp=sent.store_timestamp or known.store_timestamp,
-            messages=known.messages + sent.messages,
-            notices=known.notices + sent.notices,
-            dead_letters=known.dead_letters + sent.dead_letters,
-            bytes=known.bytes + sent.bytes,
-            transactions=known.transactions + 1,
-            seconds=tuple(seconds),
-            total_seconds=known.total_seconds + sent.seconds,
-            is_connected=True,
-            truncations=known.truncations + self._sink.take_losses(),
-        )
+        self._state = self._state.after(sent, self._sink.take_losses())
         if sent.events:
             with self._lock:
                 self._events += sent.events

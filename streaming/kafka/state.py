@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reput.sinks.kafka.sent import Sent
 
 # Upper bounds of `KafkaState.seconds`, seconds.
 TRANSACTION_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -62,3 +67,27 @@ class KafkaState:
     def confirmed_lag(self) -> int | None:
         """Return the lag; None where this process has not asked Kafka what it has."""
         return self.lag if self.is_confirmed or self.wanted < 0 else None
+
+    def after(self, sent: Sent, truncations: int) -> KafkaState:
+        """Return the state after a transaction.
+
+        Args:
+            sent: what it has sent.
+            truncations: that were met since the last one.
+        """
+        seconds = list(self.seconds)
+        seconds[bisect_left(TRANSACTION_BOUNDS, sent.seconds)] += 1
+        return replace(
+            self,
+            end=sent.end,
+            store_timestamp=sent.store_timestamp or self.store_timestamp,
+            messages=self.messages + sent.messages,
+            notices=self.notices + sent.notices,
+            dead_letters=self.dead_letters + sent.dead_letters,
+            bytes=self.bytes + sent.bytes,
+            transactions=self.transactions + 1,
+            seconds=tuple(seconds),
+            total_seconds=self.total_seconds + sent.seconds,
+            is_connected=True,
+            truncations=self.truncations + truncations,
+        )

@@ -58,16 +58,18 @@ class Counters:
             registry=registry,
         )
         for store in stores:
-            # Series that are there from the start show a first event as a step.
-            values = labels(store)
-            for metric in (self.messages, self.log_bytes, self.batches, self.items, self.files):
-                metric.labels(*values)
-            for phase in ("total", *PHASES):
-                self.seconds.labels(*values, phase)
-            for outcome in ("put", "repeated", "misplaced"):
-                self.entries.labels(*values, outcome)
-            for kind in ERROR_KINDS:
-                self.errors.labels(*values, kind)
+            self._begin(labels(store))
+
+    def _begin(self, values: tuple[str, str, str]) -> None:
+        """Begin a store's series with zeros, which show a first event as a step."""
+        for metric in (self.messages, self.log_bytes, self.batches, self.items, self.files):
+            metric.labels(*values)
+        for phase in ("total", *PHASES):
+            self.seconds.labels(*values, phase)
+        for outcome in ("put", "repeated", "misplaced"):
+            self.entries.labels(*values, outcome)
+        for kind in ERROR_KINDS:
+            self.errors.labels(*values, kind)
 
     def batch(self, store: str, batch: Batch) -> None:
         """Count a store's batch."""
@@ -84,6 +86,6 @@ class Counters:
         self.phases(store, batch.phases)
 
     def phases(self, store: str, seconds: Mapping[str, float]) -> None:
-        """Count the time of what was done, by phase."""
+        """Count seconds by phase."""
         for phase, value in seconds.items():
             self.seconds.labels(*self._labels(store), phase).observe(value)

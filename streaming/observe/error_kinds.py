@@ -31,7 +31,7 @@ _OF_THE_MACHINE = {
 
 
 def lasting_kinds(state: State) -> set[str]:
-    """Return the kinds of trouble that a store's job lives with until somebody acts."""
+    """Return the kinds of trouble that a store's job lives with until an operator acts."""
     is_held_back = state.kafka is not None and state.kafka.stopped
     return {kind for kind, lasts in (("corrupt", state.flaw), ("kafka", is_held_back)) if lasts}
 
@@ -52,24 +52,32 @@ def kind_of(error: BaseException, config: StoreConfig) -> str:
         return "io"
     path = error.filename if isinstance(error, OSError) else getattr(error, "path", None)
     place = _below(config.output, path)
-    if place == names.INDEX:
-        return "index"
     if place in names.DISPATCHED:
-        return "consumequeue"
-    if isinstance(error, BodyError):
-        # Nobody else reads bodies.
-        return "kafka"
+        return "index" if place == names.INDEX else "consumequeue"
     is_beside_log = _below(config.path, path) in {names.CHECKPOINT, names.CONFIG}
-    if isinstance(error, StoreError | FileSizeError) or (
-        isinstance(error, FormatError) and is_beside_log
-    ):
-        return "store"
-    if isinstance(error, FormatError):
-        # A file of the log; the rest of what has a format is the output's own state.
-        return "corrupt" if place in {None, names.COMMITLOG} else "other"
-    if isinstance(error, KafkaError):
-        return "kafka"
-    return "io" if isinstance(error, OSError) else "other"
+    return _kind_elsewhere(error, place, is_beside_log=is_beside_log)
+
+
+def _kind_elsewhere(error: BaseException, place: str | None, *, is_beside_log: bool) -> str:
+    """Return the kind of an error that names no file that was dispatched.
+
+    Args:
+        error: see `kind_of`.
+        place: the first name of its path below the output, None if it is not there.
+        is_beside_log: its path is what the broker keeps beside the log.
+    """
+    # A file of the log; the rest of what has a format is the output's own state.
+    is_of_log = place in {None, names.COMMITLOG}
+    kinds: tuple[tuple[type[BaseException], str], ...] = (
+        # Only Kafka's messages need bodies read.
+        (BodyError, "kafka"),
+        (StoreError, "store"),
+        (FileSizeError, "store"),
+        (FormatError, "store" if is_beside_log else "corrupt" if is_of_log else "other"),
+        (KafkaError, "kafka"),
+        (OSError, "io"),
+    )
+    return next((name for kind, name in kinds if isinstance(error, kind)), "other")
 
 
 def _below(root: Path, path: object) -> str | None:

@@ -1,4 +1,4 @@
-"""Series that are made for one scrape, from figures that somebody else keeps."""
+"""Series that are made for one scrape, from figures that are kept elsewhere."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Families:
         counts: tuple[int, ...],
         total: float,
     ) -> None:
-        """Add a histogram that somebody else has counted.
+        """Add a histogram that was counted elsewhere.
 
         Args:
             name: of the series.

@@ -1,4 +1,4 @@
-"""The series of a store's way to Kafka, made from its state when somebody asks."""
+"""The series of a store's way to Kafka, made from its state at a scrape."""
 
 from __future__ import annotations
 

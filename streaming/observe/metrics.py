@@ -1,7 +1,7 @@
-"""What the job shows to Prometheus, and to whoever asks whether it is alive and keeps up.
+"""What the job shows to Prometheus, and to health checks: whether it is alive and keeps up.
 
-Counters follow the batches (`metric_counters`). What can be looked up is looked up when somebody
-asks (`store_metrics`): where the log ends, how far behind we are, how full the index is. The
+Counters follow the batches (`observe.counters`). What can be looked up is looked up at a scrape
+(`observe.stores`): where the log ends, how far behind we are, how full the index is. The
 broker's own series, `rocketmq_storage_dispatch_behind_bytes`, has the broker's meaning and a
 `node_type` of its own.
 """
@@ -73,8 +73,7 @@ class Metrics:
 
         Args:
             configs: by store name.
-            cluster: what the series' `cluster` label says of all stores; "": what each store's
-                broker.conf says.
+            cluster: the series' `cluster` label for all stores; "": by each store's broker.conf.
             version: of this program.
             skips_corrupt: the job passes over what is corrupt, and over holes.
         """
@@ -82,7 +81,6 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._cluster = cluster
         self.shows_queues = False
-        # Spark's JVM, once it runs.
         self.jvm: Jvm | None = None
         self._awaited: frozenset[str] = frozenset()
         self._alive_at = time.monotonic()
@@ -101,6 +99,11 @@ class Metrics:
         }
         self._counters = Counters(self.registry, configs, self.labels)
         self._active = self._gauge("rocketmq_reput_query_active", "The streaming query runs.")
+        self._show_process(version)
+        self.registry.register(self)
+
+    def _show_process(self, version: str) -> None:
+        """Show what runs, and since when."""
         started = self._gauge(
             "rocketmq_reput_start_timestamp_seconds", "When this process began, Unix time."
         )
@@ -111,11 +114,10 @@ class Metrics:
                 "python": platform.python_version(),
                 "spark": importlib.metadata.version("pyspark"),
                 "broker_version": ",".join(
-                    sorted({config.settings.version.family for config in configs.values()})
+                    sorted({each.settings.version.family for each in self._configs.values()})
                 ),
             }
         )
-        self.registry.register(self)
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, registry=self.registry)
@@ -141,7 +143,7 @@ class Metrics:
         self._stores[store].state = state
 
     def phases(self, store: str, seconds: Mapping[str, float]) -> None:
-        """Take the time of what was done between batches."""
+        """Count seconds of what was done between batches."""
         self._counters.phases(store, seconds)
 
     def error(self, store: str, error: BaseException) -> None:
@@ -176,21 +178,21 @@ class Metrics:
         self._scraped.wait(seconds)
 
     def end_waiting(self) -> None:
-        """Have `wait_for_scrape` return at once."""
+        """Let `wait_for_scrape` return at once."""
         self._scraped.set()
 
     def alive(self, *, is_active: bool = True) -> None:
-        """Say that the job goes on: a block was written, or it was looked for new records."""
+        """Take note that the job goes on: a block was written, or the log was looked at."""
         self._alive_at = time.monotonic()
         self._is_active = is_active
         self._active.set(float(is_active))
         self._awaited = frozenset()
 
     def awaits_logs(self) -> None:
-        """Say that the job has not begun because a store has no first message yet.
+        """Take note that the job has not begun because a store has no first message yet.
 
         Raises:
-            StoreError: one is no store.
+            StoreError: one is not a store.
         """
         self.alive(is_active=False)
         self._awaited = frozenset(n for n, config in self._configs.items() if is_awaited(config))
@@ -215,8 +217,8 @@ class Metrics:
     def is_ready(self, within_bytes: int) -> bool:
         """Tell whether all is well.
 
-        The query runs, and no store is further behind than this or waits for somebody,
-        at a flaw or for Kafka; or no store has a first message yet, so there is nothing to run for.
+        The query runs, no store is further behind than this, and none waits for an operator at a
+        flaw or for Kafka. Or no store has a first message yet, so there is nothing to run for.
         """
         if self._awaited:
             return self._awaited == self._stores.keys()
@@ -225,7 +227,7 @@ class Metrics:
         )
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what is looked up when Prometheus asks."""
+        """Yield what is looked up at a scrape."""
         families = Families(TEXTS, _JVM_TEXTS)
         for name, store in self._stores.items():
             store.collect(

@@ -2,7 +2,7 @@
 
 A connection is a thread and a descriptor, so there are `_MOST_CONNECTIONS` at most: where one more
 comes, the one that has said nothing for longest has to go. Health checks are answered to anybody;
-/metrics asks for what `metrics_access.Access` says.
+/metrics asks for what `observe.access.Access` says.
 """
 
 from __future__ import annotations
@@ -230,9 +230,30 @@ def serve(
         ReputError: it cannot listen there; names the options.
         UsageError: a file of `access` cannot be used.
     """
-    scrape = make_wsgi_app(metrics.registry)
     access = access or Access()
     access.check()
+    app = _app_of(metrics, ready_bytes, access)
+    try:
+        server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
+    except OSError as error:
+        raise ReputError(
+            f"--metrics-host {host}, --metrics-port {port}: {error.strerror or error}; name an "
+            "address of this machine, and a port that is free"
+        ) from error
+    try:
+        server.protect(access)
+    except BaseException:
+        server.server_close()
+        raise
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server
+
+
+def _app_of(
+    metrics: Metrics, ready_bytes: int, access: Access
+) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+    """Return what answers requests, by their path."""
+    scrape = make_wsgi_app(metrics.registry)
 
     def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -254,17 +275,4 @@ def serve(
         start("200 OK" if is_fine else "503 Service Unavailable", [CONTENT])
         return [b"yes\n" if is_fine else b"no\n"]
 
-    try:
-        server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
-    except OSError as error:
-        raise ReputError(
-            f"--metrics-host {host}, --metrics-port {port}: {error.strerror or error}; name an "
-            "address of this machine, and a port that is free"
-        ) from error
-    try:
-        server.protect(access)
-    except BaseException:
-        server.server_close()
-        raise
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return server
+    return app

@@ -1,4 +1,4 @@
-"""How far a store is: what is looked up when somebody asks, and what its writer last said."""
+"""How far a store is: what is looked up at a scrape, and what its writer last said."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from reput.streaming.events import NOTICE
 from reput.streaming.observe import kafka as kafka_metrics
 
 if TYPE_CHECKING:
+    from reput.checkpoints.progress import Progress
     from reput.streaming.dispatch.dispatcher import Batch
     from reput.streaming.observe.families import Families, Texts
     from reput.streaming.settings.config import StoreConfig
@@ -130,7 +131,7 @@ class StoreMetrics:
         self._latency_seconds += batch.latency_seconds
 
     def is_ready(self, within_bytes: int) -> bool:
-        """Tell whether it is no further behind than this, and waits for nobody."""
+        """Tell whether it is no further behind than this, and does not wait for an operator."""
         state = self.state
         is_held_back = state is not None and state.kafka is not None and state.kafka.stopped
         if state is not None and (state.flaw or is_held_back):
@@ -227,41 +228,12 @@ class StoreMetrics:
             return
         if behind is not None:
             self._collect_lag(families, labels, behind, log.min_offset)
-        if state.space is not None:
-            families.add("rocketmq_reput_output_free_bytes", labels, state.space.free)
-            families.add("rocketmq_reput_output_size_bytes", labels, state.space.size)
-        progress = state.progress
-        for which, value in (
-            ("dispatched", progress.end),
-            ("recorded", state.recorded_end),
-        ):
-            # Before the first batch, and the first record of it: not 0, where a log may not begin.
-            if value >= 0:
-                families.add("rocketmq_reput_offset_bytes", (*labels, which), value)
-        for kind, value in zip(_CHECKPOINT_KINDS, progress.checkpoint, strict=False):
-            name = "rocketmq_checkpoint_timestamp_seconds"
-            families.add(name, (*labels, kind), value / _MILLISECONDS)
-        families.add("rocketmq_index_fill_ratio", labels, state.index_fill)
-        families.add("rocketmq_reput_record_waiting", labels, float(state.holds))
-        for name, count in (
-            ("starts_total", progress.starts),
-            ("recoveries_total", progress.recoveries),
-            ("log_truncations_total", progress.truncations),
-            # Not counters: a place that a broker has cut off, or a repair has put back, is gone.
-            ("corrupt_skipped", len(progress.skipped)),
-            ("data_loss_gaps", len(progress.lost)),
-            ("data_loss_bytes", sum(end - start for start, end in progress.lost)),
-        ):
-            families.add(f"rocketmq_reput_{name}", labels, count)
+        _collect_output(families, labels, state)
         if shows_queues:
-            for queue, end in progress.queues.items():
-                kind, _, rest = queue.partition("/")
-                topic, _, number = rest.rpartition("/")
-                if kind == names.CONSUMEQUEUE:
-                    name = "rocketmq_consumequeue_max_offset"
-                    families.add(name, (*labels, topic, number), end // consumequeue.ENTRY_SIZE)
+            _collect_queues(families, labels, state.progress)
         if state.kafka is not None:
-            kafka_metrics.collect(families, labels, state.kafka, progress.store_timestamp)
+            stored = state.progress.store_timestamp
+            kafka_metrics.collect(families, labels, state.kafka, stored)
 
     def _collect_lag(
         self, families: Families, labels: tuple[str, str, str], behind: Behind, log_begin: int
@@ -273,3 +245,40 @@ class StoreMetrics:
         families.add("rocketmq_reput_oldest_undispatched_age_seconds", labels, behind.age)
         for which, offset in (("log_end", self._log_end), ("log_begin", log_begin)):
             families.add("rocketmq_reput_offset_bytes", (*labels, which), max(offset, 0))
+
+
+def _collect_output(families: Families, labels: tuple[str, str, str], state: State) -> None:
+    """Add what an output's writer has said of it."""
+    if state.space is not None:
+        families.add("rocketmq_reput_output_free_bytes", labels, state.space.free)
+        families.add("rocketmq_reput_output_size_bytes", labels, state.space.size)
+    progress = state.progress
+    for which, value in (("dispatched", progress.end), ("recorded", state.recorded_end)):
+        # Before the first batch, and the first record of it: not 0, where a log may not begin.
+        if value >= 0:
+            families.add("rocketmq_reput_offset_bytes", (*labels, which), value)
+    for kind, value in zip(_CHECKPOINT_KINDS, progress.checkpoint, strict=False):
+        name = "rocketmq_checkpoint_timestamp_seconds"
+        families.add(name, (*labels, kind), value / _MILLISECONDS)
+    families.add("rocketmq_index_fill_ratio", labels, state.index_fill)
+    families.add("rocketmq_reput_record_waiting", labels, float(state.holds))
+    for name, count in (
+        ("starts_total", progress.starts),
+        ("recoveries_total", progress.recoveries),
+        ("log_truncations_total", progress.truncations),
+        # Not counters: a place that a broker has cut off, or a repair has put back, is gone.
+        ("corrupt_skipped", len(progress.skipped)),
+        ("data_loss_gaps", len(progress.lost)),
+        ("data_loss_bytes", sum(end - start for start, end in progress.lost)),
+    ):
+        families.add(f"rocketmq_reput_{name}", labels, count)
+
+
+def _collect_queues(families: Families, labels: tuple[str, str, str], progress: Progress) -> None:
+    """Add a series for each consume queue."""
+    for queue, end in progress.queues.items():
+        kind, _, rest = queue.partition("/")
+        topic, _, number = rest.rpartition("/")
+        if kind == names.CONSUMEQUEUE:
+            name = "rocketmq_consumequeue_max_offset"
+            families.add(name, (*labels, topic, number), end // consumequeue.ENTRY_SIZE)

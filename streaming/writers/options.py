@@ -1,4 +1,4 @@
-"""How is an output written? One statement of the options, wherever the writer is."""
+"""How an output is written: one statement of the options, wherever the writer is."""
 
 from __future__ import annotations
 

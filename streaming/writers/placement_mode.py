@@ -1,4 +1,4 @@
-"""Who writes stores, and who does if nobody says so; `streaming.writers.placement` has it done."""
+"""Where stores are written: in the driver or beside executors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reput.streaming.settings.model.choices import Placement
 
 
 def default_placement(master: str) -> Placement:
-    """Return where stores are written if nobody says so: a cluster's driver has other work."""
+    """Return where stores are written by default: a cluster's driver has other work."""
     return Placement.DRIVER if master.startswith("local") else Placement.EXECUTORS
 
 
@@ -16,6 +16,6 @@ def submitted_master() -> str:
     """Return the master that spark-submit was given; without it there is no cluster."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return "local[*]"
-    from reput.streaming.spark.session import _submitted  # noqa: PLC0415 - Spark is slow to import
+    from reput.streaming.spark.session import submitted_settings  # noqa: PLC0415 - slow to import
 
-    return _submitted().get("spark.master", "local[*]")
+    return submitted_settings().get("spark.master", "local[*]")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from reput.streaming.job.summary import Summary
     from reput.streaming.observe.metrics import Metrics
     from reput.streaming.settings.config import StoreConfig
-    from reput.streaming.spark.session import SessionStart
+    from reput.streaming.spark.launch import SessionStart
     from reput.streaming.writers.job_options import JobOptions
 
 LOG = logging.getLogger("reput")

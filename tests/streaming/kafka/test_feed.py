@@ -25,6 +25,7 @@ from reput.sinks.kafka.sent import Sent
 from reput.sinks.kafka.sink import KafkaSink
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.kafka import feed as kafka_feed
+from reput.streaming.kafka import position_file
 from tests.kafka import stores
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_a_place_that_cannot_be_written_down_holds_back_nothing(
     """
     With start = "latest" it is decided at the start all the same, and written down once it can be.
     """
-    monkeypatch.setattr(kafka_feed, "_REMEMBER_SECONDS", 0.1)
+    monkeypatch.setattr(position_file, "_WRITE_SECONDS", 0.1)
     memory = tmp_path / "out" / ".reput" / "kafka.json"
     blocked = memory.with_suffix(".new")
     blocked.mkdir(parents=True)
@@ -277,7 +278,7 @@ def test_an_output_that_cannot_be_written_does_not_slow_down_kafka(
     for name, made in (("open", open_it), ("send", send), ("remember", failing)):
         monkeypatch.setattr(KafkaSink, name, made)
     monkeypatch.setattr(KafkaSink, "close", lambda sink: setattr(sink, "_client", None))
-    monkeypatch.setattr(kafka_feed, "_REMEMBER_SECONDS", 0.0)
+    monkeypatch.setattr(position_file, "_WRITE_SECONDS", 0.0)
     dispatcher = StoreDispatcher(config(tmp_path))
     try:
         dispatcher.dispatch(written.end)

@@ -14,6 +14,8 @@ import pytest
 
 import reput
 from reput.formats.errors import UsageError
+from reput.streaming.spark import archive as class_archive
+from reput.streaming.spark import java as spark_java
 from reput.streaming.spark import session
 
 
@@ -31,7 +33,7 @@ def test_java_home_without_java_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(UsageError, match=f"JAVA_HOME is {tmp_path}"):
-        session.require_java()
+        spark_java.require_java()
 
 
 @pytest.mark.parametrize(
@@ -44,10 +46,10 @@ def test_old_java_is_refused(monkeypatch, tmp_path, version, accepted):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     if accepted:
-        assert session.require_java() == tmp_path / "bin" / "java"
+        assert spark_java.require_java() == tmp_path / "bin" / "java"
     else:
         with pytest.raises(UsageError, match=r"is Java \d+\. Spark needs a JDK 17 or later"):
-            session.require_java()
+            spark_java.require_java()
 
 
 def test_old_java_behind_a_script_is_refused(monkeypatch, tmp_path):
@@ -61,16 +63,16 @@ def test_old_java_behind_a_script_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(UsageError, match=r"is Java 8\. Spark needs a JDK 17"):
-        session.require_java()
+        spark_java.require_java()
 
 
 def test_archive_belongs_to_one_java(monkeypatch, tmp_path):
     """
     Another one would map it, find that it does not fit and start as slowly as without.
     """
-    monkeypatch.setattr(session, "ARCHIVE_DIRECTORY", tmp_path)
-    one = session.archive_path(tmp_path / "a" / "bin" / "java")
-    other = session.archive_path(tmp_path / "b" / "bin" / "java")
+    monkeypatch.setattr(class_archive, "ARCHIVE_DIRECTORY", tmp_path)
+    one = class_archive.archive_path(tmp_path / "a" / "bin" / "java")
+    other = class_archive.archive_path(tmp_path / "b" / "bin" / "java")
 
     assert one.parent == tmp_path
     assert one != other
@@ -82,7 +84,7 @@ def test_an_environment_may_be_reached_by_a_link(monkeypatch, tmp_path):
     """
     home = Path(pyspark.__file__).resolve().parent
     java = tmp_path / "bin" / "java"
-    archive = session.archive_path(java)
+    archive = class_archive.archive_path(java)
     (tmp_path / "link").symlink_to(home.parent)
     monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "link" / "pyspark" / "__init__.py"))
     monkeypatch.setenv("REPUT_SPARK", "")
@@ -91,7 +93,7 @@ def test_an_environment_may_be_reached_by_a_link(monkeypatch, tmp_path):
 
     assert Path(session._worker_python()).name == "worker-python"
     assert os.environ["REPUT_SPARK"] == str(home)
-    assert session.archive_path(java) == archive
+    assert class_archive.archive_path(java) == archive
 
 
 @pytest.mark.spark
