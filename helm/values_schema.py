@@ -1,13 +1,15 @@
 """Writes the parts of the chart's values.schema.json that say what the code takes.
 
-`python -m helm.values_schema`; with `--check` it writes nothing and says whether they differ. What
-`[kafka]` takes, the versions of brokers and the names of alerts then have one source each.
+`python -m helm.values_schema`; with `--check` it writes nothing and says whether they differ.
+Options of `reput run`, the keys of `[kafka]`, the versions of brokers and the names of alerts then
+have one source each.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,38 +17,73 @@ from helm.monitoring import alerts
 from reput.formats.rocketmq import broker
 from reput.streaming.settings import config, kafka_pass_through
 from reput.streaming.settings import kafka as kafka_config
+from reput.streaming.settings.kafka_keys import KINDS
+from reput.streaming.settings.model.jobs import RunOptions
+from reput.streaming.settings.model.option import options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from reput.streaming.settings.model.option import Chart, Field
+
 CHART = Path(__file__).resolve().parent / "reput"
 SCHEMA = CHART / "values.schema.json"
+OWN_OPTIONS = CHART / "files" / "own-options.json"
 BROKER_SETTINGS = CHART / "files" / "broker-settings.json"
-_SIZE = r"^[0-9]+\s*[kmgtKMGT]?([iI]?[bB])?$"
+_SIZE = "[1-9][0-9]*[kmgt]?b?"
+_PATH = "/.+"
+_WORD = r"\S+"
 # A text in place of a value: helm prints it where somebody writes a secret.
 _ELSEWHERE = "no secrets among values: name a file in {0}_file or a variable in {0}_env"
 
 
-def setting(name: str) -> dict[str, Any]:
-    """Return the schema of a setting of `[kafka]`, by the kinds of `kafka_config`."""
-    if name in kafka_config.CHOICES:
-        return {"enum": list(kafka_config.CHOICES[name])}
-    if name in kafka_config.LISTS:
-        return {"type": ["string", "array"], "items": {"type": "string"}}
-    if name in kafka_config.SIZES:
-        least = 0 if name == "max_lag" else 1
-        return {"type": ["string", "integer"], "pattern": _SIZE, "minimum": least}
-    if name in kafka_config.COUNTS:
-        return {"type": "integer", "minimum": 0, "maximum": kafka_config.MOST_PARTITIONS}
-    if name in kafka_config.SWITCHES:
+def option(field: Field, chart: Chart) -> dict[str, Any]:
+    """Return the schema of a value that is an option of `reput run`."""
+    if issubclass(field.kind, StrEnum):
+        return {"enum": [str(each) for each in field.kind]}
+    if field.kind is bool:
         return {"type": "boolean"}
-    if name.endswith("_seconds"):
-        return {"type": "number", "minimum": kafka_config.least_seconds(name), "maximum": 1e9}
-    if name.endswith("_file"):
-        return {"type": "string", "pattern": "^/[^\\s]+$"}
-    if name.endswith("_env"):
-        return {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
-    return {"type": "string"}
+    may_be_empty = field.default in {None, ""}
+    if field.kind in {int, float}:
+        bounds = {
+            "minimum": _narrower(chart.least, field.option.least),
+            "maximum": _narrower(chart.most, field.option.most),
+        }
+        name = "integer" if field.kind is int else "number"
+        may_be_null = may_be_empty and chart.default is None
+        kind = [name, "null"] if may_be_null else name
+        return {"type": kind, **{n: bound for n, bound in bounds.items() if bound is not None}}
+    pattern = _PATH if field.kind is Path else _SIZE if field.option.unit == "bytes" else _WORD
+    return {"type": "string", "pattern": f"^({pattern})?$" if may_be_empty else f"^{pattern}$"}
+
+
+def _narrower(of_chart: float | None, of_command: float | None) -> float | None:
+    """Return a bound as the chart has it, which may leave out what the command takes."""
+    bound = of_command if of_chart is None else of_chart
+    return int(bound) if bound is not None and bound == int(bound) else bound
+
+
+def set_options(schema: dict[str, Any]) -> None:
+    """Put the schemas of options into the chart's, each at its path."""
+    for field in options_of(RunOptions):
+        chart = field.option.chart
+        if chart is None or not chart.is_value:
+            continue
+        node = schema
+        *above, name = chart.path.split(".")
+        for each in above:
+            node = node["properties"][each]
+        node["properties"][name] = option(field, chart)
+
+
+def own_options() -> dict[str, str]:
+    """Return by the name of each option that the chart sets where it does."""
+    return {
+        flag.removeprefix("--"): field.option.chart.path
+        for field in options_of(RunOptions)
+        for flag in (field.flag, field.option.off)
+        if flag and field.option.chart is not None
+    }
 
 
 def client_setting(name: str) -> dict[str, Any]:
@@ -64,7 +101,7 @@ def client_setting(name: str) -> dict[str, Any]:
 def kafka() -> dict[str, Any]:
     """Return the schema of `kafka.settings`."""
     client = {name: client_setting(name) for name in kafka_pass_through.PASSED}
-    properties = {name: setting(name) for name in kafka_config.KEYS if name != "client"}
+    properties = {name: KINDS[name].schema for name in sorted(KINDS)}
     for name in sorted(kafka_config.SECRETS):
         properties[name] = {"const": _ELSEWHERE.format(kafka_config.secret_key(name))}
     properties["client"] = {
@@ -76,7 +113,7 @@ def kafka() -> dict[str, Any]:
 
 
 class _Recorder(dict[str, str]):
-    """Properties of which somebody reads; remembers which."""
+    """Properties that remember which of them were read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +139,7 @@ def broker_settings() -> list[str]:
 
 
 def generated() -> Iterator[tuple[Path, str]]:
-    """Yield each file and what belongs into it."""
+    """Yield each file and its text."""
     schema = json.loads(SCHEMA.read_text("utf-8"))
     families = [family.replace(".", r"\.") for family in broker.VERSIONS]
     definitions = schema["$defs"]
@@ -111,8 +148,10 @@ def generated() -> Iterator[tuple[Path, str]]:
         "type": "string",
         "pattern": rf"^({'|'.join(families)})(\.[0-9]+)?$",
     }
+    set_options(schema)
     definitions["alert"] = {"enum": [alert.as_rule()["alert"] for alert in alerts.ALERTS]}
     yield SCHEMA, json.dumps(schema, indent=2) + "\n"
+    yield OWN_OPTIONS, json.dumps(dict(sorted(own_options().items())), indent=2) + "\n"
     yield BROKER_SETTINGS, json.dumps(broker_settings(), indent=2) + "\n"
 
 

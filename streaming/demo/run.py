@@ -178,7 +178,9 @@ def _watch(
                 rate = (summary.messages - before[1]) / (now - before[0])
                 before = (now, summary.messages)
             lag = end - max(summary.end, 0)
-            live.update(_view(config, summary.messages, rate, lag, writer.poll() is None))
+            live.update(
+                _view(config, summary.messages, rate, lag, is_writing=writer.poll() is None)
+            )
             if writer.poll() is not None:
                 deadline = deadline or now + _PATIENCE_SECONDS
                 if lag == 0:
@@ -191,14 +193,14 @@ def _watch(
     return written
 
 
-def _view(config: StoreConfig, messages: int, rate: float, lag: int, writing: bool) -> Table:
+def _view(config: StoreConfig, messages: int, rate: float, lag: int, *, is_writing: bool) -> Table:
     table = Table(title="reput demo", title_justify="left")
     for header in ("writer", "dispatched", "rate", "lag", "queue files", "index files"):
         table.add_column(header, justify="right")
     queues = sum(1 for p in (config.output / names.CONSUMEQUEUE).rglob("*") if p.is_file())
     index = config.output / names.INDEX
     table.add_row(
-        "running" if writing else "done",
+        "running" if is_writing else "done",
         f"{messages:,}",
         f"{rate:,.0f} msg/s",
         f"{lag:,} bytes",

@@ -116,12 +116,10 @@ def store_config(
         any_version: see `StoreConfig`.
 
     Raises:
-        UsageError: what does not go together, or a setting that cannot be.
+        UsageError: what does not go together, or a wrong setting.
     """
     target = _target(path, output, in_place=in_place)
-    properties = (
-        read_broker_conf(broker_conf) if isinstance(broker_conf, Path) else broker_conf or {}
-    )
+    properties = _properties(broker_conf)
     config = StoreConfig(
         name=name or path.resolve().name,
         path=path,
@@ -133,6 +131,10 @@ def store_config(
     )
     _refuse_places(config)
     return config
+
+
+def _properties(broker_conf: Path | Mapping[str, str] | None) -> Mapping[str, str]:
+    return read_broker_conf(broker_conf) if isinstance(broker_conf, Path) else broker_conf or {}
 
 
 def _target(path: Path, output: Path | None, *, in_place: bool) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import os
 from pathlib import Path
@@ -13,37 +12,14 @@ from reput.sinks.kafka.client import settings as known
 from reput.sinks.kafka.client.settings import KafkaSecurity, KafkaSettings
 from reput.sinks.kafka.client.versions import check_version
 from reput.streaming.settings import kafka_pass_through
-from reput.streaming.settings.option_values import size
+from reput.streaming.settings.kafka_keys import FILES, KINDS, LISTS, SECURITY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SIZES = {"max_lag", "batch_bytes", "max_message_bytes", "transaction_bytes", "buffer_bytes"}
-LISTS = {"products", "include", "exclude"}
-SWITCHES = {"system_topics", "auto_create_topics", "create_topics", "checks_hostname"}
-COUNTS = {"new_topic_partitions", "new_topic_replication"}
-CHOICES = {
-    "partition_by": (known.QUEUE, known.KEY),
-    "key": (known.KEYS, known.UNIQ_KEY, known.NONE),
-    "body": (known.DECOMPRESSED, known.STORED),
-    "headers": (known.ALL, known.COORDINATES, known.NONE),
-    "mode": (known.TRANSACTIONS, known.IDEMPOTENT),
-    "start": (known.EARLIEST, known.LATEST),
-    "on_failure": (known.HOLD, known.STOP),
-    "on_refusal": (known.STOP, known.DEAD_LETTER),
-    "on_truncation": (known.STOP, known.CONTINUE),
-    "on_rename": (known.STOP, known.CONTINUE, known.BEGIN),
-    "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
-    "protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-    "mechanism": ("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"),
-}
-_SECURITY = {each.name for each in dataclasses.fields(KafkaSecurity)}
-_SETTINGS = {each.name: each for each in dataclasses.fields(KafkaSettings)}
-KEYS = sorted((_SETTINGS.keys() - {"security"}) | _SECURITY)
-_FILES = ("password_file", "ca_file", "certificate_file", "key_file", "key_password_file")
+KEYS = sorted([*KINDS, "client"])
 SECRETS = {"password", "sasl_password", "sasl_plain_password", "key_password", "ssl_password"}
 _CLIENT = "client."
-MOST_PARTITIONS = 30_000
 # Mechanisms with a user name and a password.
 _WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PRODUCTS = {known.MESSAGES, known.ARRIVALS}
@@ -61,37 +37,54 @@ def kafka_settings(values: Mapping[str, Any], base: Path | None = None) -> Kafka
             kafka-python that is not known.
     """
     check_version()
-    read: dict[str, Any] = {}
-    client: dict[str, Any] = {}
-    for name, value in values.items():
-        if name == "client":
-            if not isinstance(value, dict):
-                raise UsageError("[kafka] client: write [kafka.client] and its settings below")
-            client |= value
-            continue
-        if name.startswith(_CLIENT):
-            setting = name.removeprefix(_CLIENT)
-            client[setting] = kafka_pass_through.value_of(setting, str(value))
-            continue
-        if name in SECRETS:
-            raise UsageError(
-                f"[kafka] {name}: secrets are not read from settings. Put it into a file or an "
-                f"environment variable and name that: {secret_key(name)}_file or _env"
-            )
-        if name not in KEYS:
-            raise UsageError(f"[kafka] {name}: unknown; known are {', '.join(KEYS)}")
-        read[name] = _value(name, value)
-    for name in _FILES:
+    own = {n: v for n, v in values.items() if n != "client" and not n.startswith(_CLIENT)}
+    client = _client(values)
+    read: dict[str, Any] = {name: _read(name, value) for name, value in own.items()}
+    for name in FILES:
         if read.get(name) and base is not None:
             read[name] = str(base / read[name])
     if not read.get("bootstrap"):
         raise UsageError("[kafka] bootstrap is missing: say where Kafka is, such as kafka:9092")
     if client:
         read["client"] = kafka_pass_through.checked(client)
-    security = KafkaSecurity(**{name: read.pop(name) for name in _SECURITY & read.keys()})
+    security = KafkaSecurity(**{name: read.pop(name) for name in SECURITY & read.keys()})
     settings = KafkaSettings(**read, security=security)
     _check(settings)
     return settings
+
+
+def _client(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is to be passed on to Kafka's client, from a table or from `client.NAME`.
+
+    Raises:
+        UsageError: it is not a table.
+    """
+    client: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "client":
+            if not isinstance(value, dict):
+                raise UsageError("[kafka] client: write [kafka.client] and its settings below")
+            client |= value
+        elif name.startswith(_CLIENT):
+            setting = name.removeprefix(_CLIENT)
+            client[setting] = kafka_pass_through.value_of(setting, str(value))
+    return client
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return a setting's value.
+
+    Raises:
+        UsageError: an unknown key, a value that cannot be, a secret that stands in the open.
+    """
+    if name in SECRETS:
+        raise UsageError(
+            f"[kafka] {name}: secrets are not read from settings. Put it into a file or an "
+            f"environment variable and name that: {secret_key(name)}_file or _env"
+        )
+    if name not in KINDS:
+        raise UsageError(f"[kafka] {name}: unknown; known are {', '.join(KEYS)}")
+    return KINDS[name].read(name, value)
 
 
 def from_fields(fields: Mapping[str, Any]) -> KafkaSettings:
@@ -109,55 +102,6 @@ def from_fields(fields: Mapping[str, Any]) -> KafkaSettings:
 def secret_key(name: str) -> str:
     """Return how the settings of a secret, `_file` and `_env`, begin."""
     return "key_password" if name in {"key_password", "ssl_password"} else "password"
-
-
-def least_seconds(name: str) -> float:
-    """Return the smallest number of seconds that a setting may have."""
-    return 0.0 if name == "retry_seconds" else 0.01
-
-
-def _value(name: str, value: Any) -> Any:
-    """Return a setting's value.
-
-    Raises:
-        UsageError: it cannot have that one.
-    """
-    if name in LISTS:
-        items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            raise UsageError(f"[kafka] {name}: {value!r} is no list of texts")
-        return tuple(item.strip() for item in items if item.strip())
-    if name in SIZES:
-        if str(value).strip() == "0" and name == "max_lag":
-            return 0
-        return size({name: str(value)}, name)
-    if name in COUNTS:
-        if not str(value).isdecimal() or int(value) > MOST_PARTITIONS:
-            raise UsageError(f"[kafka] {name}: {value!r} is no number of them")
-        return int(value)
-    if name in SWITCHES:
-        text = str(value).lower()
-        if text not in {"true", "false"}:
-            raise UsageError(f"[kafka] {name}: {value!r} is neither true nor false")
-        return text == "true"
-    if name in CHOICES:
-        wanted = str(value).strip()
-        if wanted not in CHOICES[name]:
-            shown = " or ".join(choice or '""' for choice in CHOICES[name])
-            raise UsageError(f"[kafka] {name}: {value!r}; it is {shown}")
-        return wanted
-    if name.endswith("_seconds"):
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = -1.0
-        # NaN compares with nothing.
-        if not least_seconds(name) <= number <= 1e9:
-            raise UsageError(f"[kafka] {name}: {value!r} is no number of seconds")
-        return number
-    if not isinstance(value, str):
-        raise UsageError(f"[kafka] {name}: {value!r} is no text")
-    return value
 
 
 def _check(settings: KafkaSettings) -> None:

@@ -18,6 +18,8 @@ _OTHER_UNITS = (
     ("microseconds", 10**6, range(10**15, 10**17)),
     ("nanoseconds", 10**9, range(10**17, 4 * 10**18)),
 )
+# Of a size, as a JSON schema checks it.
+SIZE_PATTERN = r"^[0-9]+\s*[kmgtKMGT]?([iI]?[bB])?$"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -130,13 +132,13 @@ def count(values: Mapping[str, str], name: str) -> int | None:
     """Return the number that an option gives, None without it.
 
     Raises:
-        UsageError: it is no whole number of 1 or more.
+        UsageError: it is not a whole number of 1 or more.
     """
     text = values.get(name.lower())
     if text is None:
         return None
     if not re.fullmatch(r"\d+", text.strip()) or not int(text):
-        raise UsageError(f"{name}={text!r} is no whole number of 1 or more")
+        raise UsageError(f"{name}={text!r} is not a whole number of 1 or more")
     return int(text)
 
 

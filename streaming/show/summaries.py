@@ -52,6 +52,10 @@ def print_summary(
     if as_json:
         print(json.dumps(values))
         return
+    _print_table(summary)
+
+
+def _print_table(summary: Summary) -> None:
     table = Table(title="Dispatched", title_justify="left")
     for header in ("store", "messages", "bytes", "messages/s", "files", "next offset"):
         table.add_column(header, justify="left" if header == "store" else "right")

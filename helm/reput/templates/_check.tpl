@@ -133,45 +133,9 @@
 {{- end }}
 {{- end }}
 
-{{/* Options of `reput run` that have a value of their own here. A test holds them against what is rendered. */}}
-{{- define "reput.ownOptions" -}}
-any-version: stores[].anyVersion
-broker-conf: stores[].brokerConf
-broker-version: stores[].brokerVersion
-cluster: run.cluster
-commitlog: stores[].brokerConf.storePathCommitLog
-config: stores
-delete-expired: run.deleteExpired
-fail-on-data-loss: run.failOnDataLoss
-final-scrape-seconds: run.finalScrapeSeconds
-flush: run.flush
-flush-seconds: run.flushSeconds
-in-place: output
-kafka: kafka.settings
-kafka-bootstrap: kafka.settings.bootstrap
-log-format: run.logFormat
-max-batch-bytes: run.maxBatchBytes
-metrics-basic-auth-file: metrics.auth.basicAuthFile
-metrics-host: metrics.service
-metrics-port: metrics.port
-metrics-tls-cert: metrics.tls.certFile
-metrics-tls-client-ca: metrics.tls.clientCaFile
-metrics-tls-key: metrics.tls.keyFile
-metrics-token-file: metrics.auth.tokenFile
-no-fail-on-data-loss: run.failOnDataLoss
-on-corrupt: run.onCorrupt
-output: output
-ready-behind: run.readyBehind
-spark-checkpoint: sparkCheckpoint
-spark-metrics-port: metrics.sparkPort
-store: stores
-tail: run.tail
-threads: run.threads
-trigger-seconds: run.triggerSeconds
-{{- end }}
-
+{{/* Options of `reput run` that have a value of their own here are in files/own-options.json, which is generated. */}}
 {{- define "reput.checkArguments" -}}
-{{- $own := include "reput.ownOptions" . | fromYaml }}
+{{- $own := .Files.Get "files/own-options.json" | fromJson }}
 {{- range .Values.run.extraArgs }}
 {{- $name := regexFind "^--[a-z-]+" . | trimPrefix "--" }}
 {{- if hasKey $own $name }}

@@ -55,24 +55,13 @@ def run_job(
     Raises:
         ReputError, OSError: what stopped it; what was dispatched before stays.
     """
-    from reput.streaming.spark.session import (
-        QUICK_START,
-        begin_session,
-    )
+    from reput.streaming.spark.session import QUICK_START, begin_session
 
     # Its JVM takes a second to start; what follows is slow to import as well.
     starting = begin_session("reput", **QUICK_START, **(conf or {}))
-    from reput.streaming.job.job import Job
-    from reput.streaming.verify.version_seen import refuse_version_of_store
-
     ending = Ending(say_ending)
     with ending.watching():
-        refuse_checkpoint(options.checkpoint, configs)
-        for config in configs:
-            refuse_version_of_store(config)
-        # A broker's store is no place for files of ours that it does not know.
-        FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
-        job = Job(configs, options)
+        job = _made(configs, options)
         if metrics is not None:
             job.report_to(metrics)
         report_openings(job)
@@ -87,6 +76,23 @@ def run_job(
                 FAILURES.code = INCOMPLETE
             raise
     return _conclude(configs, options, job, summary, ending, as_json=as_json)
+
+
+def _made(configs: Sequence[StoreConfig], options: JobOptions) -> Job:
+    """Return the job, which has opened its outputs.
+
+    Raises:
+        ReputError, OSError: one of them cannot be opened, or is not to be.
+    """
+    from reput.streaming.job.job import Job
+    from reput.streaming.verify.version_seen import refuse_version_of_store
+
+    refuse_checkpoint(options.checkpoint, configs)
+    for config in configs:
+        refuse_version_of_store(config)
+    # A broker does not know our files: none of them goes into its store.
+    FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
+    return Job(configs, options)
 
 
 def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json: bool) -> int:

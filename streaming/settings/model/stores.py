@@ -16,13 +16,17 @@ from reput.streaming.settings.model.option import (
     options_of,
 )
 
-_STORES = Chart("stores", is_value=False)
+
+def _made_of(path: str) -> Chart:
+    return Chart(path, is_value=False)
+
+
 StoreRoot = Annotated[
     Path | None,
     Option(
         panel=READING,
         key="path",
-        chart=_STORES,
+        chart=_made_of("stores"),
         help="A broker's storePathRootDir: the directory above commitlog/.",
     ),
 ]
@@ -31,7 +35,7 @@ LogPlaces = Annotated[
     Option(
         panel=READING,
         key="commitlog",
-        chart=_STORES,
+        chart=_made_of("stores[].brokerConf.storePathCommitLog"),
         help="Where the commitlog is, whatever the store and its settings say. Repeat it for each "
         "directory.",
     ),
@@ -41,7 +45,7 @@ AnyVersion = Annotated[
     Option(
         panel=READING,
         key="any_version",
-        chart=_STORES,
+        chart=_made_of("stores[].anyVersion"),
         help="Accept the version as given although the store's own index looks like another "
         "one's: the broker was upgraded since it wrote that index.",
     ),
@@ -52,7 +56,7 @@ Version = Annotated[
         panel=READING,
         key="broker_version",
         completes="versions",
-        chart=_STORES,
+        chart=_made_of("stores[].brokerVersion"),
         help=f"The broker whose rules count: {', '.join(broker.VERSIONS)} (or 5.3.3, 4.9.8 …). "
         f"[default: {broker.NEWEST}]",
     ),
@@ -62,7 +66,7 @@ Conf = Annotated[
     Option(
         panel=READING,
         key="broker_conf",
-        chart=_STORES,
+        chart=_made_of("stores[].brokerConf"),
         help="The broker's own properties file. Its sizes, delay levels and switches count.",
     ),
 ]
@@ -112,7 +116,7 @@ class JobStores:
         Option(
             panel=WRITING,
             key="output",
-            chart=Chart("output", is_value=False),
+            chart=_made_of("output"),
             help="Where to write: a directory of its own, made if it is not there.",
         ),
     ] = None
@@ -123,7 +127,7 @@ class JobStores:
         Path | None,
         Option(
             panel=READING,
-            chart=_STORES,
+            chart=_made_of("stores"),
             help="A reput.toml with [[store]] tables: several stores in one job.",
         ),
     ] = None
@@ -133,7 +137,7 @@ class JobStores:
         Option(
             panel=WRITING,
             key="in_place",
-            chart=_STORES,
+            chart=_made_of("output"),
             help="Write into the store itself: only without an abort file, and under the broker's "
             "lock.",
         ),
@@ -145,7 +149,12 @@ class StoreTable(JobStores):
     """What may be in a `[[store]]` table: what the command line knows, and a name."""
 
     name: Annotated[
-        str, Option(key="name", chart=_STORES, help="What logs and metrics call the store.")
+        str,
+        Option(
+            key="name",
+            chart=_made_of("stores[].name"),
+            help="What logs and metrics call the store.",
+        ),
     ] = ""
 
 

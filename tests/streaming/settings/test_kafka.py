@@ -53,10 +53,10 @@ class TestSettings:
             ({"nonsense": 1}, "nonsense: unknown; known are"),
             ({"partition_by": "luck"}, "it is queue or key"),
             ({"products": ["message"]}, "it is messages, arrivals or both"),
-            ({"include": 3}, "is no list of texts"),
-            ({"retry_seconds": "soon"}, "is no number of seconds"),
-            ({"retry_seconds": "nan"}, "is no number of seconds"),
-            ({"request_seconds": 0}, "is no number of seconds"),
+            ({"include": 3}, "is not a list of texts"),
+            ({"retry_seconds": "soon"}, "is not a number of seconds"),
+            ({"retry_seconds": "nan"}, "is not a number of seconds"),
+            ({"request_seconds": 0}, "is not a number of seconds"),
             ({"batch_bytes": "much"}, "is not a number of bytes"),
             ({"system_topics": "perhaps"}, "neither true nor false"),
             ({"topic": "{queue}"}, "the fields {topic} and {store}"),
@@ -244,7 +244,7 @@ class TestClient:
             kafka_settings({**values, "mechanism": "OAUTHBEARER"})
         with pytest.raises(UsageError, match="mechanism and username are missing"):
             kafka_settings({**values, "mechanism": "PLAIN"})
-        with pytest.raises(UsageError, match="is no number of them"):
+        with pytest.raises(UsageError, match="is not a whole number up to 30000"):
             kafka_settings({**values, "mechanism": "GSSAPI", "new_topic_partitions": -1})
 
 
