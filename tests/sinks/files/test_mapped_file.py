@@ -141,7 +141,11 @@ class TestWrite:
     def test_flushing_any_range(self, root, staging, start, end):
         file = MappedFile.create(root / "a", 2 * PAGE, staging)
         file.prepare(2 * PAGE)
+        written = bytes(1 + at % 251 for at in range(2 * PAGE))
+        file.write(0, written)
         file.flush(start, end)
+
+        assert (root / "a").read_bytes() == written
         file.close()
 
     def test_a_directory_can_be_synced(self, root):
