@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import StoreError
-from reput.stores.config.layout import read_config
+from reput.stores.config.config_files import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable

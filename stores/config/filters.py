@@ -14,8 +14,8 @@ from reput.formats.filters.bloomfilter import BloomFilter
 from reput.formats.filters.consumerfilter import FilterBitmaps
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue_ext import MAX_UNIT_SIZE
+from reput.stores.config.config_files import read_config
 from reput.stores.config.followed import Followed
-from reput.stores.config.layout import read_config
 from reput.stores.config.message_filter import Sql92Filter
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reput.formats.errors import StoreError
 from reput.formats.java import fastjson, strings
 from reput.formats.rocketmq import names
-from reput.stores.config.layout import read_config
+from reput.stores.config.config_files import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from reput.formats.errors import UsageError
 from reput.formats.rocketmq import bodies, names
 from reput.formats.rocketmq.broker import BrokerSettings
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
-from reput.stores.config.layout import batch_topics_for
+from reput.stores.config.topics import batch_topics_for
 from reput.stores.findings import Kind, Report
 from reput.stores.following.log_end import EndedLog
 from reput.stores.log.places import commitlog_directories

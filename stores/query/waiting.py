@@ -14,7 +14,7 @@ from reput.formats.errors import StoreError
 from reput.formats.java import fastjson, strings
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
-from reput.stores.config.layout import read_config
+from reput.stores.config.config_files import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

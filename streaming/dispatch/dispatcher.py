@@ -27,7 +27,7 @@ from reput.sinks.files.queues import QueueDirectory
 from reput.sinks.files.special import SpecialSink
 from reput.sinks.files.went_back import WentBackError
 from reput.sinks.upkeep import retention, rollback
-from reput.stores.config import layout
+from reput.stores.config.contradictions import contradictions
 from reput.stores.following import heartbeat, identity
 from reput.stores.following.flushed import FlushedEnd, FlushSign
 from reput.stores.following.known import is_old, settled, with_records
@@ -189,7 +189,7 @@ class StoreDispatcher:
         self._only_flushed = only_flushed
         settings = config.settings
         self.log = CommitLog(commitlog_directories(config.path, settings), settings, config.path)
-        self.warnings = layout.contradictions(config.path, settings)
+        self.warnings = contradictions(config.path, settings)
         self._staging = config.output / progress.STATE_DIRECTORY
         resume.check_output(config.output)
         refuse_two_disks(config.output)

@@ -18,8 +18,9 @@ from reput.checkpoints.disk import changes
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
-from reput.stores.config import filters, layout
+from reput.stores.config import filters
 from reput.stores.config.followed import Followed
+from reput.stores.config.topics import TOPICS, TopicTypes, parse_topics
 from reput.streaming.events import SETTING, Event
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class LiveSettings:
         """
         self._directory = output / STATE_DIRECTORY
         self._settings = settings
-        self._types: Followed[layout.TopicTypes] | None = None
+        self._types: Followed[TopicTypes] | None = None
         self._filters: Followed[Filters] | None = None
         # For each topic that was ever of type BatchCQ: (since, is it one), since in ms.
         self._terms: dict[str, list[tuple[int, bool]]] = {}
@@ -63,8 +64,8 @@ class LiveSettings:
         self.bitmaps: FilterBitmaps | None = None
         # Older brokers neither know the type nor care what the file says of it.
         if settings.version.has_batch_queues:
-            nothing = layout.TopicTypes(frozenset(), frozenset())
-            self._types = Followed(store, layout.TOPICS, layout.parse_topics, nothing)
+            nothing = TopicTypes(frozenset(), frozenset())
+            self._types = Followed(store, TOPICS, parse_topics, nothing)
         if settings.writes_ext and settings.calculates_bitmaps:
             self._filters = filters.followed_filters(store)
             self.bitmaps = filters.bitmaps_from(store, self._filters.value, settings)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
-from reput.stores.config.layout import file_sizes
+from reput.stores.config.contradictions import file_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

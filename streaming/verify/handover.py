@@ -19,7 +19,7 @@ from reput.checkpoints.disk import locks
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.batchconsumequeue import QUEUE_TYPE
-from reput.stores.config import layout
+from reput.stores.config.topics import TOPICS, batch_topics_for
 from reput.stores.findings import Kind, left_out
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.holes import HoleWatch, flaw_after
@@ -318,14 +318,14 @@ def _wrong_types(config: StoreConfig) -> list[str]:
     """
     if not config.settings.version.has_batch_queues:
         return []
-    batch = layout.batch_topics_for(config.path, config.settings)
+    batch = batch_topics_for(config.path, config.settings)
     problems = []
     for kind, is_batch in ((names.CONSUMEQUEUE, False), (names.BATCH_CONSUMEQUEUE, True)):
         directory = config.output / kind
         topics = sorted(path for path in directory.iterdir()) if directory.is_dir() else []
         problems += [
             f"{path}: the topic is {'not ' if is_batch else ''}of type {QUEUE_TYPE} by "
-            f"{config.path / names.CONFIG / layout.TOPICS}, and a broker does not start on such a "
+            f"{config.path / names.CONFIG / TOPICS}, and a broker does not start on such a "
             "queue. If the topic was deleted and made again, remove this directory; else rebuild"
             for path in topics
             if (path.name in batch) != is_batch

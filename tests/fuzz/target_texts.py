@@ -14,9 +14,10 @@ from reput.formats.filters.bloomfilter import BloomFilter
 from reput.formats.filters.consumerfilter import FilterBitmaps
 from reput.formats.filters.sql92 import EvaluationError, ExpressionError
 from reput.formats.rocketmq import broker, consumequeue_ext, indexfile, names
-from reput.stores.config import layout
+from reput.stores.config.contradictions import contradictions
 from reput.stores.config.deleted_topics import deleted_topics
 from reput.stores.config.filters import bitmaps_of
+from reput.stores.config.topics import batch_topics_for
 from reput.stores.inspect.files import inspect_checkpoint, inspect_index
 from reput.stores.inspect.printable import printable
 from reput.streaming.settings.config import read_broker_conf, store_config
@@ -262,11 +263,11 @@ _bitmaps = named(_bitmaps_of, ReputError)
 
 
 def _batch_topics_of(root: Path, settings: BrokerSettings) -> str:
-    return "b" if layout.batch_topics_for(root, settings) else ""
+    return "b" if batch_topics_for(root, settings) else ""
 
 
 def _contradictions_of(root: Path, settings: BrokerSettings) -> str:
-    return "c" if layout.contradictions(root, settings) else ""
+    return "c" if contradictions(root, settings) else ""
 
 
 _batch_topics = named(_batch_topics_of, ReputError)

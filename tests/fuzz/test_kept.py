@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import struct
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,9 @@ from reput.formats.kernels import scan
 from reput.formats.rocketmq import broker, indexfile, names
 from reput.formats.rocketmq.commitlog import ROLLBACK, Record, read
 from reput.formats.rocketmq.encode import Message, encode
-from reput.stores.config import layout
 from reput.stores.config.deleted_topics import deleted_topics
 from reput.stores.config.filters import bitmaps_of
+from reput.stores.config.topics import batch_topics
 from reput.stores.findings import Kind
 from reput.stores.inspect.files import inspect_commitlog
 from reput.stores.log.tail import find_tail
@@ -195,12 +194,12 @@ def test_offsets_beyond_64_bits_name_no_file(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [0, (1 << 63) - 10, 1 << 70])
 def test_inspection_of_the_last_file_there_could_be(first: int, tmp_path: Path) -> None:
     """
-    A file's name is only a name: one that ends beyond 64 bits is shown, or refused by name.
+    A file's name is only a name: one whose file would end beyond 64 bits is refused by name.
     """
     path = tmp_path / f"{(1 << 63) - 4096:020d}"
     path.write_bytes(bytes(4096))
 
-    with contextlib.suppress(ReputError):
+    with pytest.raises(FormatError, match=f"{path.name} at byte 0: .*beyond a Java long"):
         list(inspect_commitlog(path, broker.settings_of("5.5"), first).rows)
 
 
@@ -279,7 +278,7 @@ class TestConfigFiles:
         (tmp_path / names.CONFIG / "topics.json").write_bytes(raw)
 
         with pytest.raises(StoreError):
-            layout.batch_topics(tmp_path)
+            batch_topics(tmp_path)
         assert not deleted_topics(tmp_path)("t")
 
     @pytest.mark.parametrize("topic", [5, None, [], {"attributes": 5}, {"attributes": ["a"]}])
@@ -291,7 +290,7 @@ class TestConfigFiles:
         text = json.dumps({"topicConfigTable": {"t": topic}})
         (tmp_path / names.CONFIG / "topics.json").write_text(text, "utf-8")
 
-        assert layout.batch_topics(tmp_path) == frozenset()
+        assert batch_topics(tmp_path) == frozenset()
 
     @pytest.mark.parametrize(
         "text", ['{"a":' + "[" * 100_000 + "}", '{"filterDataByTopic":{"\udcff":{}}}']

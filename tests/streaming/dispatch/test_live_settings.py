@@ -15,7 +15,7 @@ from reput.formats.errors import StoreError
 from reput.formats.filters.bloomfilter import BloomFilter
 from reput.formats.rocketmq import consumequeue_ext
 from reput.formats.rocketmq.encode import Message
-from reput.stores.config import layout
+from reput.stores.config.topics import TOPICS
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.dispatch.pipeline import Pipeline
 from reput.streaming.events import SETTING, kind_of_event
@@ -40,7 +40,7 @@ def name_topics(store, batch=(), ordinary=()) -> None:
     table = {topic: {"attributes": {"queue.type": "BatchCQ"}} for topic in batch}
     table |= {topic: {"attributes": {}} for topic in ordinary}
     (store / "config").mkdir(parents=True, exist_ok=True)
-    (store / "config" / layout.TOPICS).write_text(json.dumps({"topicConfigTable": table}))
+    (store / "config" / TOPICS).write_text(json.dumps({"topicConfigTable": table}))
 
 
 def name_filters(store, *filters: tuple[str, str, str, int], written: int = NOW) -> None:
@@ -188,8 +188,8 @@ class TestTypes:
         name_batch_topics(store, "batches")
         dispatcher = StoreDispatcher(config)
         dispatcher.dispatch(half)
-        (store / "config" / layout.TOPICS).write_text(text)
-        os.utime(store / "config" / layout.TOPICS, (1, 1))
+        (store / "config" / TOPICS).write_text(text)
+        os.utime(store / "config" / TOPICS, (1, 1))
         events = dispatcher.dispatch(log.end).events
         dispatcher.close()
 
@@ -271,7 +271,7 @@ class TestTypes:
             dispatcher.close()
         clock_back(3600)
         name_topics(store, batch=["t"])
-        path = store / "config" / layout.TOPICS
+        path = store / "config" / TOPICS
         os.utime(path, ns=((now - hour + 1000) * 1_000_000,) * 2)
         if restarts:
             dispatcher = StoreDispatcher(config)
