@@ -10,15 +10,17 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.layout import struct_of
 from reput.formats.rocketmq.commitlog import (
+    BLANK_HEAD,
     BLANK_SIZE,
     BORN_HOST_V6,
+    FIELDS,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     PROPERTY_CRC_PREFIX,
     STORE_HOST_V6,
-    SYS_FLAG_AT,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 # Longer topics need the two-byte length of V2 records.
 MAX_V1_TOPIC = 127
 _DIGITS = 10
+# A record's fields before its sysFlag.
+_HEAD = struct_of(FIELDS[: [name for name, _ in FIELDS].index("sys_flag")])
 
 
 class Message(NamedTuple):
@@ -80,20 +84,24 @@ def encode(message: Message, physical_offset: int) -> bytes:
                 properties,
             )
         )
-        head = struct.pack(
-            ">iiiiiqq",
-            SYS_FLAG_AT + len(tail),
-            MAGIC_V2 if is_v2 else MAGIC_V1,
-            zlib.crc32(message.body) & 0x7FFFFFFF if message.body else 0,
-            message.queue_id,
-            message.flag,
-            message.queue_offset,
-            physical_offset,
-        )
+        head = _head(message, physical_offset, _HEAD.size + len(tail), is_v2=is_v2)
     except struct.error as error:
         raise ValueError(f"a field does not fit into a record: {error}") from error
     raw = head + tail
     return _with_property_crc(raw) if message.property_crc else raw
+
+
+def _head(message: Message, physical_offset: int, size: int, *, is_v2: bool) -> bytes:
+    """Return a record's bytes up to its sysFlag."""
+    return _HEAD.pack(
+        size,
+        MAGIC_V2 if is_v2 else MAGIC_V1,
+        zlib.crc32(message.body) & 0x7FFFFFFF if message.body else 0,
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        physical_offset,
+    )
 
 
 def _with_property_crc(raw: bytes) -> bytes:
@@ -117,10 +125,10 @@ def encode_properties(properties: Mapping[str, str] | bytes) -> bytes:
 
 
 def fits(size: int, left: int) -> bool:
-    """Tell whether a record goes into a file with `left` bytes: a BLANK must fit behind it."""
+    """Tell whether a record goes into a file with `left` bytes: a BLANK must fit after it."""
     return size + BLANK_SIZE <= left
 
 
 def encode_blank(left: int) -> bytes:
     """Return the BLANK that fills the last `left` bytes of a file."""
-    return struct.pack(">ii", left, MAGIC_BLANK).ljust(left, b"\0")
+    return BLANK_HEAD.pack(left, MAGIC_BLANK).ljust(left, b"\0")

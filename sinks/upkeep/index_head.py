@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reput.formats.kernels.scan import Columns
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.formats.rocketmq.commitlog import Record
+    from reput.stores.verify.index.replay import IndexReplay
 
 
 class IndexHead(NamedTuple):
@@ -76,21 +77,21 @@ def copy_index_head(
         copy: the root that gets the file.
         staging: see `MappedFile.create`; of the copy.
         settings: slots and items of a file.
-        floor: where the log begins.
+        floor: physical offset where the log begins.
         known: headers by file, as far as they were recorded.
 
     Raises:
         OSError: the device failed.
     """
     report = Report()
-    check = IndexCheck(root, settings, Scope(floor, floor, True, True), report, _NoLog())
-    replay = check.head()
+    scope = Scope(floor, floor, True, True)
+    replay = IndexCheck(root, settings, scope, report, _NoLog()).head()
     opened = replay.files[: replay.opened]
     if not opened:
         return IndexHead()
+    bad = _damaged(report, opened)
+    broken = [path.name for path in opened if path in bad]
     try:
-        bad = _damaged(report, opened)
-        broken = [path.name for path in opened if path in bad]
         kept = [path.name for path in opened[:-1] if path not in bad]
         last = opened[-1]
         if last.name in broken or replay.reader is None:
@@ -101,9 +102,13 @@ def copy_index_head(
         flushed = _end_of_last(root, kept, settings)
         return IndexHead(tuple(kept), tuple(broken), last.name, flushed)
     finally:
-        if replay.reader is not None:
-            replay.reader.close()
-            replay.reader = None
+        _close(replay)
+
+
+def _close(replay: IndexReplay) -> None:
+    if replay.reader is not None:
+        replay.reader.close()
+        replay.reader = None
 
 
 def _with_times(header: Header, witness: Header) -> Header:

@@ -104,35 +104,39 @@ def choose(
     """
     whole = end - start
     span = wanted.possible_offsets
-    # Not at an offset of the user's choice: what begins there may be no record.
+    # A record need not begin at an offset of the user's choice.
     begin, stop = max(start, span.low), min(end, span.high + 1)
     if begin >= stop or (wanted.stores is not None and store.shown_name not in wanted.stores):
         return Choice(LOG, (), first_is_record=True, bytes=0, whole=whole, reason="nothing is left")
     is_record = is_record and begin == start
-    best = _Candidate(LOG, [Range(begin, stop)], stop - begin)
-    reason = ""
-    if wanted.topics is None:
-        reason = "no topic is named"
-    elif store.settings.multi_dispatch:
-        reason = "with enableMultiDispatch queues hold records of other topics"
-    elif stop - begin > _NEAR:
-        found, reason = _by_files(store, log, Range(begin, stop), wanted, never_cut=never_cut)
-        best = min((best, *found), key=lambda candidate: candidate.reading)
+    all_of_it = _Candidate(LOG, [Range(begin, stop)], stop - begin)
+    found, reason = _other_ways(store, log, Range(begin, stop), wanted, never_cut=never_cut)
+    best = min((all_of_it, *found), key=lambda candidate: candidate.reading)
+    ranges = tuple(best.ranges)
     if best.way != LOG:
-        # Ranges of these begin with records, but for one that begins where the query does.
-        ranges = tuple(best.ranges)
-        first = not ranges or ranges[0].start != begin or is_record
-        total = sum(end - start for start, end in ranges)
-        return Choice(
-            best.way, ranges, first_is_record=first, bytes=total, whole=whole, reason=reason
-        )
-    return Choice(LOG, tuple(best.ranges), is_record, stop - begin, whole, reason)
+        # These ranges begin with records, except one that begins where the query does.
+        is_record = is_record or not ranges or ranges[0].start != begin
+    total = sum(end - start for start, end in ranges)
+    return Choice(best.way, ranges, is_record, total, whole, reason)
+
+
+def _other_ways(
+    store: Store, log: CommitLog, part: Range, wanted: Wanted, *, never_cut: bool
+) -> tuple[list[_Candidate], str]:
+    """Return the ways other than by the log, and why one of them is missing."""
+    if wanted.topics is None:
+        return [], "no topic is named"
+    if store.settings.multi_dispatch:
+        return [], "with enableMultiDispatch queues hold records of other topics"
+    if part.end - part.start <= _NEAR:
+        return [], ""
+    return _by_files(store, log, part, wanted, never_cut=never_cut)
 
 
 def _by_files(
     store: Store, log: CommitLog, part: Range, wanted: Wanted, *, never_cut: bool
 ) -> tuple[list[_Candidate], str]:
-    """Return the ways by the queues and by the index, and why there is none, or not the second."""
+    """Return the ways by the queues and by the index, and why one of them is missing."""
     root = store.output or store.path
     trust = trust_in(root, log, part.end, never_cut=never_cut)
     try:
@@ -147,37 +151,40 @@ def _by_files(
         stop = min(stop, part.end)
         if stop <= part.start:
             return [], trust.reason or "what is read may not be dispatched yet"
-        # From there on the log itself is read.
         queues = coverage.before(queues, stop)
         gaps = coverage.gaps_of(queues, log, part.start, stop)
     except TooManyEntriesError:
         return [], "the queues have too many entries"
     if gaps is None:
         return [], "the consume queues do not fit the log"
+    # From there on, the log itself is read.
     gaps += [Range(stop, part.end)] if stop < part.end else []
     entries = sum(len(queue.offset) for queue in queues) * ENTRY_SIZE
-    offset, size = _entries(queues, log, wanted)
-    inside = (offset >= part.start) & (offset < part.end)
-    offset, size = offset[inside], size[inside]
+    offset, size = _entries(queues, log, wanted, part)
     found = [_candidate(QUEUES, offset, size, gaps, entries)]
     if hits is not None:
-        # Where the index says nothing, the queues do.
-        known = np.isin(offset, np.array(hits.offsets, np.int64))
-        reached = min(hits.reach.end, trust.indexed)
-        known |= (offset < hits.reach.start) | (offset >= reached)
+        known = _known_by(hits, offset, trust.indexed)
         found.append(_candidate(INDEX, offset[known], size[known], gaps, entries))
     worth = [c for c in found if c.reading < _WORTH * (part.end - part.start)]
     reason = trust.reason if wanted.indexed() is not None else ""
     if not gaps and not len(offset):
-        # A typing error, perhaps: no rows, and no error either.
+        # Perhaps a typing error, which gives no rows and no error.
         reason = "; ".join(filter(None, [_no_such_topic(store.shown_name, root, wanted), reason]))
-    if worth:
-        return worth, reason
-    return [], "; ".join(filter(None, ["most of it is wanted, or is in no queue", reason]))
+    told = "" if worth else "most of it is wanted, or is in no queue"
+    return worth, "; ".join(filter(None, [told, reason]))
+
+
+def _known_by(
+    hits: coverage.IndexHits, offset: NDArray[np.int64], indexed: int
+) -> NDArray[np.bool_]:
+    """Tell which records to read by the index: its hits, and all where it says nothing."""
+    known: NDArray[np.bool_] = np.isin(offset, np.array(hits.offsets, np.int64))
+    reached = min(hits.reach.end, indexed)
+    return known | (offset < hits.reach.start) | (offset >= reached)
 
 
 def _no_such_topic(name: str, root: Path, wanted: Wanted) -> str:
-    """Return that none of the topics that are named has queues, and which have; "" if one has."""
+    """Return that no named topic has queues, and which topics have; "" if one has."""
     kinds = (root / names.CONSUMEQUEUE, root / names.BATCH_CONSUMEQUEUE)
     known = {path.name for kind in kinds if kind.is_dir() for path in kind.iterdir()}
     topics = sorted(wanted.topics or ())
@@ -198,9 +205,9 @@ def _hits(root: Path, store: Store, wanted: Wanted) -> coverage.IndexHits | None
 
 
 def _entries(
-    queues: list[Queue], log: CommitLog, wanted: Wanted
+    queues: list[Queue], log: CommitLog, wanted: Wanted, part: Range
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return physical offset and size of the entries that are wanted, in the log's order."""
+    """Return physical offset and size of a part's entries that are wanted, in the log's order."""
     topics = wanted.topics or frozenset()
     mine = [
         _cut(queue, log, wanted)
@@ -210,15 +217,16 @@ def _entries(
     offset = np.concatenate([queue.offset for queue in mine] or [np.zeros(0, np.int64)])
     size = np.concatenate([queue.size for queue in mine] or [np.zeros(0, np.int64)])
     order = np.argsort(offset, kind="stable")
+    order = order[(offset[order] >= part.start) & (offset[order] < part.end)]
     return offset[order], size[order]
 
 
 def _cut(queue: Queue, log: CommitLog, wanted: Wanted) -> Queue:
     """Return the entries with the queue offsets that are wanted.
 
-    An entry's number is its record's queue offset, or below it where offsets are missing in the
-    log: so the end can be cut, but for an offset of 0, which is taken at any number. The beginning
-    only where the number is the offset at both ends: offsets rise along a queue.
+    An entry's number is its record's queue offset, or below it if offsets are missing in the log:
+    so the end can be cut, except for an offset of 0, which is put at any number. The beginning can
+    be cut only if number and offset are equal at both ends: offsets rise along a queue.
     """
     span = wanted.queue_offsets
     if span == ANY or queue.is_batch or not len(queue.number):
@@ -284,7 +292,7 @@ def announce(store: str, choice: Choice, wanted: Wanted, *, aloud: bool) -> None
         store: its name.
         choice: what is read.
         wanted: by the filters.
-        aloud: on standard error as well, for Spark plans in a process without handlers.
+        aloud: on standard error too: Spark plans in a process without log handlers.
     """
     line = choice.describe(store, wanted)
     _logger.info("%s", line)

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from reput.stores.query.first_since import first_since_by_bisection
 from reput.streaming.source.choosing import announce, choose
-from reput.streaming.source.datasource import (
-    BatchReader,
-    naming_the_option,
-    open_stores,
-    rows_naming_the_option,
-)
+from reput.streaming.source.datasource import BatchReader
+from reput.streaming.source.opening import naming_the_option, open_stores, rows_naming_the_option
 from reput.streaming.source.planning import LogRanges, share_out
 from reput.streaming.source.pushdown import LONG, Wanted
 from reput.streaming.source.rows import read_wanted
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
     from reput.stores.log.commitlog import CommitLog
     from reput.streaming.source.options import SourceOptions
 
-# Of times that a record can have, so that one more is none too many.
+# The last time that a record can have, so that one more still fits.
 _LAST_TIME = LONG - 1
 
 

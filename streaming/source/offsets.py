@@ -1,13 +1,11 @@
 """Where a batch begins and ends: one store's commitlog as the planner of a query sees it.
 
-Any physical offset is a good end of a batch, as a batch is the records that start before it. So
-planning need not go from record to record: a cap in bytes is an addition. Only a cap in records is
-walked, record by record up to the cap.
+A batch is the records that start before its end, so any physical offset is a good end. A cap in
+bytes is an addition; only a cap in records walks from record to record.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +14,16 @@ from reput.checkpoints.disk import locks
 from reput.formats.errors import FormatError, ReputError, StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import ACCEPT_V2, Verdict
-from reput.stores.following.head_cursor import HeadCursor
-from reput.stores.following.vouch import Vouch
 from reput.stores.lazy import lazy_module
-from reput.stores.log.commitlog import PAD, CommitLog, LogChangedError, commitlog_directories
+from reput.stores.log.commitlog import PAD, CommitLog, commitlog_directories
 from reput.stores.log.holes import HoleWatch, flaw_after
 from reput.stores.log.tail import KnownEnd, chain_end
 from reput.stores.log.tail_watch import TailWatch
 from reput.stores.log.trail import Fingerprint
 from reput.stores.log.unreadable import corruption, first_readable, next_record
 from reput.stores.query.first_since import Passed, first_since, first_since_by_bisection
+from reput.streaming.source.expired import NOTHING, skip_expired
+from reput.streaming.source.log_marks import LogMarks
 from reput.streaming.source.marks import Mark
 from reput.streaming.source.options import EARLIEST, LATEST
 
@@ -39,9 +37,6 @@ else:
     frames = lazy_module("reput.formats.kernels.frames")
     flushed = lazy_module("reput.stores.following.flushed")
 
-LOG = logging.getLogger("reput")
-# The offset of a store that has no log file yet: its beginning, wherever that will be.
-NOTHING = -1
 _STEP = 16 << 20
 _SMALLEST_STEP = 64 << 10
 _BYTES_A_RECORD = 512
@@ -63,18 +58,17 @@ class StoreOffsets:
 
         Args:
             store: which.
-            skips_corrupt: the log goes on after what is corrupt.
+            skips_corrupt: continue after what is corrupt.
             only_flushed: the log ends where the broker has flushed it to.
             ascending_time: no clock went back, so times are found by bisection.
 
         Raises:
-            StoreError: it is not there, or is none.
+            StoreError: it is missing, or is not a store.
         """
         self.name = store.name
         self._store = store
         self.path = store.path
         self._settings = store.settings
-        self._directories = commitlog_directories(store.path, store.settings)
         self._log: CommitLog | None = None
         self._skips_corrupt = skips_corrupt
         self._ascending_time = ascending_time
@@ -82,17 +76,14 @@ class StoreOffsets:
         self._watch: TailWatch | None = None
         self._flushed = flushed.FlushedEnd(store.path) if only_flushed else None
         self._frozen: int | None = None
-        self._cursor: HeadCursor | None = None
-        self._marked: Mark | None = None
-        self._vouch: Vouch | None = None
-        # Where reading begins, if that is known.
+        self._marks: LogMarks | None = None
         self._floor: int | None = None
         # Where the whole records end, flushed or not.
         self._visible = NOTHING
         self._is_torn = False
-        # Where records are known to begin: looking for one takes a look at the 4 MiB before.
+        # Where records are known to begin: finding one reads the 4 MiB before.
         self._records: deque[int] = deque(maxlen=_REMEMBERED)
-        # What stands at `end`, if that is nothing that can be read or waited for.
+        # What stands at `end`, if it can neither be read nor waited for.
         self.error: FormatError | None = None
         self.log()
 
@@ -103,63 +94,42 @@ class StoreOffsets:
             StoreError: the directories hold something else.
         """
         if self._log is None:
+            directories = commitlog_directories(self.path, self._settings)
             try:
-                self._log = CommitLog(self._directories, self._settings, self.path)
+                self._log = CommitLog(directories, self._settings, self.path)
             except StoreError:
-                if _has_files(self._directories):
+                if _has_files(directories):
                     raise
         return self._log
 
     def mark(self, position: int) -> Mark:
         """Return the mark of a place: it tells later that the log up to there is the same."""
         log = self.log()
-        if log is None or position <= log.min_offset:
-            return Mark(position)
-        if self._cursor is None:
-            self._cursor = HeadCursor(log, skips_corrupt=self._skips_corrupt)
-        if self._vouch is None:
-            self._vouch = Vouch(log, self.path)
-        try:
-            total = self._cursor.sum_to(position)
-        except LogChangedError:
-            # It expired meanwhile: then there is nothing left to compare.
-            return Mark(position)
-        found = Mark(position, None if total is None else f"{total:016x}")
-        self._marked = found
-        return found
+        return Mark(position) if log is None else self._marks_of(log).mark(position)
 
     def is_same(self, mark: Mark) -> bool:
         """Tell whether the log up to a mark is the one that it was taken of, or has expired."""
         log = self.log()
         if log is None or mark.log is None:
             return True
-        log.refresh()
-        if mark.position <= log.min_offset:
-            return True
-        if mark == self._marked and self._cursor is not None and self._vouch is not None:
-            seen = self._vouch.look(self._cursor.known(), is_at_rest=True)
-            if seen is None or seen.is_same:
-                return True
-        if self._cursor is not None:
-            self._cursor.forget()
-        self._vouch = Vouch(log, self.path)
-        is_same = self.mark(mark.position) == mark
-        if not is_same:
-            # Its file may have expired while it was read.
-            log.refresh()
-            is_same = mark.position <= log.min_offset
+        is_same = self._marks_of(log).is_same(mark)
         if not is_same:
             # Nothing that was known of the log holds.
             self._records.clear()
         return is_same
 
+    def _marks_of(self, log: CommitLog) -> LogMarks:
+        if self._marks is None:
+            self._marks = LogMarks(log, self.path, skips_corrupt=self._skips_corrupt)
+        return self._marks
+
     def freeze(self) -> None:
-        """Have the log end where it ends now."""
+        """Freeze the log at its current end."""
         self._frozen = None
         self._frozen = self.end()
         log = self.log()
         if log is not None and self._is_torn and log.wait_for_rest():
-            # A record that counts as torn while it may be written is whole if nobody writes.
+            # A record that counts as torn while a broker may write it is whole if none does.
             self._frozen = None
             self._frozen = self.end()
         if log is not None and self.error is None and self._frozen == self._visible:
@@ -167,7 +137,7 @@ class StoreOffsets:
             self.error = self.flaw(log)
 
     def flaw(self, log: CommitLog) -> FormatError | None:
-        """Return what is wrong after the log's end, None if nothing is that is not to be skipped.
+        """Return what is wrong after the log's end and must not be skipped, None for nothing.
 
         A broker that holds the store has recovered it: what follows is cut off.
         """
@@ -181,8 +151,8 @@ class StoreOffsets:
     def end(self) -> int:
         """Return the end of the whole records, `NOTHING` if there is no file.
 
-        Where a corrupt record stands before good ones, the end is there, and `error` says it:
-        what is before is read first.
+        If a corrupt record stands before good ones, the end is there, and `error` says so: what
+        is before is read first.
         """
         if self._frozen is not None:
             return self._frozen_end(self._frozen)
@@ -206,12 +176,13 @@ class StoreOffsets:
         end = self._visible = tail.end
         self._is_torn = tail.reason == Verdict.SHORT
         if self._flushed is not None:
+            # `_floor`: where reading begins, if that is known.
             end = self._flushed.before(log, end, self._floor)
         self._records.append(end)
         return end
 
     def _frozen_end(self, frozen: int) -> int:
-        """Return the end that was frozen; less where the log was cut and not flushed since."""
+        """Return the end that was frozen; less if the log was cut and not flushed since."""
         log = self.log()
         if self._flushed is None or log is None or frozen <= log.min_offset:
             return frozen
@@ -220,7 +191,7 @@ class StoreOffsets:
     def reaches(self, end: int, position: int) -> bool:
         """Tell whether whole records stand from the log's end up to a physical offset.
 
-        Where the last one ends with a zero byte it does not count while a broker may be writing it.
+        A last one that ends with a zero byte does not count while a broker may be writing it.
         """
         log = self.log()
         return log is not None and end >= log.min_offset and chain_end(log, end) == position
@@ -240,7 +211,7 @@ class StoreOffsets:
         Args:
             bound: what the user has given.
             fail_on_data_loss: it must not have expired.
-            is_known: an offset is taken as it is: its giver follows the log itself.
+            is_known: an offset is taken as it is: the caller follows the log itself.
 
         Raises:
             ReputError: an offset that has expired, or that is past the log's end.
@@ -270,7 +241,7 @@ class StoreOffsets:
         found = first_since(
             log, timestamp, end, passed=self._passed, skips_corrupt=self._skips_corrupt
         )
-        # Of two bounds the second one need not look at what the first has passed.
+        # The second of two bounds need not look at what the first has passed.
         self._passed = Passed(timestamp, found, end)
         return found
 
@@ -278,7 +249,7 @@ class StoreOffsets:
         """Return `start`, or the log's first offset where `start` has expired.
 
         Raises:
-            ReputError: it has expired, and that must not be.
+            ReputError: it has expired, and `fail_on_data_loss` is set.
         """
         log = self.log()
         return (
@@ -302,10 +273,10 @@ class StoreOffsets:
         try:
             reached = log.walk(first, max(cut, first + 1))
         except FormatError:
-            # Who reads the batch will say it, and where.
+            # The task that reads the batch reports it, and where.
             return min(max(cut, first + 1), end)
         if reached <= start and self._skips_corrupt:
-            # A hole, or what stands after a BLANK: an empty batch would be planned for ever.
+            # A hole, or what stands after a BLANK: else an empty batch is planned again and again.
             reached = next_record(log, first)
         self._records.append(reached)
         return min(reached, end)
@@ -362,28 +333,8 @@ class StoreOffsets:
         return first_readable(log, start, skips_corrupt=self._skips_corrupt)
 
 
-def skip_expired(log: CommitLog, name: str, start: int, *, fail_on_data_loss: bool) -> int:
-    """Return `start`, or the log's first offset where `start` has expired.
-
-    Raises:
-        ReputError: it has expired, and that must not be.
-    """
-    if start >= log.min_offset:
-        return start
-    if start == NOTHING:
-        return log.min_offset
-    lost = f"store {name}: physical offsets {start} to {log.min_offset} have expired"
-    if fail_on_data_loss:
-        raise ReputError(
-            f"{lost} before they were read. Restore the files, or go on after the gap with the "
-            "option failOnDataLoss=false"
-        )
-    LOG.warning("%s and are skipped (failOnDataLoss=false)", lost)
-    return log.min_offset
-
-
 def _has_files(directories: list[Path]) -> bool:
-    """Tell whether there is anything to complain about, other than that all is empty."""
+    """Tell whether the directories are missing, or hold a file that is not empty."""
     there = [directory for directory in directories if directory.is_dir()]
     return not there or any(
         path.stat().st_size for directory in there for path in directory.iterdir()

@@ -1,7 +1,7 @@
 """What a query can be told: the options of the source, read once into frozen values.
 
 The names are those of Spark's own sources where one means the same (`startingOffsets`,
-`maxBytesPerTrigger`, `minPartitions`, `failOnDataLoss`, …), and RocketMQ's behind `broker.`.
+`maxBytesPerTrigger`, `minPartitions`, `failOnDataLoss`, …), and RocketMQ's after `broker.`.
 Spark hands option names over in lower case and adds none of its own, so every name that is not
 known here is a mistake, and is refused.
 """
@@ -11,16 +11,15 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import UsageError
-from reput.formats.rocketmq import broker
 from reput.streaming.settings import option_values
-from reput.streaming.settings.config import read_broker_conf
+from reput.streaming.source.store_options import BROKER_NAMES, BROKER_PREFIX, StoresRead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
 
@@ -56,35 +55,6 @@ NAMES = (
 )
 STOP, SKIP = "stop", "skip"
 VISIBLE, FLUSHED = "visible", "flushed"
-BROKER_PREFIX = "broker."
-# All settings that `formats.rocketmq.broker` knows, by their own case: options come without it.
-BROKER_NAMES = (
-    "bitMapLengthConsumeQueueExt",
-    "brokerName",
-    "enableCalcFilterBitMap",
-    "enableConsumeQueueExt",
-    "enableDLegerCommitLog",
-    "enableLmq",
-    "enableMultiDispatch",
-    "enabledAppendPropCRC",
-    "expectConsumerNumUseFilter",
-    "forceVerifyPropCRC",
-    "indexFileWriteEnable",
-    "mappedFileSizeCommitLog",
-    "mappedFileSizeConsumeQueue",
-    "mappedFileSizeConsumeQueueExt",
-    "mapperFileSizeBatchConsumeQueue",
-    "maxErrorRateOfBloomFilter",
-    "maxHashSlotNum",
-    "maxIndexNum",
-    "maxMessageSize",
-    "messageDelayLevel",
-    "messageIndexEnable",
-    "readOnlyCommitLogStorePaths",
-    "storePathCommitLog",
-    "storeType",
-)
-_STORE_KEYS = {"path", "output", "brokerVersion", "brokerConf", "broker", "commitlog"}
 
 
 @dataclass(frozen=True)
@@ -169,28 +139,13 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     """
     values = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(values)
-    stores = _Stores(values).read()
-    starting = _bounds(values, "starting", [s[0] for s in stores], Bound(EARLIEST))
-    ending = _bounds(values, "ending", [s[0] for s in stores], Bound(LATEST))
-    known = _known_ends(values, [s[0] for s in stores])
+    stores = _stores(values)
     rows = values.get("rows", MESSAGES).strip().lower()
     if rows not in {MESSAGES, RANGES}:
         raise UsageError(f"rows={rows!r}: it is {MESSAGES} or {RANGES}")
     on_corrupt = option_values.choice(values, "onCorrupt", (STOP, SKIP))
     return SourceOptions(
-        stores=tuple(
-            Store(
-                name,
-                path,
-                settings,
-                starting[name],
-                ending[name],
-                output,
-                known.get(name),
-                its_name,
-            )
-            for name, path, (settings, its_name), output in stores
-        ),
+        stores=stores,
         rows=rows,
         max_bytes=option_values.size(values, "maxBytesPerTrigger"),
         max_store_bytes=option_values.size(values, "maxBytesPerStore"),
@@ -206,6 +161,27 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
+def _stores(values: Mapping[str, str]) -> tuple[Store, ...]:
+    found = StoresRead(values).read()
+    names = [store.name for store in found]
+    starting = _bounds(values, "starting", names, Bound(EARLIEST))
+    ending = _bounds(values, "ending", names, Bound(LATEST))
+    known = _known_ends(values, names)
+    return tuple(
+        Store(
+            each.name,
+            each.path,
+            each.settings,
+            starting[each.name],
+            ending[each.name],
+            each.output,
+            known.get(each.name),
+            each.broker_name,
+        )
+        for each in found
+    )
+
+
 def _refuse_unknown(values: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in NAMES}
     known |= {f"{BROKER_PREFIX}{name}".lower(): f"{BROKER_PREFIX}{name}" for name in BROKER_NAMES}
@@ -216,103 +192,8 @@ def _refuse_unknown(values: Mapping[str, str]) -> None:
             raise UsageError(f"option {name!r} is not known; {hint}")
 
 
-class _Stores:
-    """Finds out which stores a query reads, and by which settings."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = values
-        self._version = values.get("brokerversion", broker.NEWEST)
-        self._conf = values.get("brokerconf")
-        self._commitlog = [d.strip() for d in values.get("commitlog", "").split(",") if d.strip()]
-        names = {name.lower(): name for name in BROKER_NAMES}
-        self._settings = {
-            names[key.removeprefix(BROKER_PREFIX)]: value
-            for key, value in values.items()
-            if key.startswith(BROKER_PREFIX)
-        }
-
-    def read(self) -> list[tuple[str, Path, tuple[BrokerSettings, str], Path | None]]:
-        """Return name, path, settings with the broker's name, and output of each store.
-
-        Raises:
-            UsageError: there is none, or two are called alike.
-        """
-        stores: list[tuple[str, Path, tuple[BrokerSettings, str], Path | None]] = []
-        own = self._values.get("output", "").strip()
-        for text in self._paths():
-            path = Path(text)
-            output = Path(own) if own else None
-            stores.append((path.resolve().name, path, self._settings_of({}), output))
-        if self._commitlog and len(stores) != 1:
-            raise UsageError(
-                "commitlog is the log of one path; with several stores each has its own: "
-                '{"a": {"path": "/data/a/store", "commitlog": ["/data/a/log"]}, …}'
-            )
-        if own and len(stores) != 1:
-            raise UsageError(
-                "output is the output of one path; with several stores each has its own: "
-                '{"a": {"path": "/data/a/store", "output": "/data/a/rebuilt"}, …}'
-            )
-        for name, table in self._tables().items():
-            output = Path(str(table["output"])) if table.get("output") else None
-            stores.append((name, Path(table["path"]), self._settings_of(table), output))
-        if not stores:
-            raise UsageError("option path is missing: give the directory of a broker's store")
-        seen = set()
-        for name, path, _, _ in stores:
-            if name in seen:
-                raise UsageError(
-                    f"path: two stores are called {name!r} ({path} is one); name them by the "
-                    'option stores, such as {"a": "/data/a/store", "b": "/data/b/store"}'
-                )
-            seen.add(name)
-        return stores
-
-    def _paths(self) -> list[str]:
-        texts = self._values.get("path", "").split(",")
-        if "paths" in self._values:
-            # What Spark makes of load([…]).
-            more = option_values.parse_json("paths", self._values["paths"])
-            texts += [str(text) for text in more] if isinstance(more, list) else [str(more)]
-        return [text.strip() for text in texts if text.strip()]
-
-    def _tables(self) -> dict[str, dict[str, Any]]:
-        text = self._values.get("stores")
-        if text is None:
-            return {}
-        found = option_values.parse_json("stores", text)
-        if not isinstance(found, dict) or not found:
-            raise UsageError('stores must be JSON such as {"name": "/path/to/store", …}')
-        tables = {}
-        for name, value in found.items():
-            table = value if isinstance(value, dict) else {"path": value}
-            unknown = sorted(set(table) - _STORE_KEYS)
-            if unknown:
-                known = ", ".join(sorted(_STORE_KEYS))
-                raise UsageError(f"stores: {name}: unknown key {unknown[0]!r}; known are {known}")
-            if not isinstance(table.get("path"), str) or not table["path"]:
-                raise UsageError(f"stores: {name}: path is missing")
-            tables[str(name)] = table
-        return tables
-
-    def _settings_of(self, table: Mapping[str, Any]) -> tuple[BrokerSettings, str]:
-        """Return the settings of one store, and its broker's name, empty if they do not say it.
-
-        Its own settings come before the query's, single ones before all.
-        """
-        conf = table.get("brokerConf", self._conf)
-        properties = read_broker_conf(Path(conf)) if conf else {}
-        own = {key: str(value) for key, value in (table.get("broker") or {}).items()}
-        properties |= self._settings | own
-        told = table.get("commitlog", self._commitlog)
-        if not isinstance(told, list) or not all(isinstance(path, str) for path in told):
-            raise UsageError(f"stores: commitlog={told!r} is not a list of directories")
-        version = str(table.get("brokerVersion", self._version))
-        return broker.settings_of(version, properties, told), properties.get("brokerName", "")
-
-
 def _known_ends(values: Mapping[str, str], stores: list[str]) -> dict[str, KnownEnd]:
-    """Return where logs ended when somebody last looked."""
+    """Return where logs ended at the last look."""
     table = option_values.parse_json("knownEnds", values.get("knownends", "{}"))
     wanted = len(KnownEnd._fields)
     if not isinstance(table, dict) or not all(

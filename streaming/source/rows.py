@@ -33,7 +33,7 @@ from reput.formats.rows.texts import Slices
 from reput.stores.log.commitlog import PAD, CommitLog, commitlog_directories
 from reput.stores.log.unreadable import corruption, first_readable, next_record
 from reput.streaming.source import arrow
-from reput.streaming.source.offsets import skip_expired
+from reput.streaming.source.expired import skip_expired
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError
 from reput.stores.query import coverage
-from reput.streaming.source.datasource import BatchReader, open_stores
+from reput.streaming.source.datasource import BatchReader
+from reput.streaming.source.opening import open_stores
 from reput.streaming.source.trust import trust_in
 
 if TYPE_CHECKING:

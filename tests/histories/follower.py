@@ -7,9 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
-from reput.streaming.source.datasource import RangeReader, StreamReader
 from reput.streaming.source.marks import marks_of
 from reput.streaming.source.options import parse
+from reput.streaming.source.stream import RangeReader, StreamReader
 from tests.histories.points import POINTS, Killed
 
 if TYPE_CHECKING:

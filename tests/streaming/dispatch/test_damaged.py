@@ -24,9 +24,10 @@ from reput.stores.query.message_store import MessageStore
 from reput.streaming.dispatch import resume
 from reput.streaming.dispatch.damage import explained, gaps_of, of_export
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
-from reput.streaming.source.datasource import BatchReader, RangeReader
+from reput.streaming.source.datasource import BatchReader
 from reput.streaming.source.options import parse
 from reput.streaming.source.rows import read_batches
+from reput.streaming.source.stream import RangeReader
 from reput.streaming.spark.errors import source_error
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify

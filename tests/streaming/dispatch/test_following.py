@@ -371,7 +371,7 @@ class TestKnownEnd:
         script = (
             "import json, sys\n"
             "from reput.streaming.source.options import parse\n"
-            "from reput.streaming.source.datasource import RangeReader\n"
+            "from reput.streaming.source.stream import RangeReader\n"
             "reader = RangeReader(parse(json.loads(sys.argv[1])))\n"
             "reader.prepareForTriggerAvailableNow()\n"
             "rows, end = reader.read(reader.initialOffset())\n"

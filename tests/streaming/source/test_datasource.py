@@ -11,7 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from reput.formats.errors import UsageError
-from reput.streaming.source.datasource import RocketMQDataSource, expect_the_end
+from reput.streaming.source.datasource import RocketMQDataSource
+from reput.streaming.source.stream import expect_the_end
 from tests.builders.logs import FILE_SIZE, overwrite, write_store
 
 pytestmark = pytest.mark.spark

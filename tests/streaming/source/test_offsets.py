@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from reput.formats.errors import FormatError, ReputError, StoreError
 from reput.streaming.source import planning
-from reput.streaming.source.datasource import BatchReader, StreamReader
+from reput.streaming.source.datasource import BatchReader
 from reput.streaming.source.marks import marks_of
 from reput.streaming.source.offsets import NOTHING, StoreOffsets
 from reput.streaming.source.options import Bound, parse
+from reput.streaming.source.stream import StreamReader
 from tests.builders.hypotheses import examples
 from tests.builders.logs import FILE_SIZE, STORED_AT, overwrite, write_store
 

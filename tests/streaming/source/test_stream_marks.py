@@ -8,10 +8,10 @@ import pytest
 
 from reput.formats.errors import ReputError
 from reput.stores.following.head_cursor import HeadCursor
-from reput.streaming.source.datasource import StreamReader
 from reput.streaming.source.marks import Mark, marks_of
 from reput.streaming.source.offsets import StoreOffsets
 from reput.streaming.source.options import parse
+from reput.streaming.source.stream import StreamReader
 from tests.builders.brokers import go_on_at_hole, put_with_hole, queue, write_over
 from tests.builders.stores import SMALL
 
