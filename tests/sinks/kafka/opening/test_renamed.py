@@ -14,8 +14,8 @@ from reput.sinks.kafka.position.position import Found, Position
 from reput.stores.log import trail
 from reput.stores.log.trail import Point
 from reput.streaming.settings.kafka import kafka_settings
+from tests.builders.kafka_sinks import written
 from tests.kafka import stores
-from tests.sinks.kafka.position.test_trail import written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from reput.sinks.kafka.position import progress
 from reput.sinks.kafka.position.position import Position
 from reput.sinks.kafka.sink import KafkaSink
 from reput.stores.log import trail
+from tests.builders.kafka_sinks import sent_in, written
 from tests.kafka import stores
-from tests.sinks.kafka.position.test_trail import sent_in, written
 
 if TYPE_CHECKING:
     from pathlib import Path
