@@ -141,9 +141,9 @@ def dispatch_most(store: Path, ends: list[int]) -> dict[str, float]:
     with timed(figures, "flush_seconds"):
         dispatcher.flush()
     with timed(figures, "flush_again_seconds"):
-        dispatcher.entries.flush()
+        dispatcher.parts.output.entries.flush()
     with timed(figures, "positions_seconds"):
-        dispatcher.entries.positions()
+        dispatcher.parts.output.entries.positions()
     blocks = sum(
         (Path(directory) / name).stat().st_blocks
         for directory, _, names in os.walk(store.parent / "output" / "consumequeue")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from reput.stores.findings import Report
     from reput.stores.query.message_store import MessageStore
-    from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.spark.session import build_session
 
     __version__: str

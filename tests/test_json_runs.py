@@ -50,7 +50,7 @@ class Place:
         if closes:
             dispatcher.close()
         else:
-            dispatcher._close_files()
+            dispatcher.abandon()
 
     def damage_log(self) -> None:
         """Spoil the magic code of a record in the log's second file; the second time, restore it."""

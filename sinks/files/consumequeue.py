@@ -19,7 +19,6 @@ from reput.sinks.files.queue_files import QueueFiles
 from reput.sinks.files.went_back import WentBackError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from reput.formats.kernels.scan import Columns
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
 _MOST_MAPS = 32_000
 # Up to here the names of files stay within 63 bits.
 _MAX_QUEUE_OFFSET = (1 << 62) // ENTRY_SIZE
-
-
-class PutError(ReputError):
-    """A record cannot be put, or only in part; `row` is its place in the block."""
-
-    def __init__(self, row: int, message: str) -> None:
-        super().__init__(message)
-        self.row = row
 
 
 @dataclass
@@ -63,66 +54,21 @@ class ConsumeQueueSink(QueueFiles):
         # By queue: the queue offset after the last one that was out of turn.
         self._following: dict[int, int] = {}
 
-    def write(
-        self,
-        columns: Columns,
-        count: int,
-        put_special: Callable[[int], None],
-        accept: Callable[[int], bool],
-    ) -> int:
-        """Put the first `count` records of a block.
+    def begin_block(self) -> None:
+        """Have room for all queues that have a number: before the records of a block are put."""
+        self._grow(len(self._queues.names))
+
+    def put(self, columns: Columns, row: int, count: int) -> int:
+        """Put the records of a block that are the next entries of their queues, and plain.
 
         Args:
             columns: the block; the caller hands blocks over in commitlog order.
-            count: records in it.
-            put_special: called with the row of a record that is more than one plain entry.
-            accept: called with the row of a record that is not the next of its queue; says
-                whether to put it as a broker would, or to end before it.
+            row: where to begin.
+            count: records in the block.
 
         Returns:
-            The records that were put.
-
-        Raises:
-            OSError: no space, no permission.
-            PutError: a record that no queue can take; those before it are put.
+            The row of the first record that is something else, `count` if none is.
         """
-        self._grow(len(self._queues.names))
-        row = 0
-        while True:
-            row = int(self._put(row, count, columns))
-            if row >= count:
-                return count
-            try:
-                if columns.special[row]:
-                    put_special(row)
-                elif self._is_out_of_turn(columns, row) and not accept(row):
-                    return row
-                else:
-                    self._put_row(columns, row)
-            except ReputError as error:
-                raise PutError(row, str(error)) from error
-            row += 1
-
-    def _is_out_of_turn(self, columns: Columns, row: int) -> bool:
-        """Tell whether a record does not follow the last one of its queue."""
-        number, queue_offset = int(columns.queue[row]), int(columns.queue_offset[row])
-        files = self._open(number)
-        # After a record out of turn, those that follow may count on from there.
-        expected = self._following.get(number, int(self._next_entry[number]))
-        return bool(files.bases) and queue_offset not in {expected, self._next_entry[number]}
-
-    def _put_row(self, columns: Columns, row: int) -> None:
-        self.put_entry(
-            int(columns.queue[row]),
-            int(columns.queue_offset[row]),
-            Entry(
-                int(columns.physical_offset[row]),
-                int(columns.size[row]),
-                int(columns.tags_code[row]),
-            ),
-        )
-
-    def _put(self, row: int, count: int, columns: Columns) -> int:
         result: int = consumequeue_kernels.put(
             row,
             count,
@@ -138,7 +84,27 @@ class ConsumeQueueSink(QueueFiles):
             self._window_address,
             self._window_end,
         )
-        return result
+        return int(result)
+
+    def is_out_of_turn(self, columns: Columns, row: int) -> bool:
+        """Tell whether a record does not follow the last one of its queue; puts nothing."""
+        number, queue_offset = int(columns.queue[row]), int(columns.queue_offset[row])
+        files = self._open(number)
+        # Once a record was out of turn those after it may count on from there.
+        expected = self._following.get(number, int(self._next_entry[number]))
+        return bool(files.bases) and queue_offset not in {expected, self._next_entry[number]}
+
+    def put_row(self, columns: Columns, row: int) -> None:
+        """Put one record of a block as the broker would, in turn or not; see `put_entry`."""
+        self.put_entry(
+            int(columns.queue[row]),
+            int(columns.queue_offset[row]),
+            Entry(
+                int(columns.physical_offset[row]),
+                int(columns.size[row]),
+                int(columns.tags_code[row]),
+            ),
+        )
 
     def put_entry(self, number: int, queue_offset: int, entry: Entry) -> None:
         """Put one entry as the broker would, in turn or not.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from reput.formats.kernels.scan import Columns
     from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.sinks.sink import Rows
 
 # Items prepared at a time: 8 MiB of them, some milliseconds; and as many again meanwhile.
 _STEP = 8 << 20
@@ -45,6 +46,8 @@ NO_INDEX = IndexPosition("", Header())
 
 class IndexSink:
     """The index files of one output root."""
+
+    name = "index"
 
     def __init__(self, root: Path, staging: Path, settings: BrokerSettings) -> None:
         """Open the newest file, if there is one.
@@ -171,12 +174,13 @@ class IndexSink:
         """Return how full the newest file is, 0 to 1."""
         return (self.header.next_item - FIRST_ITEM) / max(self.items - FIRST_ITEM, 1)
 
-    def write(self, columns: Columns, count: int) -> None:
-        """Insert the keys of the first `count` records of a block.
+    def write(self, block: Rows) -> None:
+        """Insert the keys of a block's records.
 
         Raises:
             OSError: no space, no permission.
         """
+        columns, count = block.columns, block.count
         row, key = 0, 0
         while count:
             row, key = self._insert(row, key, count, columns)

@@ -63,12 +63,6 @@ def explained(error: FormatError, config: StoreConfig) -> FormatError | None:
         log.close()
     # The same file may have been named by another way.
     to = f"byte {byte + 1}" if last.name == path.name else f"byte {byte + 1} of {last}"
-    found = progress.load(config.output)
-    kept = (
-        f" {found.messages} messages, up to physical offset {found.end}, are dispatched and kept."
-        if found is not None and found.end >= 0
-        else ""
-    )
     note = _NOTES.get(error.remedy, "")
     return FormatError(
         error.path,
@@ -78,13 +72,22 @@ def explained(error: FormatError, config: StoreConfig) -> FormatError | None:
         f"leaves out {end - start} bytes (physical offsets {start} to {end}: from byte "
         f"{error.position} to {to}) and keeps a copy of those that are there."
         + (f" {note}" if note else "")
-        + kept,
+        + _kept(config.output),
     )
+
+
+def _kept(output: Path) -> str:
+    """Return what an output has, as a sentence; "" if it has nothing."""
+    found = progress.load(output)
+    if found is None or found.end < 0:
+        return ""
+    done = f"{found.messages} messages, up to physical offset {found.end}"
+    return f" {done}, are dispatched and kept."
 
 
 @contextlib.contextmanager
 def naming_the_option() -> Iterator[None]:
-    """Have errors at a place of a log name the option of a DataFrame as the remedy."""
+    """Name the option of a DataFrame as the remedy of errors at a place of a log."""
     try:
         yield
     except FormatError as error:

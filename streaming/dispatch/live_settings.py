@@ -127,7 +127,7 @@ class LiveSettings:
         }
 
     def save(self) -> None:
-        """Have on disk what changed: before anything is dispatched with it.
+        """Sync what changed to disk, before anything is dispatched with it.
 
         Raises:
             OSError: no space, no permission.
@@ -285,10 +285,7 @@ class LiveSettings:
         return events
 
     def known_until(self) -> int | None:
-        """Return the store timestamp, ms, from which on a running broker's filters are not known.
-
-        None where no filter matters.
-        """
+        """Return the first store timestamp, ms, for which filters are not known; None: all are."""
         if self._filters is None:
             return None
         return max(self._filters.written - _WRITING_MS, self._long_ago() + self._clock_ahead)
@@ -322,7 +319,7 @@ def _some(topics: list[str]) -> str:
 
 
 def copy(store: Path, output: Path, other: Path, settings: BrokerSettings) -> str:
-    """Have another output begin with what is known of an output's types and filters.
+    """Let another output begin with what is known of an output's types and filters.
 
     Args:
         store: the broker's storePathRootDir.

@@ -1,58 +1,33 @@
-"""Where an output goes on: its own progress, once it is certain that files and log agree with it.
+"""Where an output resumes: at its own progress, once files and log are certain to agree with it.
 
-What an earlier writer left beyond the progress is taken back. Where the log has been cut and
+What an earlier writer left beyond the progress is rolled back. Where the log has been cut and
 written again since, the output goes back to the last point that both have in common. What somebody
 else has done to the files is refused. Source: docs/adr/0010-one-record-after-a-flush.md.
 """
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reput.checkpoints import marks, progress, untouched
 from reput.checkpoints.disk import changes
-from reput.checkpoints.progress import Progress
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
-from reput.formats.rocketmq.checkpoint import StoreCheckpoint
-from reput.formats.rocketmq.indexfile import Header
-from reput.sinks.files.index import IndexPosition
-from reput.sinks.upkeep import retention, rollback
-from reput.stores.following.identity import Comparison, compare
-from reput.stores.following.known import Known, gone_back, settled
-from reput.stores.verify.queue_entries import first_entry
-from reput.streaming.dispatch.other_store import nothing_in_common
-from reput.streaming.events import CORRUPT, GAP, RECOVERY, TRUNCATION, Event
+from reput.sinks.upkeep import retention
+from reput.streaming.dispatch import recovery, truncation
+from reput.streaming.events import RECOVERY, Event
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
+    from reput.checkpoints.progress import Progress
     from reput.stores.log.commitlog import CommitLog
+    from reput.streaming.dispatch.recovery import Recovery
     from reput.streaming.settings.config import StoreConfig
 
-_CUTS = 32
 # Where `reput rebuild --repair` builds an output once more.
 REPAIR = "repair"
-
-
-@dataclass
-class Recovery:
-    """What was taken back of an output, for the log.
-
-    Attributes:
-        entries: of queues.
-        items: of the index.
-        truncations: times that the log was found to be another one from some place on.
-        reasons: what had happened, in words.
-    """
-
-    entries: int = 0
-    items: int = 0
-    truncations: int = 0
-    reasons: list[str] = field(default_factory=list)
 
 
 def check_output(output: Path) -> None:
@@ -80,10 +55,13 @@ def check_output(output: Path) -> None:
             )
 
 
-def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
-    """Return where an output goes on, after taking back what is beyond it.
+def resume(config: StoreConfig, log: CommitLog, done: Recovery) -> Progress:
+    """Return where an output resumes, after rolling back what lies beyond that.
 
-    The caller holds the output's lock.
+    Args:
+        config: the store; the caller holds the lock of its output.
+        log: its log.
+        done: gets what was rolled back.
 
     Raises:
         StoreError: it was written with other settings, of another log, or by somebody else since.
@@ -92,7 +70,7 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     changes.remove_tree(config.output / progress.STATE_DIRECTORY / REPAIR)
     found = progress.load(config.output)
     if found is None:
-        return beginning(config)
+        return recovery.beginning(config)
     check_settings(config, found)
     if config.in_place:
         # Recorded before the output became one: a broker may have written to these files since.
@@ -105,278 +83,12 @@ def resume(config: StoreConfig, log: CommitLog, recovery: Recovery) -> Progress:
     if not found.clean:
         failure = marks.failure(config.output)
         why = f"its last writer failed: {failure}" if failure else "its last writer was killed"
-        recovery.reasons.append(Event(why, RECOVERY))
+        done.reasons.append(Event(why, RECOVERY))
         if (config.output / names.CHECKPOINT).exists():
-            # It may be of a flush that was not recorded any more, and is taken back now.
-            _write_checkpoint(config, found)
-        _restore(config, found, recovery)
-    return follow(config, log, found, recovery)
-
-
-def beginning(config: StoreConfig, generation: int = 0) -> Progress:
-    """Return the progress of an output with nothing in it."""
-    return Progress(
-        end=-1,
-        generation=generation,
-        clean=False,
-        messages=0,
-        settings=config.settings.fingerprint(),
-    )
-
-
-def known_log(found: Progress) -> Known:
-    """Return what an output has read of its log."""
-    return Known(found.files, found.trail, found.end, dict(found.skipped), dict(found.passed))
-
-
-def follow(config: StoreConfig, log: CommitLog, found: Progress, recovery: Recovery) -> Progress:
-    """Return progress that the log agrees with: as it is, or gone back to where both agree.
-
-    Args:
-        config: the store.
-        log: its log, looked at again just now.
-        found: where the output is; the files hold that, and nobody has them mapped.
-        recovery: gets what was done.
-
-    Raises:
-        StoreError: the output is of another log.
-    """
-    seen = compare(log, known_log(found))
-    bases = log.bases
-    if not seen.is_same:
-        log.refresh()
-        if log.bases != bases:
-            # Files expired meanwhile: what was in them says nothing of the log.
-            seen = compare(log, known_log(found))
-    if seen.is_same:
-        return still_same(log, found, seen, recovery.reasons)
-    return go_back(config, log, found, seen, recovery)
-
-
-def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[str]) -> Progress:
-    """Return the progress with what is certain now of the log's files; say what is damaged."""
-    _say_damage(log, seen, events)
-    known = replace(found, files=settled(found.files, seen.certain, log.min_offset))
-    return with_nothing_vouched(known, log)
-
-
-def with_nothing_vouched(found: Progress, log: CommitLog) -> Progress:
-    """Return the progress; once all that it knows has expired, with where the log goes on.
-
-    See `Progress.vouched_from`.
-    """
-    if not found.messages or any(file.base >= log.min_offset for file in found.files):
-        return found
-    return replace(found, vouched_from=max(found.end, log.min_offset))
-
-
-def _say_damage(log: CommitLog, seen: Comparison, events: list[str]) -> None:
-    if seen.damaged is not None:
-        path, _ = log.file_of(seen.damaged)
-        text = (
-            f"{path} is not as it was when it was dispatched, though a later file is: it is "
-            "damaged. The output has what was dispatched of it; restore the file from a replica"
-        )
-        events.append(Event(text, CORRUPT))
-
-
-def go_back(
-    config: StoreConfig, log: CommitLog, found: Progress, seen: Comparison, recovery: Recovery
-) -> Progress:
-    """Take an output back to where its log is still the same.
-
-    Args:
-        config: the store.
-        log: its log, as it is now.
-        found: where the output is; the files hold that, and nobody has them mapped.
-        seen: what has become of the log.
-        recovery: gets what was done.
-
-    Raises:
-        StoreError: the output is of another log.
-    """
-    recovery.truncations += 1
-    _say_damage(log, seen, recovery.reasons)
-    older = _gone_back(config, log, found, seen, recovery)
-    older = replace(older, cuts=with_cut(found.cuts, max(older.end, 0)))
-    text = (
-        f"the log was cut and rewritten somewhere after {max(older.end, 0)}; "
-        f"what was dispatched of it up to {found.end} is dispatched again"
-    )
-    recovery.reasons.append(Event(text, TRUNCATION))
-    # Until it is done, no broker may be started on the files.
-    marks.set_abort(config.output, config.output / progress.STATE_DIRECTORY)
-    # Recorded first: if this is cut off, the next start goes on with it. And a checkpoint that is
-    # ahead of the queues would make a broker skip what is missing in them.
-    _write_checkpoint(config, older)
-    progress.save(config.output, older)
-    _restore(config, older, recovery)
-    return older
-
-
-def with_cut(cuts: tuple[tuple[int, int], ...], position: int) -> tuple[tuple[int, int], ...]:
-    """Return the cuts with one more; the two oldest become one where there are many."""
-    number = max(time.time_ns(), cuts[-1][0] + 1 if cuts else 0)
-    if len(cuts) >= _CUTS:
-        (_, first), (later, second), *rest = cuts
-        cuts = ((later, min(first, second)), *rest)
-    return (*cuts, (number, position))
-
-
-def _gone_back(
-    config: StoreConfig, log: CommitLog, found: Progress, seen: Comparison, recovery: Recovery
-) -> Progress:
-    generation, common = found.generation + 1, seen.common
-    if common is None:
-        if not seen.is_related:
-            raise nothing_in_common(config.output, config.path)
-        return _begun_again(config, log, found, recovery)
-    if found.repeated and config.settings.writes_ext:
-        # A repeated record has a unit and no entry: nothing says which units are its own.
-        return _begun_again(config, log, found, recovery)
-    _require_index(config.output / names.INDEX, found, common.index_name)
-    queues = rollback.queues_before(
-        config.output, config.settings, found.queues, common.end, found.lasts
-    )
-    source = StoreCheckpoint(*found.checkpoint)
-    checkpoint = source._replace(
-        logics_timestamp=common.logics_timestamp,
-        # Not known without a look at all files; 0 has a broker index from the log's beginning.
-        index_timestamp=0,
-        logics_offset=common.logics_offset,
-    )
-    return replace(
-        found,
-        end=common.end,
-        generation=generation,
-        clean=False,
-        messages=common.messages,
-        files=gone_back(found.files, common, config.settings.commitlog_file_size),
-        trail=found.trail[: found.trail.index(common) + 1],
-        **progress.shortened(found, queues, common.index_name),
-        index_name=common.index_name,
-        index_header=common.index_header,
-        checkpoint=tuple(checkpoint),
-        logics_timestamp=common.logics_timestamp,
-        logics_offset=common.logics_offset,
-        repeated=common.repeated,
-        store_timestamp=common.store_timestamp,
-        skipped=tuple(gap for gap in found.skipped if gap[0] < common.end),
-        passed=tuple(place for place in found.passed if place[0] < common.end),
-        lost=tuple(gap for gap in found.lost if gap[0] < common.end),
-        vouched_from=min(found.vouched_from, common.end),
-    )
-
-
-def _require_index(directory: Path, found: Progress, name: str) -> None:
-    """Refuse to go back to an index file that was removed since its records had expired.
-
-    One whose records are there was looked for before (`checkpoints.untouched`).
-
-    Raises:
-        StoreError: the file.
-    """
-    known = {found.index_name, *(older for older, _ in found.index_before)}
-    if not name or name in known or (directory / name).exists():
-        return
-    raise StoreError(
-        directory / name,
-        "this index file was removed when its records had expired, and the log, which was set back "
-        "or cut since, ends in them now",
-        "`reput rebuild --repair` with the same store and output makes it again from the log",
-    )
-
-
-def _begun_again(
-    config: StoreConfig, log: CommitLog, found: Progress, recovery: Recovery
-) -> Progress:
-    """Return the progress of an empty output; what cannot be dispatched again is lost, and said."""
-    again = replace(
-        beginning(config, found.generation + 1),
-        lost=found.lost,
-        starts=found.starts,
-        recoveries=found.recoveries,
-        truncations=found.truncations,
-    )
-    # The output began in one of these files at the latest: the first that is known, the one in
-    # which its first batch ended, or that of its first entry. Those that expired are not known.
-    places = [point.record.physical_offset for point in found.trail[:1]]
-    places += [file.base for file in found.files[:1]]
-    entry = first_entry(config.output, config.settings.consumequeue_file_size)
-    places += [entry] if entry is not None else []
-    start = min(map(log.base_of, places), default=log.min_offset)
-    if start < log.min_offset:
-        gap = (start, log.min_offset)
-        text = (
-            f"the entries of physical offsets {gap[0]} to {gap[1]} are lost: the output begins "
-            "again, and these records have expired"
-        )
-        recovery.reasons.append(Event(text, GAP))
-        again = replace(again, lost=(*again.lost, gap))
-    return again
-
-
-def take_back(
-    config: StoreConfig, found: Progress, numbers: Mapping[str, int], recovery: Recovery
-) -> Progress:
-    """Take entries of messages that are gone out of queues whose numbers have gone back.
-
-    The record that shows it is the first of its queue in the log, so the queue goes on as in a
-    rebuild. All entries that go are of records that have expired.
-
-    Args:
-        config: the store.
-        found: where the output is; the files hold that, and nobody has them mapped.
-        numbers: by queue: queue offset of the first entry that goes.
-        recovery: gets what was done.
-    """
-    queues = rollback.queues_up_to(config.output, config.settings, found.queues, numbers)
-    shorter = replace(
-        found,
-        generation=found.generation + 1,
-        clean=False,
-        truncations=found.truncations + 1,
-        **progress.shortened(found, queues, found.index_name),
-    )
-    name, number = min(numbers.items())
-    recovery.truncations += 1
-    recovery.reasons.append(
-        Event(
-            f"queue offsets go back after physical offset {found.vouched_from}, before which all "
-            "that was dispatched has expired: the log was cut there, or topics were made again. "
-            f"Entries of messages that are gone were taken back, in queues: {len(numbers)}. The "
-            "first: "
-            f"{config.output / name}, from queue offset {number} on",
-            TRUNCATION,
-        )
-    )
-    # Recorded first, as in `go_back`.
-    progress.save(config.output, shorter)
-    _restore(config, shorter, recovery)
-    return shorter
-
-
-def _write_checkpoint(config: StoreConfig, found: Progress) -> None:
-    """Have the checkpoint say what the progress does: ahead of the queues it does harm."""
-    marks.write_checkpoint(
-        config.output,
-        config.output / progress.STATE_DIRECTORY,
-        StoreCheckpoint(*found.checkpoint),
-        config.settings.version.checkpoint_fields,
-    )
-
-
-def _restore(config: StoreConfig, found: Progress, recovery: Recovery) -> None:
-    taken = rollback.restore(
-        config.output,
-        config.output / progress.STATE_DIRECTORY,
-        config.settings,
-        found.queues,
-        IndexPosition(found.index_name, Header(*found.index_header)),
-        found.ahead,
-    )
-    recovery.entries += taken.entries
-    recovery.items += taken.items
+            # It may be of a flush that was not recorded any more, and is rolled back now.
+            recovery.write_checkpoint(config, found)
+        recovery.roll_back_to(config, found, done)
+    return truncation.follow(config, log, found, done)
 
 
 def check_settings(config: StoreConfig, found: Progress) -> None:

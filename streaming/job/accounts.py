@@ -16,7 +16,7 @@ from reput.streaming.observe.observer import Observer, Unobserved
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.base import Result, Writers
     from reput.streaming.writers.state import State

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from reput.streaming.dispatch.block import Block
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
-    from reput.streaming.dispatch.pipeline import Block
     from reput.streaming.job.summary import Summary
     from reput.streaming.observe.observer import Observer
     from reput.streaming.settings.config import StoreConfig

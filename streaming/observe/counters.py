@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from reput.streaming.dispatch.dispatcher import PHASES
+from reput.streaming.dispatch.stopwatch import PHASES
 from reput.streaming.observe.error_kinds import ERROR_KINDS
 from reput.streaming.observe.families import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.dispatch.batch import Batch
 
 _BATCH_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.writers.state import State
 
 

@@ -21,7 +21,7 @@ from reput.streaming.observe import kafka as kafka_metrics
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
-    from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.observe.families import Families, Texts
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.state import State

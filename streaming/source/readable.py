@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from reput.stores.log.commitlog import CommitLog
-    from reput.streaming.dispatch.pipeline import Block, Pipeline
+    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.pipeline import Pipeline
 
 
 class Ends(NamedTuple):
@@ -80,7 +81,7 @@ class Readable:
         self.lost = LostPlaces(passed)
         self.lacks: dict[int, FormatError] = {}
         self._ends: dict[int, int] = {}
-        pipeline.gaps = dict(passed)
+        pipeline.parser.gaps = dict(passed)
 
     def blocks(self, start: int, end: int) -> Iterator[Block]:
         """Yield the records that start in [`start`, `end`) and can be read, as `Pipeline.blocks`.
@@ -114,7 +115,7 @@ class Readable:
             end: physical offset up to which the output was dispatched: only what is before it can
                 have entries.
         """
-        self._pipeline.gaps[start] = following
+        self._pipeline.parser.gaps[start] = following
         self.lost.add(start, min(following, end))
         self.lack(error, start, following)
         return following

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from reput.stores.findings import Scope
     from reput.stores.following.lost_places import LostPlaces
     from reput.stores.log.commitlog import CommitLog
-    from reput.streaming.dispatch.pipeline import Block, Pipeline
+    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.pipeline import Pipeline
 
 
 @dataclass
@@ -45,7 +46,7 @@ class LogRecords:
 
     def columns(self, start: int, end: int) -> Generator[tuple[Columns, int]]:
         """Yield the records that start in [`start`, `end`), a block at a time."""
-        self.pipeline.other_tags_before = self.other_tags_before
+        self.pipeline.parser.other_tags_before = self.other_tags_before
         for block in self.log_blocks(start, end):
             if block.count:
                 yield block.columns, block.count

@@ -28,7 +28,7 @@ from reput.streaming.verify.version_seen import refuse_other_version
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
-    from reput.streaming.dispatch.pipeline import Block
+    from reput.streaming.dispatch.block import Block
     from reput.streaming.settings.config import StoreConfig
 
 __all__ = ["Finding", "Kind", "Report", "verify"]

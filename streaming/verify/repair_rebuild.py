@@ -16,7 +16,7 @@ from reput.sinks.upkeep.unit_heads import UnitHeads
 from reput.stores.following.identity import compare
 from reput.stores.log.holes import HoleWatch
 from reput.stores.log.tail import find_tail
-from reput.streaming.dispatch import live_settings, resume
+from reput.streaming.dispatch import live_settings, truncation
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class RepairRebuild:
     def _check_log(self, known: Progress) -> None:
         """Refuse a log from which the output's entries cannot be made again."""
         log = self._dispatcher.log
-        seen = compare(log, resume.known_log(known), is_thorough=True)
+        seen = compare(log, truncation.known_log(known), is_thorough=True)
         if seen.damaged is not None:
             path, _ = log.file_of(seen.damaged)
             raise StoreError(
@@ -133,7 +133,7 @@ class RepairRebuild:
         if not seen.is_same and seen.common is None and not seen.is_related:
             raise other_store(self._config)
         # Queues of which the log has no record keep their ends.
-        self._vouched_from = resume.with_nothing_vouched(known, log).vouched_from
+        self._vouched_from = truncation.with_nothing_vouched(known, log).vouched_from
         if not seen.is_same:
             self._cut = max(seen.common.end, 0) if seen.common is not None else 0
 
@@ -241,7 +241,7 @@ class RepairRebuild:
             "starts": known.starts + 1,
             "recoveries": known.recoveries,
             "truncations": known.truncations + (self._cut is not None),
-            "cuts": known.cuts if self._cut is None else resume.with_cut(known.cuts, self._cut),
+            "cuts": known.cuts if self._cut is None else truncation.with_cut(known.cuts, self._cut),
             "repeated": max(known.repeated, made.repeated) if self.floor else made.repeated,
             "skipped": (*self._expired_places(known), *made.skipped),
             "lost": (*known.lost, *made.lost),

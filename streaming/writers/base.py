@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from reput.streaming.dispatch.dispatcher import Batch, StoreDispatcher
+    from reput.streaming.dispatch.batch import Batch
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
     from reput.streaming.kafka.state import KafkaState
     from reput.streaming.writers.state import State
 

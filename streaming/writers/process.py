@@ -41,7 +41,8 @@ from reput.streaming.writers.state import State
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reput.streaming.dispatch.dispatcher import Batch, StoreDispatcher
+    from reput.streaming.dispatch.batch import Batch
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
 
 _POLL_SECONDS = 0.2
 
@@ -138,7 +139,7 @@ class Writer:
 
         What it had recorded and not reported is reported as a batch without entries.
         """
-        from reput.streaming.dispatch.dispatcher import Batch  # noqa: PLC0415 - slow to import
+        from reput.streaming.dispatch.batch import Batch  # noqa: PLC0415 - slow to import
 
         counted, messages = order.counted
         known = dispatcher.progress
@@ -161,7 +162,7 @@ class Writer:
 
     def _report(self, dispatcher: StoreDispatcher, events: list[str]) -> None:
         """Report events, if there are any, with a batch of nothing."""
-        from reput.streaming.dispatch.dispatcher import Batch  # noqa: PLC0415 - slow to import
+        from reput.streaming.dispatch.batch import Batch  # noqa: PLC0415 - slow to import
 
         if events:
             end = dispatcher.progress.end

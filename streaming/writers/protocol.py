@@ -24,7 +24,7 @@ from reput.streaming.writers.options import WriterOptions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reput.streaming.dispatch.dispatcher import Batch
+    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.job_options import JobOptions
     from reput.streaming.writers.state import State

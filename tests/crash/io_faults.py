@@ -37,6 +37,7 @@ from reput.checkpoints.disk import changes
 from reput.formats.errors import ReputError
 from reput.formats.rocketmq import names
 from reput.stores.log import broker_lock
+from reput.streaming.settings.config import FlushPolicy
 from tests.crash.model import Boundary, Machine, Rules
 from tests.crash.power_loss import KINDS, Material, State, _finish, check_end, check_state
 
@@ -290,10 +291,10 @@ class Sequence:
         dispatcher.dispatch(ends[len(ends) // 4])
         dispatcher.flush()
         dispatcher.dispatch(ends[len(ends) // 2])
-        dispatcher._policy = dispatcher._policy.__class__(seconds=0, least_pages=0)
+        dispatcher.parts.flushing.policy = FlushPolicy(seconds=0, least_pages=0)
         dispatcher.flush_if_due()
         dispatcher.dispatch(ends[len(ends) * 5 // 8])
-        dispatcher._close_files()
+        dispatcher.abandon()
 
     def _second_life(self) -> None:
         ends = self.material.boundaries[0]

@@ -24,8 +24,8 @@ from reput.formats.rocketmq import indexfile
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.sinks.files.mapped_file import MappedFile
 from reput.sinks.upkeep import rollback
-from reput.streaming.dispatch import resume
-from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch import recovery, resume
+from reput.streaming.dispatch.flushing import Flushing
 
 if TYPE_CHECKING:
     import random
@@ -207,7 +207,7 @@ class Instruments:
         for i, operation in enumerate(OPERATIONS):
             setattr(operation.owner, operation.attribute, self._counted(i, operation))
         self._phase(resume, "resume", "recover")
-        self._phase(StoreDispatcher, "flush", "flush", unless="close")
+        self._phase(Flushing, "flush", "flush", unless="close")
 
     def _counted(self, number: int, operation: Operation) -> Callable[..., Any]:
         inner, board, point = (
@@ -260,6 +260,6 @@ BREAKS: dict[str, tuple[Any, str, Any]] = {
     "restore": (rollback, "restore", lambda *_args: rollback.RolledBack()),
     "restore_slots": (indexfile_kernels, "restore_slots", lambda *_args: None),
     "clear": (changes, "clear", lambda *_args: 0),
-    "progress": (resume, "_restore", lambda *_args: None),
+    "progress": (recovery, "roll_back_to", lambda *_args: None),
 }
 """Ways to break the code on purpose, to see that the loop finds it."""

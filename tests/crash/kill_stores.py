@@ -244,7 +244,7 @@ def warm_up(directory: Path) -> None:
             dispatcher = case.open(FlushPolicy(is_sync=number % 2 == 0))
             dispatcher.dispatch(find_tail(dispatcher.log).end)
             # As one that was killed.
-            dispatcher._close_files()
+            dispatcher.abandon()
         dispatcher = case.open(FlushPolicy())
         dispatcher.dispatch(find_tail(dispatcher.log).end)
         dispatcher.close()

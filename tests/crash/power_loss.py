@@ -36,8 +36,9 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.indexfile import HEADER_SIZE, Header
 from reput.sinks.upkeep import rollback
 from reput.stores.log.tail import find_tail
-from reput.streaming.dispatch import resume
+from reput.streaming.dispatch import truncation
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch.flushing import Flushing
 from reput.streaming.settings.config import FlushPolicy, StoreConfig, store_config
 from tests.builders.stores import SMALL, Log, Messages, files_of, name_batch_topics
 from tests.crash.kill_stores import SAME_PROGRESS
@@ -454,8 +455,8 @@ class Watch:
         with self.machine.installed(), contextlib.ExitStack() as undone:
             for owner, name, phase in (
                 (rollback, "restore", "take back"),
-                (resume, "_gone_back", "go back"),
-                (StoreDispatcher, "flush", "flush"),
+                (truncation, "_rolled_back", "go back"),
+                (Flushing, "flush", "flush"),
                 (StoreDispatcher, "dispatch", "dispatch"),
                 (StoreDispatcher, "close", "close"),
             ):
@@ -525,14 +526,14 @@ class Run:
                     dispatcher.flush()
                 elif chance < 0.45:
                     watch.phase = "flush"
-                    dispatcher.entries.flush(pick.choice((0, 1)))
+                    dispatcher.parts.output.entries.flush(pick.choice((0, 1)))
                     watch.phase = "open"
         except Killed:
             self.kills += 1
             return False
         finally:
             if dispatcher is not None:
-                dispatcher._close_files()
+                dispatcher.abandon()
             machine.revive()
 
     @property
@@ -552,7 +553,7 @@ class Run:
         if self._is_last_log:
             return
         if self.material.kind.expires:
-            if dispatcher._saved_end < self.material.expired_to:
+            if dispatcher.recorded_end < self.material.expired_to:
                 return
         elif dispatcher.progress.end < self.material.boundaries[0][-1] and (
             self._pick.random() < 0.98
@@ -738,7 +739,7 @@ def _finish(
             dispatcher.dispatch(end)
         dispatcher.close()
     except BaseException:
-        dispatcher._close_files()
+        dispatcher.abandon()
         raise
 
 

@@ -16,8 +16,8 @@ import pytest
 from reput.checkpoints import progress
 from reput.checkpoints.disk import changes
 from reput.sinks.upkeep import rollback
-from reput.streaming.dispatch import resume
-from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch import recovery
+from reput.streaming.dispatch.flushing import Flushing
 from tests.crash.model import PAGE, File, Machine, Rules
 from tests.crash.power_loss import KINDS, PowerLoss
 
@@ -141,33 +141,33 @@ class TestFaultsAreFound:
         """
         A record of progress that comes first names what is not there.
         """
-        flush = StoreDispatcher.flush
+        flush = Flushing.flush
 
-        def save_first(dispatcher: StoreDispatcher, *, clean: bool = False) -> None:
-            dispatcher._save(clean=clean)
-            flush(dispatcher, clean=clean)
+        def save_first(flushing: Flushing, *, clean: bool = False) -> None:
+            flushing.save(clean=clean)
+            flush(flushing, clean=clean)
 
-        monkeypatch.setattr(StoreDispatcher, "flush", save_first)
+        monkeypatch.setattr(Flushing, "flush", save_first)
         assert _find(scratch, ["all"])
 
     def test_the_checkpoint_comes_behind_the_flush(self, scratch, monkeypatch):
         """
         A checkpoint file that comes first has a broker skip what is missing.
         """
-        flush = StoreDispatcher.flush
+        flush = Flushing.flush
 
-        def checkpoint_first(dispatcher: StoreDispatcher, *, clean: bool = False) -> None:
-            dispatcher._write_checkpoint()
-            flush(dispatcher, clean=clean)
+        def checkpoint_first(flushing: Flushing, *, clean: bool = False) -> None:
+            flushing.write_checkpoint()
+            flush(flushing, clean=clean)
 
-        monkeypatch.setattr(StoreDispatcher, "flush", checkpoint_first)
+        monkeypatch.setattr(Flushing, "flush", checkpoint_first)
         assert any("checkpoint" in failure for failure in _find(scratch, ["all"]))
 
     def test_what_is_beyond_has_to_go(self, scratch, monkeypatch):
         """
         Going on without taking back repeats entries.
         """
-        monkeypatch.setattr(resume, "_restore", lambda *_: None)
+        monkeypatch.setattr(recovery, "roll_back_to", lambda *_: None)
         assert _find(scratch, ["all"])
 
     def test_bytes_beyond_have_to_be_cleared(self, scratch, monkeypatch):

@@ -19,7 +19,7 @@ from reput.stores.following.file_walk import FileWalk
 from reput.stores.following.log_end import EndedLog
 from reput.stores.log import trail
 from reput.stores.log.files import LogFiles
-from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch.books import Books
 from reput.streaming.source import choosing
 from reput.streaming.source.offsets import StoreOffsets
 from reput.streaming.source.trust import Trust
@@ -61,16 +61,16 @@ def unseen_losses() -> Iterator[None]:
 @contextlib.contextmanager
 def later_hashes() -> Iterator[None]:
     """C7. What identifies a record is taken from what stands there once it is dispatched."""
-    advance = StoreDispatcher._advance
+    enter = Books.enter
 
-    def advance_later(self: StoreDispatcher, batch: Any, block: Any) -> None:
+    def enter_later(self: Books, batch: Any, block: Any, written: Any) -> None:
         columns = block.columns
         for row in range(block.count):
-            found = trail.hash_at(self.log, int(columns.physical_offset[row]))
+            found = trail.hash_at(self._log, int(columns.physical_offset[row]))
             columns.head_hash[row] = found if found is not None else columns.head_hash[row]
-        advance(self, batch, block)
+        enter(self, batch, block, written)
 
-    with patch.object(StoreDispatcher, "_advance", advance_later):
+    with patch.object(Books, "enter", enter_later):
         yield
 
 

@@ -76,11 +76,12 @@ class Follower:
 
 def discard(dispatcher: StoreDispatcher) -> None:
     """Give back locks, maps and descriptors without changing a file."""
-    for part in ("pipeline", "entries", "special", "index", "_held_open"):
-        held = getattr(dispatcher, part, None)
-        if held is not None:
-            with contextlib.suppress(Killed):
-                held.close()
+    output = dispatcher.parts.output
+    for held in (dispatcher.pipeline, output.entries, output.special, output.index):
+        with contextlib.suppress(Killed):
+            held.close()
+    with contextlib.suppress(Killed):
+        dispatcher.abandon()
 
 
 class Stream:

@@ -17,7 +17,8 @@ from reput.checkpoints.disk import locks
 from reput.sinks.files import mapped_file
 from reput.stores.log import broker_lock
 from reput.streaming.dispatch import pipeline
-from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch.admission import Admission
+from reput.streaming.dispatch.output import Output
 from reput.streaming.source import rows
 from tests.crash.kill_points import AFTER, OPERATIONS, WITHIN, Operation
 
@@ -120,7 +121,8 @@ class Points:
 
             for operation in OPERATIONS:
                 replace(operation.owner, operation.attribute, self._wrapped(operation))
-            replace(StoreDispatcher, "_write", self._around_write(StoreDispatcher._write))
+            replace(Admission, "admit", self._before(PARSED, Admission.admit))
+            replace(Output, "write", self._after(WRITTEN, Output.write))
             held = broker_lock.is_held
 
             def is_held(path: Path) -> bool:
@@ -166,18 +168,27 @@ class Points:
 
         return wrapped
 
-    def _around_write(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+    def _before(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(inner)
-        def write(*args: Any, **options: Any) -> Any:
-            for name in (PARSED, WRITTEN):
-                behind = self.reach(name)
-                if name == PARSED:
-                    result = inner(*args, **options)
-                if behind is not None:
-                    behind()
+        def before(*args: Any, **options: Any) -> Any:
+            after = self.reach(name)
+            result = inner(*args, **options)
+            if after is not None:
+                after()
             return result
 
-        return write
+        return before
+
+    def _after(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(inner)
+        def then(*args: Any, **options: Any) -> Any:
+            result = inner(*args, **options)
+            after = self.reach(name)
+            if after is not None:
+                after()
+            return result
+
+        return then
 
 
 POINTS = Points()

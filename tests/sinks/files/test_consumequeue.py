@@ -18,6 +18,8 @@ from reput.sinks.files import consumequeue
 from reput.sinks.files.consumequeue import ConsumeQueueSink
 from reput.sinks.files.mapped_file import MappedFile
 from reput.sinks.files.queues import QueueDirectory
+from reput.streaming.dispatch.queue_writer import QueueWriter
+from tests.builders.blocks import block_of
 from tests.builders.slow_twins import SlowQueue, differences
 from tests.builders.stores import files_of
 
@@ -214,6 +216,32 @@ def not_special(row: int) -> bool:
     pytest.fail(f"row {row} is a plain one, in its turn")
 
 
+class Others:
+    """What becomes of rows that are not the next of their queue; each record has 100 bytes."""
+
+    def __init__(self, put, accept) -> None:
+        self._put = put
+        self._accept = accept
+
+    def record_at(self, position: int, _size: int) -> int:
+        return position // 100
+
+    def put(self, row: int) -> bool:
+        self._put(row)
+        return True
+
+    def is_settled(self, position: int, _size: int) -> bool:
+        return self._accept(position // 100)
+
+
+def write(sink, columns, count, put=not_special, accept=not_special) -> int:
+    """Write a block; return how many of its records were put."""
+    block, others = block_of(columns, count), Others(put, accept)
+    QueueWriter(sink, others, others, others).write(block)
+    assert block.failure is None
+    return block.count
+
+
 class TestWrite:
     @pytest.mark.parametrize("seed", range(25))
     def test_blocks_of_any_records_make_the_files_of_the_slow_twin(self, root, seed):
@@ -241,7 +269,7 @@ class TestWrite:
                     twin.put(offset, position, size, position % 1000 - 500)
                 position += size
             count = len(rows)
-            put = made.sink.write(columns_of(rows), count, not_special, lambda _: True)
+            put = write(made.sink, columns_of(rows), count, accept=lambda _: True)
             assert put == count
             if pick.random() < 0.3:
                 made.sink.flush()
@@ -266,7 +294,7 @@ class TestWrite:
             seen.append((row, [raw != EMPTY for raw in made.entries()[0]].count(True)))
             made.sink.put_entry(0, row, Entry(100 * row, 100, 1))
 
-        made.sink.write(columns, 6, put, not_special)
+        write(made.sink, columns, 6, put)
         assert [row for row, _ in seen] == [1, 4]
         assert seen[0] == (1, 1)
         assert made.sink.file_count == 2
@@ -277,7 +305,7 @@ class TestWrite:
         made = Sink(root)
         rows = [(0, i, 100 * i, 100, 0) for i in range(3)]
         rows += [(0, offset, 300, 100, 0), (0, 4, 400, 100, 0)]
-        assert made.sink.write(columns_of(rows), 5, not_special, lambda row: row != 3) == 3
+        assert write(made.sink, columns_of(rows), 5, accept=lambda row: row != 3) == 3
         assert [raw != EMPTY for raw in made.entries()[0]].count(True) == 3
         made.sink.close()
 
@@ -285,7 +313,7 @@ class TestWrite:
         made = Sink(root)
         numbers = [made.queues.number("many", i) for i in range(700)]
         rows = [(number, 0, 100 * i, 100, 0) for i, number in enumerate(numbers)]
-        made.sink.write(columns_of(rows), len(rows), not_special, not_special)
+        write(made.sink, columns_of(rows), len(rows))
         made.sink.flush()
 
         assert made.sink.file_count == 700
@@ -317,7 +345,7 @@ class TestManyQueues:
                 rows.append((number, offset, made.position, 100, 0))
                 twins[number].put(offset, made.position, 100, made.position % 1000 - 500)
                 made.position += 100
-            made.sink.write(columns_of(rows), len(rows), not_special, not_special)
+            write(made.sink, columns_of(rows), len(rows))
             # Full files wait for the next flush.
             made.sink.flush()
             assert MappedFile.maps <= bound
@@ -384,7 +412,7 @@ class TestManyQueues:
             number = made.queues.number("busy", queue)
             at = queue * entries * 100
             rows = [(number, i, at + i * 100, 100, 0) for i in range(entries if queue else 1)]
-            made.sink.write(columns_of(rows), len(rows), not_special, not_special)
+            write(made.sink, columns_of(rows), len(rows))
         made.sink.flush()
         made.sink.close()
 
@@ -395,7 +423,7 @@ class TestManyQueues:
         made = Sink(root)
         numbers = [made.queues.number("many", i) for i in range(50)]
         rows = [(number, 0, 100 * i, 100, 0) for i, number in enumerate(numbers)]
-        made.sink.write(columns_of(rows), len(rows), not_special, not_special)
+        write(made.sink, columns_of(rows), len(rows))
         failing, done = {"many/7/"}, []
         inner = changes.sync_memory
 

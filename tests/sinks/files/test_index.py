@@ -14,6 +14,7 @@ from reput.formats.rocketmq.broker import BrokerSettings
 from reput.formats.rocketmq.commitlog import PREPARED, ROLLBACK
 from reput.formats.rocketmq.indexfile import Header, file_size
 from reput.sinks.files.index import NO_INDEX, IndexSink
+from tests.builders.blocks import block_of
 from tests.builders.slow_twins import SlowIndexFile, differences
 from tests.builders.stores import files_of
 
@@ -64,7 +65,7 @@ def sink(root, staging):
 
 
 def write(sink, *rows) -> None:
-    sink.write(columns_of(rows), len(rows))
+    sink.write(block_of(columns_of(rows), len(rows)))
 
 
 def row(number: int, *keys: int, flag: int = 0):

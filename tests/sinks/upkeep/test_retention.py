@@ -142,7 +142,7 @@ def test_a_job_removes_nothing_before_that_is_recorded(tmp_path, monkeypatch):
     dispatcher.dispatch(log.end)
     dispatcher.flush()
     expire(log, config.path, 3)
-    steps, remove, flush = [], changes.remove_file, dispatcher._flush_files
+    steps, remove, flush = [], changes.remove_file, dispatcher.parts.output.flush
 
     def removed(path):
         name = path.parent.relative_to(config.output).as_posix()
@@ -158,7 +158,7 @@ def test_a_job_removes_nothing_before_that_is_recorded(tmp_path, monkeypatch):
         flush()
 
     monkeypatch.setattr("reput.checkpoints.disk.changes.remove_file", removed)
-    monkeypatch.setattr(dispatcher, "_flush_files", flushed)
+    monkeypatch.setattr(dispatcher.parts.output, "flush", flushed)
     dispatcher.dispatch(log.end)
     dispatcher.close()
 

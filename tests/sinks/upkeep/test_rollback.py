@@ -32,21 +32,25 @@ class Output:
         """Dispatch up to a position; return the files and the places to cut back to."""
         self.dispatcher.dispatch(end)
         self.dispatcher.index._publish()
-        return files_of(self.config.output), self.dispatcher._where()["queues"], self.index
+        return (
+            files_of(self.config.output),
+            self.dispatcher.parts.output.where()["queues"],
+            self.index,
+        )
 
     @property
     def index(self):
         return self.dispatcher.index.position
 
     def cut(self, queues, index) -> RolledBack:
-        self.dispatcher._close_files()
+        self.dispatcher.abandon()
         root, settings = self.config.output, self.config.settings
         return restore(root, root / ".reput", settings, queues, index)
 
     def cut_before(self, end, index) -> RolledBack:
         """Cut back to a record, by what stands in the queues."""
         root, settings = self.config.output, self.config.settings
-        where = self.dispatcher._where()
+        where = self.dispatcher.parts.output.where()
         queues = queues_before(root, settings, where["queues"], end, where["lasts"])
         return self.cut(queues, index)
 

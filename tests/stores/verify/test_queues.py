@@ -630,7 +630,7 @@ class TestProgress:
         recorded = progress.read_bytes()
         dispatcher.dispatch(end)
         # What a kill leaves behind: data, and the progress of the batch before.
-        dispatcher._consistent = False
+        dispatcher.parts.output.is_consistent = False
         dispatcher.close()
         progress.write_bytes(recorded)
 
@@ -657,7 +657,7 @@ class TestProgress:
         dispatcher = StoreDispatcher(config)
         dispatcher.dispatch(find_tail(dispatcher.log).end // 2)
         if not is_clean:
-            dispatcher._consistent = False
+            dispatcher.parts.output.is_consistent = False
         dispatcher.close()
         queue = config.output / kind / "a-new-topic" / "0"
         queue.mkdir(parents=True)

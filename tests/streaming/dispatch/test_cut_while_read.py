@@ -33,7 +33,7 @@ def test_an_end_from_before_the_cut_is_no_corrupt_record(made, held, monkeypatch
     An end that was planned may lie among what the cut has left: dispatch ends where the log does.
     """
     monkeypatch.setattr("reput.stores.following.vouch._REST_SECONDS", 0)
-    monkeypatch.setattr("reput.streaming.dispatch.dispatcher.identity.is_old", lambda _: True)
+    monkeypatch.setattr("reput.streaming.dispatch.following.is_old", lambda _: True)
     broker, config = _filled(made, 20)
     held(broker.store)
     dispatcher = StoreDispatcher(config)
@@ -159,14 +159,14 @@ def test_a_file_that_goes_while_it_is_read_ahead_is_no_error_for_what_is_before(
     """
     broker, config = _rolled(made)
     dispatcher = StoreDispatcher(config)
-    read = dispatcher.pipeline._read
+    read = dispatcher.pipeline.parser._read
 
     def reads(block, start):
         if start >= LOG_FILE:
             raise LogChangedError("commitlog file 4096 is not there")
         return read(block, start)
 
-    monkeypatch.setattr(dispatcher.pipeline, "_read", reads)
+    monkeypatch.setattr(dispatcher.pipeline.parser, "_read", reads)
     blocks = dispatcher.pipeline.blocks(0, broker.log.end)
 
     assert next(blocks).count > 0

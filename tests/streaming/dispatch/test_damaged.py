@@ -21,7 +21,7 @@ from reput.stores.log.commitlog import CommitLog, LogChangedError, commitlog_dir
 from reput.stores.log.holes import damage_error, flaw_after
 from reput.stores.log.tail import find_tail
 from reput.stores.query.message_store import MessageStore
-from reput.streaming.dispatch import resume
+from reput.streaming.dispatch import truncation
 from reput.streaming.dispatch.damage import explained, gaps_of, of_export
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
 from reput.streaming.source.datasource import BatchReader
@@ -208,7 +208,7 @@ class TestFiles:
         harm(config, 2, 700)
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
         dispatcher.dispatch(log.end)
-        dispatcher._close_files()
+        dispatcher.abandon()
         dispatch(config, skips_corrupt=True)
         rest = without(log, 2 * LOG_FILE + 700, 3 * LOG_FILE)
 
@@ -252,10 +252,10 @@ class TestFiles:
         for end in sorted(pick.sample(range(log.end), pick.randrange(6))):
             dispatcher = StoreDispatcher(config, skips_corrupt=True)
             small_blocks(dispatcher, pick.choice([512, 1024, 4096]))
-            dispatcher.pipeline.gaps = dict(dispatcher.progress.skipped)
+            dispatcher.pipeline.parser.gaps = dict(dispatcher.progress.skipped)
             dispatcher.dispatch(end)
             if pick.random() < 0.5:
-                dispatcher._close_files()
+                dispatcher.abandon()
             else:
                 dispatcher.close()
         dispatch(config, skips_corrupt=True)
@@ -432,7 +432,7 @@ class TestHole:
         """
         _, config, start, _ = self.holed(made, 200)
         dispatcher = StoreDispatcher(config)
-        dispatcher._looks_at = 0.0
+        dispatcher.parts.flaws.looks_at = 0.0
         dispatcher.dispatch(start)
         assert dispatcher.waits
         events = dispatcher.dispatch_waiting().events
@@ -479,12 +479,12 @@ class TestHole:
             raise LogChangedError("a file that has gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr("reput.streaming.dispatch.dispatcher.flaw_after", gone)
-            dispatcher._looks_at = 0.0
+            patched.setattr("reput.streaming.dispatch.flaws.flaw_after", gone)
+            dispatcher.parts.flaws.looks_at = 0.0
             dispatcher.flush_if_due()
         assert not dispatcher.waits
         now = time.monotonic() + 3600
-        monkeypatch.setattr("reput.streaming.dispatch.dispatcher.time.monotonic", lambda: now)
+        monkeypatch.setattr("reput.streaming.dispatch.flaws.time.monotonic", lambda: now)
         dispatcher.flush_if_due()
 
         assert dispatcher.waits
@@ -601,7 +601,7 @@ class TestUnfit:
         before = files_of(config.output)
         found = progress.load(config.output)
         files = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
-        seen = compare(files, resume.known_log(found), is_thorough=True)
+        seen = compare(files, truncation.known_log(found), is_thorough=True)
         files.close()
         result = repair(config, skips_corrupt=True)
 

@@ -18,7 +18,6 @@ from reput.formats.errors import FormatError, ReputError, StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
-from reput.streaming.dispatch.pipeline import Pipeline
 from reput.streaming.endings.verdict import Verdict, verdict_of
 from reput.streaming.settings.config import FlushPolicy
 from reput.streaming.verify.output import verify
@@ -45,10 +44,7 @@ def expected(log: Log, settings, batch_topics=(), *, before: int = 1 << 62) -> d
 
 def small_blocks(dispatcher: StoreDispatcher, block_size: int = 1024) -> StoreDispatcher:
     """Make a dispatcher parse in small blocks: a test's log is less than one otherwise."""
-    dispatcher.pipeline.close()
-    dispatcher.pipeline = Pipeline(
-        dispatcher.log, dispatcher.queues, dispatcher.config.settings, 2, block_size
-    )
+    dispatcher.pipeline.block_size = block_size
     return dispatcher
 
 
@@ -329,7 +325,7 @@ class TestCrash:
         record = progress.load(config.output)
         at_20 = files_of(config.output)
         dispatcher.dispatch(log.end)
-        dispatcher._close_files()
+        dispatcher.abandon()
         progress.save(config.output, record)
 
         again = StoreDispatcher(config)
@@ -352,7 +348,7 @@ class TestCrash:
         dispatcher.flush()
         at_40 = files_of(config.output)
         dispatcher.dispatch(log.end)
-        dispatcher._close_files()
+        dispatcher.abandon()
         pick = random.Random(1)
         indexes = sorted((config.output / "index").iterdir())
         for name, kept in at_40.items():
@@ -638,7 +634,7 @@ class TestInPlace:
         config = dataclasses.replace(config, output=config.path, in_place=True)
         dispatcher = StoreDispatcher(config)
         dispatcher.dispatch(log.places[20].end)
-        dispatcher._close_files()
+        dispatcher.abandon()
         assert marks.has_abort(config.path)
 
         assert differences(dispatch(config, log.end), expected(log, config.settings)) == []

@@ -437,7 +437,7 @@ class TestSkip:
         broker, config, place = self.damaged(made, 20)
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
         dispatcher.dispatch(broker.log.end)
-        dispatcher._close_files()
+        dispatcher.abandon()
         again = StoreDispatcher(config, skips_corrupt=True)
         again.dispatch(broker.log.end)
         again.close()
@@ -491,7 +491,7 @@ class TestFlushPolicy:
         end = broker.append(2)
         dispatch_all(dispatcher)
         assert progress.load(config.output).end == -1
-        dispatcher._flushed_at -= 3601
+        dispatcher.parts.flushing.flushed_at -= 3601
         dispatcher.flush_if_due()
 
         assert progress.load(config.output).end == end
@@ -633,7 +633,7 @@ class TestFlushed:
             dispatcher = StoreDispatcher(config, skips_corrupt=True, only_flushed=True)
             # As the planner of a job does, which knows only where to begin.
             planned = FlushedEnd(broker.store).before(
-                dispatcher.log, dispatcher._tail(), max(dispatcher.progress.end, 0)
+                dispatcher.log, dispatcher.parts.reach.tail(), max(dispatcher.progress.end, 0)
             )
             assert planned == broker.log.places[following].position
             dispatcher.dispatch(planned)
@@ -655,7 +655,7 @@ class TestFlushedAndCut:
     def quick_looks(self, monkeypatch):
         monkeypatch.setattr("reput.stores.following.vouch._REST_SECONDS", 0)
         monkeypatch.setattr("reput.stores.following.vouch._SHARE", 1e9)
-        monkeypatch.setattr("reput.streaming.dispatch.dispatcher._FOLLOW_SECONDS", 0)
+        monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
 
     @pytest.fixture
     def cut(self, made, held):
@@ -951,7 +951,7 @@ def test_an_empty_file_that_a_repeated_record_has_made_outlives_a_kill(made):
     broker.put(Message("t", queue_offset=3, store_timestamp=1000))
     dispatcher = StoreDispatcher(config, flush=SYNC)
     dispatch_all(dispatcher)
-    dispatcher._close_files()
+    dispatcher.abandon()
     again = StoreDispatcher(config)
     broker.put(Message("u", queue_offset=0, store_timestamp=1000))
     dispatch_all(again)

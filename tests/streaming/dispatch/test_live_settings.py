@@ -17,7 +17,6 @@ from reput.formats.rocketmq import consumequeue_ext
 from reput.formats.rocketmq.encode import Message
 from reput.stores.config.topics import TOPICS
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
-from reput.streaming.dispatch.pipeline import Pipeline
 from reput.streaming.events import SETTING, kind_of_event
 from reput.streaming.settings.config import FlushPolicy
 from reput.streaming.verify.handover import examine
@@ -130,10 +129,7 @@ class TestTypes:
         log.write(store)
         name_topics(store, ordinary=["t"])
         dispatcher = StoreDispatcher(config)
-        dispatcher.pipeline.close()
-        dispatcher.pipeline = Pipeline(
-            dispatcher.log, dispatcher.queues, config.settings, 2, block_size=1024
-        )
+        dispatcher.pipeline.block_size = 1024
 
         def name_it(_block) -> None:
             # Every block that is parsed ahead is there by now.
@@ -312,7 +308,7 @@ class TestTypes:
         log, dispatcher = self.changed(config, store)
         dispatcher.dispatch(log.places[2].end)
         before = files_of(config.output)
-        dispatcher._close_files()
+        dispatcher.abandon()
         again = StoreDispatcher(config)
         assert [again.live.is_batch("t", at) for at in (NOW - DAY, NOW + DAY)] == [False, True]
         again.dispatch(log.end)

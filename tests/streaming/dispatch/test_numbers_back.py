@@ -16,7 +16,7 @@ from reput.formats.rocketmq.encode import Message
 from reput.sinks.files.consumequeue import ConsumeQueueSink
 from reput.stores.findings import Kind
 from reput.stores.log.tail import find_tail
-from reput.streaming.dispatch import resume
+from reput.streaming.dispatch import recovery
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import TRUNCATION
 from reput.streaming.verify.handover import examine
@@ -254,7 +254,7 @@ class TestGoesBack:
             raise OSError(5, "the device failed")
 
         with monkeypatch.context() as patched:
-            patched.setattr(resume, "_restore", fail)
+            patched.setattr(recovery, "roll_back_to", fail)
             with pytest.raises(OSError, match="the device failed"):
                 made.dispatch(first=1, fail_on_data_loss=is_border)
         made.dispatch(first=1, fail_on_data_loss=is_border)
@@ -368,8 +368,8 @@ def test_what_was_never_recorded(tmp_path, kind, following, repairs):
     made.log.write(made.store)
     dispatcher = StoreDispatcher(made.config)
     dispatcher.dispatch(find_tail(dispatcher.log).end)
-    dispatcher._flush_files()
-    dispatcher._close_files()
+    dispatcher.parts.output.flush()
+    dispatcher.abandon()
     assert progress.load(made.output).end == -1
     assert [name for name in files_of(made.output) if "consumequeue/late/0" in name]
 
@@ -403,8 +403,8 @@ def test_a_queue_that_was_never_recorded(tmp_path, repairs):
     made.log.write(made.store)
     dispatcher = StoreDispatcher(made.config)
     dispatcher.dispatch(find_tail(dispatcher.log).end)
-    dispatcher._flush_files()
-    dispatcher._close_files()
+    dispatcher.parts.output.flush()
+    dispatcher.abandon()
     assert "consumequeue/late/0" not in progress.load(made.output).queues
 
     while made.log.end < LOG_FILE:

@@ -15,7 +15,7 @@ from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.streaming.dispatch import output_record
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.dispatch.other_store import refuse_other_store
-from reput.streaming.dispatch.resume import known_log
+from reput.streaming.dispatch.truncation import known_log
 from tests.builders.stores import LOG_FILE, SMALL, Log, config_of, fill
 from tests.streaming.settings.test_places import run
 

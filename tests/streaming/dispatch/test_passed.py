@@ -36,7 +36,7 @@ def gone_on(dispatcher, config, root, *, is_open):
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
     fresh = StoreDispatcher(config_of(config.path, root), skips_corrupt=True)
     for each in (dispatcher, fresh):
-        each.dispatch(each._tail())
+        each.dispatch(each.parts.reach.tail())
         each.close()
     return dispatcher, fresh
 
@@ -83,7 +83,7 @@ class Stored:
         config = self.config if output is None else config_of(self.store, output, **self.conf)
         dispatcher = StoreDispatcher(config, skips_corrupt=skips)
         try:
-            return dispatcher.dispatch(dispatcher._tail())
+            return dispatcher.dispatch(dispatcher.parts.reach.tail())
         finally:
             dispatcher.close()
 
@@ -330,10 +330,10 @@ class TestCutThere:
         The next message does not fit and rolls the file, or fills the place exactly, or is shorter
         or longer: the records after the hole are gone, though they may still stand in the file.
         """
-        monkeypatch.setattr("reput.streaming.dispatch.dispatcher._FOLLOW_SECONDS", 0)
+        monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
         broker, config, start, after = holed
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
-        dispatcher.dispatch(dispatcher._tail())
+        dispatcher.dispatch(dispatcher.parts.reach.tail())
         assert dispatcher.progress.skipped == ((start, after),)
         dispatcher.follow()
         if not is_open:
@@ -470,7 +470,7 @@ class TestCutThere:
         which lead to those that follow, and no clock and no number tells: nothing was read there,
         so what stands in the place has its turn.
         """
-        monkeypatch.setattr("reput.streaming.dispatch.dispatcher._FOLLOW_SECONDS", 0)
+        monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
         broker, config, start, after = holed
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
         dispatcher.dispatch(after)
@@ -496,12 +496,12 @@ class TestCutThere:
         """
         broker, config, start, after = holed
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
-        dispatcher.dispatch(dispatcher._tail())
+        dispatcher.dispatch(dispatcher.parts.reach.tail())
         dispatcher.close()
         before = files_of(config.output)
         broker.log.write(broker.store)
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
-        batch = dispatcher.dispatch(dispatcher._tail())
+        batch = dispatcher.dispatch(dispatcher.parts.reach.tail())
         dispatcher.close()
 
         assert len(said(batch)) == 1

@@ -218,7 +218,7 @@ class TestEveryMix:
             # Half a batch written and not recorded: its writer was killed.
             writer = StoreDispatcher(config, flush=FlushPolicy(thorough_seconds=3600))
             writer.dispatch(broker.log.places[62].end)
-            writer._close_files()
+            writer.abandon()
         Job([config], options).run(spark)
 
         assert differences(files_of(config.output), broker.expected(config.settings)) == []

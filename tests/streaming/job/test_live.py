@@ -11,7 +11,7 @@ import pytest
 from reput.formats.rocketmq import names
 from reput.stores.following import file_walk, heartbeat, known
 from reput.stores.log.files import LogChangedError
-from reput.streaming.dispatch import resume
+from reput.streaming.dispatch import truncation
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.builders.brokers import queue, write_over
 
@@ -42,14 +42,14 @@ def test_a_start_while_files_expire_finds_no_damage(made, monkeypatch):
     dispatcher = StoreDispatcher(config)
     dispatcher.dispatch(broker.log.end)
     dispatcher.close()
-    real = resume.compare
+    real = truncation.compare
 
     def expiring(log, known):
         for base in log.bases[:2]:
             (broker.store / names.COMMITLOG / names.offset_file(base)).unlink()
         return real(log, known)
 
-    monkeypatch.setattr(resume, "compare", expiring)
+    monkeypatch.setattr(truncation, "compare", expiring)
     dispatcher = StoreDispatcher(config)
 
     assert dispatcher.recovery.reasons == []
@@ -65,13 +65,13 @@ class TestAtWork:
         broker, config = made()
         broker.append(30)
         dispatcher = StoreDispatcher(config)
-        real = dispatcher._flush_files
+        real = dispatcher.parts.output.flush
 
         def slow() -> None:
             time.sleep(2.2)
             real()
 
-        monkeypatch.setattr(dispatcher, "_flush_files", slow)
+        monkeypatch.setattr(dispatcher.parts.output, "flush", slow)
         dispatcher.dispatch(broker.log.end)
         walked.clear()
 
@@ -80,7 +80,7 @@ class TestAtWork:
         dispatcher.dispatch(broker.log.end)
 
         assert walked == []
-        monkeypatch.setattr(dispatcher, "_flush_files", real)
+        monkeypatch.setattr(dispatcher.parts.output, "flush", real)
         dispatcher.close()
 
     def test_after_a_pause_what_is_not_certain_is_read_again(self, made, walked):
@@ -90,7 +90,7 @@ class TestAtWork:
         dispatcher.dispatch(broker.log.end)
         walked.clear()
 
-        dispatcher._heartbeat._beat_at -= 3
+        dispatcher.parts.heartbeat._beat_at -= 3
         broker.append(3)
         dispatcher.dispatch(broker.log.end)
 
@@ -144,14 +144,15 @@ class TestCounts:
             broker.put(queue(number, store_timestamp=NOW))
         dispatcher = StoreDispatcher(config)
         dispatcher.dispatch(broker.log.places[80].position)
-        planned, real = broker.log.end, dispatcher._write_range
+        planned, real = broker.log.end, dispatcher.parts.reader._range
 
         def cut_meanwhile(*arguments):
-            monkeypatch.setattr(dispatcher, "_write_range", real)
+            monkeypatch.setattr(dispatcher.parts.reader, "_range", real)
             write_over(broker, 30, 10, size=60, now=NOW + 1)
+            yield from ()
             return LogChangedError("a file has gone")
 
-        monkeypatch.setattr(dispatcher, "_write_range", cut_meanwhile)
+        monkeypatch.setattr(dispatcher.parts.reader, "_range", cut_meanwhile)
         batch = dispatcher.dispatch(planned)
         dispatcher.close()
 

@@ -26,7 +26,8 @@ from reput.formats.errors import (
 )
 from reput.formats.rocketmq.encode import Message
 from reput.sinks.kafka.client.errors import TopicError
-from reput.streaming.dispatch.dispatcher import PHASES, StoreDispatcher
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch.stopwatch import PHASES
 from reput.streaming.events import kind_of_event
 from reput.streaming.kafka.state import TRANSACTION_BOUNDS, KafkaState
 from reput.streaming.observe import metrics as metrics_module
@@ -452,7 +453,7 @@ def test_what_happened_is_counted_over_the_ends_of_processes(tmp_path, served):
     dispatcher.dispatch(log.places[3].end)
     # As a kill leaves it: opened, and never closed.
     dispatcher.flush()
-    dispatcher._close_files()
+    dispatcher.abandon()
     (store / "commitlog" / f"{0:020d}").unlink()
     dispatcher = StoreDispatcher(config, fail_on_data_loss=False)
     metrics = Metrics({"s": config}, "c", "1.2.3")

@@ -485,7 +485,7 @@ def test_what_a_start_refuses_is_not_sound(tmp_path, directory, is_clean):
     dispatcher = StoreDispatcher(made.config)
     dispatcher.dispatch(find_tail(dispatcher.log).end)
     dispatcher.flush()
-    dispatcher._consistent = is_clean
+    dispatcher.parts.output.is_consistent = is_clean
     dispatcher.close()
     made.expire(1)
     assert verify(made.config).ok
@@ -511,7 +511,7 @@ class TestMadeAhead:
 
     @pytest.fixture(autouse=True)
     def quick_looks(self, monkeypatch):
-        monkeypatch.setattr("reput.streaming.dispatch.dispatcher._FOLLOW_SECONDS", 0)
+        monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
 
     @staticmethod
     def step(dispatcher: StoreDispatcher) -> None:
@@ -556,7 +556,7 @@ class TestMadeAhead:
                     dispatcher.close()
                     assert examine(made.config).problems == []
                 else:
-                    dispatcher._close_files()
+                    dispatcher.abandon()
                 assert verify(made.config).ok
             if is_cut:
                 made.log.places = made.log.places[:-5]

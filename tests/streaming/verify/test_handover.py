@@ -164,7 +164,7 @@ def test_one_whose_writer_was_killed_is_not(made):
     log, config = made
     dispatcher = StoreDispatcher(config, flush=FlushPolicy(is_sync=True))
     dispatcher.dispatch(log.end)
-    dispatcher._close_files()
+    dispatcher.abandon()
 
     assert any("was killed" in problem for problem in examine(config).problems)
 
@@ -229,7 +229,7 @@ def test_a_writer_that_failed_is_not_said_to_be_killed(made, monkeypatch):
     dispatcher.dispatch(log.places[40].position)
     full = OSError(errno.ENOSPC, "No space left on device", "/out/queué")
     with monkeypatch.context() as patched:
-        patched.setattr(dispatcher, "_flush_files", lambda: (_ for _ in ()).throw(full))
+        patched.setattr(dispatcher.parts.output, "flush", lambda: (_ for _ in ()).throw(full))
         with pytest.raises(OSError, match="No space"):
             dispatcher.dispatch(log.end)
     dispatcher.close()

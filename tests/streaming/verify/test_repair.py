@@ -71,7 +71,7 @@ class Made:
         """Dispatch, and leave the output as a killed writer does."""
         dispatcher = StoreDispatcher(self.config, flush=FlushPolicy(is_sync=True))
         dispatcher.dispatch(find_tail(dispatcher.log).end if end is None else end)
-        dispatcher._close_files()
+        dispatcher.abandon()
 
     def expected(self) -> dict[str, bytes]:
         twin = SlowStore(self.config.settings, ["batches"])

@@ -19,7 +19,8 @@ from reput.checkpoints.disk import locks
 from reput.formats.errors import FormatError, ReputError, UsageError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
-from reput.streaming.dispatch.dispatcher import Batch, StoreDispatcher
+from reput.streaming.dispatch.batch import Batch
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import TRUNCATION, kind_of_event
 from reput.streaming.job.job import Job
 from reput.streaming.settings.model.choices import Placement

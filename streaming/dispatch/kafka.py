@@ -1,0 +1,123 @@
+"""Kafka beside the line: it is told how far dispatch has come, and may ask it not to run ahead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reput.checkpoints.progress import Progress
+    from reput.formats.errors import KafkaError
+    from reput.sinks.kafka.extent import Extent
+    from reput.streaming.kafka.feed import KafkaFeed
+    from reput.streaming.settings.config import StoreConfig
+
+
+class NoKafka:
+    """A store whose messages go to no Kafka: dispatch runs as far as it can.
+
+    Attributes:
+        feed: none.
+        is_done: Kafka has all that is dispatched.
+    """
+
+    feed: KafkaFeed | None = None
+    is_done = True
+
+    def room(self, end: int) -> int:
+        """Return how far dispatch may go: to `end`."""
+        return end
+
+    def advance(self, known: Progress) -> None:
+        """Tell nobody."""
+
+    def take_events(self) -> list[str]:
+        """Return nothing."""
+        return []
+
+    def check(self) -> None:
+        """Raise nothing."""
+
+    def check_end(self) -> None:
+        """Raise nothing."""
+
+    def lacks(self) -> KafkaError | None:
+        """Return nothing."""
+        return None
+
+    def close(self) -> None:
+        """End nothing."""
+
+
+class Kafka(NoKafka):
+    """A store whose messages go to Kafka, over a thread of their own."""
+
+    def __init__(self, feed: KafkaFeed) -> None:
+        """Take over a thread that has begun."""
+        self.feed: KafkaFeed = feed
+
+    @property
+    def is_done(self) -> bool:  # type: ignore[override]
+        """Tell whether Kafka has all that is dispatched."""
+        return self.feed.is_done
+
+    def room(self, end: int) -> int:
+        """Return how far dispatch may go: less than `end` where Kafka is too far behind."""
+        return self.feed.room(end)
+
+    def advance(self, known: Progress) -> None:
+        """Tell how far dispatch has come, forward or back."""
+        self.feed.advance(_dispatched(known))
+
+    def take_events(self) -> list[str]:
+        """Return what an operator should know of since the last call."""
+        return self.feed.take_events()
+
+    def check(self) -> None:
+        """Raise what has stopped it, where that ends the job.
+
+        Raises:
+            ReputError, OSError: see `KafkaFeed.check`.
+        """
+        self.feed.check()
+
+    def check_end(self) -> None:
+        """Raise what keeps Kafka from having everything.
+
+        Raises:
+            ReputError, OSError: see `KafkaFeed.check_end`.
+        """
+        self.feed.check_end()
+
+    def lacks(self) -> KafkaError | None:
+        """Return what to say of a job that ends now, None if Kafka has all that is dispatched."""
+        return self.feed.lacks()
+
+    def close(self) -> None:
+        """End the thread."""
+        self.feed.close()
+
+
+def open_kafka(config: StoreConfig, known: Progress, *, fail_on_data_loss: bool) -> NoKafka:
+    """Begin to send a store's messages to Kafka, if it has Kafka settings.
+
+    Args:
+        config: the store.
+        known: how far it is dispatched.
+        fail_on_data_loss: stop where records expired before they were sent.
+
+    Raises:
+        UsageError: a secret that is not where it should be.
+    """
+    if config.kafka is None:
+        return NoKafka()
+    from reput.streaming.kafka.feed import KafkaFeed  # noqa: PLC0415 - a client few need
+
+    return Kafka(KafkaFeed(config, _dispatched(known), fail_on_data_loss=fail_on_data_loss))
+
+
+def _dispatched(known: Progress) -> Extent:
+    """Return how far Kafka may be sent messages."""
+    from reput.sinks.kafka.extent import Extent  # noqa: PLC0415 - as above
+
+    mark = known.trail[-1].record if known.trail else None
+    return Extent(known.end, mark, known.skipped, known.cuts)
