@@ -39,7 +39,7 @@ from reput.sinks.files.mapped_file import MappedFile  # noqa: E402
 from reput.sinks.files.queues import QueueDirectory  # noqa: E402
 from reput.stores.log.commitlog import CommitLog, commitlog_directories  # noqa: E402
 from reput.stores.log.tail import find_tail  # noqa: E402
-from reput.streaming.dispatch.pipeline import BLOCK_SIZE, Pipeline  # noqa: E402
+from reput.streaming.dispatch.blocks.pipeline import BLOCK_SIZE, Pipeline  # noqa: E402
 from reput.streaming.settings.config import store_config  # noqa: E402
 
 if TYPE_CHECKING:

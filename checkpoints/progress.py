@@ -3,7 +3,7 @@
 One JSON file in a sub-directory that a broker ignores, replaced as a whole and on disk before
 anything relies on it. It is written only after a flush, so all that it names is on disk too; what
 the files hold beyond it is taken back when the output is opened again
-(`streaming.dispatch.resume`). A CRC tells a damaged record from a good one.
+(`streaming.dispatch.resuming.resume`). A CRC tells a damaged record from a good one.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from reput.formats.rocketmq import broker
 from reput.stores.query.message_store import MessageStore
 from reput.streaming.cli.asked import require_output
 from reput.streaming.cli.store_choice import named_in_file, required
-from reput.streaming.dispatch import output_record
-from reput.streaming.dispatch.other_store import refuse_other_store
+from reput.streaming.dispatch.resuming import output_record
+from reput.streaming.dispatch.resuming.other_store import refuse_other_store
 from reput.streaming.endings.beside import elsewhere
 from reput.streaming.endings.exit_codes import INCOMPLETE, NOTHING, OK
 from reput.streaming.endings.failures import FAILURES
@@ -68,7 +68,7 @@ def export(options: ExportOptions) -> None:
     count = _write(options, given, selection)
     gaps: Sequence[tuple[str, int, int, int]] = ()
     if options.on_corrupt == CorruptMode.SKIP:
-        from reput.streaming.dispatch.damage import gaps_of
+        from reput.streaming.dispatch.log.damage import gaps_of
 
         gaps = list(gaps_of(origin.store, origin.settings))
     was_said = missing is not None
@@ -267,7 +267,7 @@ def _conclude(done: _Done, *, as_json: bool) -> NoReturn:
 
 
 def _refuse_other_store(origin: Origin) -> None:
-    """Refuse an output of another store; see `streaming.dispatch.other_store`."""
+    """Refuse an output of another store; see `streaming.dispatch.resuming.other_store`."""
     output, store, settings = origin.output, origin.store, origin.settings
     if output is None:
         return

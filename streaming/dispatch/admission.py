@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reput.sinks.files.queues import QueueDirectory
     from reput.stores.log.commitlog import CommitLog
     from reput.stores.log.trail import Fingerprint
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.books import Books
     from reput.streaming.dispatch.live_settings import LiveSettings
     from reput.streaming.dispatch.news import News

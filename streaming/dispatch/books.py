@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from reput.sinks.files.index import IndexPosition
     from reput.stores.log.commitlog import CommitLog
     from reput.stores.log.listing import Stamp
-    from reput.streaming.dispatch.block import Block
-    from reput.streaming.dispatch.recovery import Recovery
+    from reput.streaming.dispatch.blocks.block import Block
+    from reput.streaming.dispatch.resuming.recovery import Recovery
 
 # Bytes between two points of the trail within a long batch.
 _POINT_BYTES = 64 << 20

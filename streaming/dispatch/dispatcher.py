@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from reput.sinks.files.no_index import NoIndex
     from reput.stores.log.commitlog import CommitLog
     from reput.streaming.dispatch.batch import Batch
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
+    from reput.streaming.dispatch.blocks.pipeline import Pipeline
     from reput.streaming.dispatch.live_settings import LiveSettings
-    from reput.streaming.dispatch.pipeline import Pipeline
-    from reput.streaming.dispatch.recovery import Recovery
+    from reput.streaming.dispatch.resuming.recovery import Recovery
     from reput.streaming.kafka.feed import KafkaFeed
 
 _DRAIN_SECONDS = 0.02

@@ -11,23 +11,23 @@ from reput.sinks.files.queues import QueueDirectory
 from reput.stores.following import heartbeat
 from reput.stores.following.vouch import Vouch
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.streaming.dispatch import resume
 from reput.streaming.dispatch.admission import Admission
+from reput.streaming.dispatch.blocks.pipeline import Pipeline
+from reput.streaming.dispatch.blocks.reader import Reader
 from reput.streaming.dispatch.books import Books
-from reput.streaming.dispatch.flaws import Flaws
 from reput.streaming.dispatch.flushing import Flushing
-from reput.streaming.dispatch.following import Following
-from reput.streaming.dispatch.gaps import Gaps
 from reput.streaming.dispatch.kafka import NoKafka, open_kafka
 from reput.streaming.dispatch.line import Line
 from reput.streaming.dispatch.live_settings import LiveSettings
+from reput.streaming.dispatch.log.flaws import Flaws
+from reput.streaming.dispatch.log.following import Following
+from reput.streaming.dispatch.log.gaps import Gaps
+from reput.streaming.dispatch.log.reach import FlushedReach, Reach
+from reput.streaming.dispatch.log.stale_numbers import StaleNumbers
 from reput.streaming.dispatch.news import News
 from reput.streaming.dispatch.output import Output
-from reput.streaming.dispatch.pipeline import Pipeline
-from reput.streaming.dispatch.reach import FlushedReach, Reach
-from reput.streaming.dispatch.reader import Reader
-from reput.streaming.dispatch.recovery import Recovery
-from reput.streaming.dispatch.stale_numbers import StaleNumbers
+from reput.streaming.dispatch.resuming import resume
+from reput.streaming.dispatch.resuming.recovery import Recovery
 from reput.streaming.dispatch.stopwatch import Stopwatch
 from reput.streaming.settings.one_disk import refuse_two_disks
 

@@ -15,10 +15,10 @@ from reput.sinks.files.index import IndexSink
 from reput.sinks.files.no_index import NoIndex
 from reput.sinks.files.special import SpecialSink
 from reput.sinks.upkeep import rollback
-from reput.streaming.dispatch import recovery
 from reput.streaming.dispatch.books import Written
 from reput.streaming.dispatch.queue_writer import QueueWriter
-from reput.streaming.dispatch.recovery import Recovery
+from reput.streaming.dispatch.resuming import recovery
+from reput.streaming.dispatch.resuming.recovery import Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from reput.sinks.sink import Sink
     from reput.stores.log.commitlog import CommitLog
     from reput.streaming.dispatch.admission import Admission
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
+    from reput.streaming.dispatch.blocks.pipeline import Pipeline
     from reput.streaming.dispatch.books import Books
     from reput.streaming.dispatch.live_settings import LiveSettings
-    from reput.streaming.dispatch.pipeline import Pipeline
     from reput.streaming.dispatch.stopwatch import Stopwatch
     from reput.streaming.settings.config import StoreConfig
 

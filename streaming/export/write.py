@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from reput.stores.config.message_filter import TagFilter, compile_filter
-from reput.streaming.dispatch import damage
+from reput.streaming.dispatch.log import damage
 from reput.streaming.endings.verbosity import VERBOSITY
 from reput.streaming.export import target as export_target
 from reput.streaming.show.console import ERR

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 from reput.checkpoints import progress
 from reput.formats.errors import BodyError, FileSizeError, FormatError, KafkaError
-from reput.streaming.dispatch import damage
+from reput.streaming.dispatch.log import damage
 from reput.streaming.endings.concerned import mark
 from reput.streaming.job.accounts import Accounts
 from reput.streaming.job.preparation import Preparation
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
     from reput.streaming.job.summary import Summary
     from reput.streaming.observe.observer import Observer

@@ -23,7 +23,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from reput.streaming.dispatch.first_message import is_awaited
+from reput.streaming.dispatch.resuming.first_message import is_awaited
 from reput.streaming.endings.concerned import concerned, mark
 from reput.streaming.observe.counters import Counters
 from reput.streaming.observe.error_kinds import kind_of, lasting_kinds

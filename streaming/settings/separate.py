@@ -257,8 +257,8 @@ def _refuse_foreign_store(output: Path) -> None:
     """Refuse an output that is inside a broker's store which the command does not name.
 
     A commitlog alone does not make a store: the setting of its path may lead beside the output. An
-    output that is such a store is refused by those that write, see `streaming.dispatch.resume`: its
-    queues may be compared with a log.
+    output that is such a store is refused by those that write, see
+    `streaming.dispatch.resuming.resume`: its queues may be compared with a log.
 
     Raises:
         UsageError: names the store.

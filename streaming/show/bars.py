@@ -22,7 +22,7 @@ from reput.streaming.show.console import ERR
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.job.job import Job
 
 

@@ -70,7 +70,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from reput.formats.errors import UsageError
-from reput.streaming.dispatch import output_record
+from reput.streaming.dispatch.resuming import output_record
 from reput.streaming.source.opening import naming_the_option, open_stores, read_range
 from reput.streaming.source.options import RANGES, SourceOptions, parse
 from reput.streaming.source.planning import (

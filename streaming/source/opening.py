@@ -67,7 +67,7 @@ def naming_the_option(options: SourceOptions) -> contextlib.AbstractContextManag
     """Name the option of a DataFrame in errors at a place of a log, except in a job's ranges."""
     if options.rows == RANGES:
         return contextlib.nullcontext()
-    from reput.streaming.dispatch import damage  # noqa: PLC0415 - brings what reads logs
+    from reput.streaming.dispatch.log import damage  # noqa: PLC0415 - brings what reads logs
 
     return damage.naming_the_option()
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from reput.stores.log.commitlog import CommitLog
-    from reput.streaming.dispatch.block import Block
-    from reput.streaming.dispatch.pipeline import Pipeline
+    from reput.streaming.dispatch.blocks.block import Block
+    from reput.streaming.dispatch.blocks.pipeline import Pipeline
 
 
 class Ends(NamedTuple):

@@ -15,7 +15,7 @@ from reput.checkpoints import marks, progress
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import names
 from reput.stores.following.identity import compare
-from reput.streaming.dispatch.truncation import known_log
+from reput.streaming.dispatch.resuming.truncation import known_log
 
 if TYPE_CHECKING:
     from pathlib import Path

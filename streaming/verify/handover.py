@@ -25,9 +25,9 @@ from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.holes import HoleWatch, flaw_after
 from reput.stores.log.places import unmounted
 from reput.stores.log.tail import find_tail
-from reput.streaming.dispatch.damage import explained
 from reput.streaming.dispatch.live_settings import LiveSettings
-from reput.streaming.dispatch.passed import Obstacles, readable
+from reput.streaming.dispatch.log.damage import explained
+from reput.streaming.dispatch.log.passed import Obstacles, readable
 from reput.streaming.endings.verdict import Verdict, verdict_of
 from reput.streaming.verify.output import obstacle, verify
 from reput.streaming.verify.version_seen import of_another_version

@@ -12,7 +12,7 @@ from reput.stores.log.holes import damage_error, flaw_after
 from reput.stores.log.places import unmounted
 from reput.stores.log.records import read_at
 from reput.stores.log.unreadable import next_record
-from reput.streaming.dispatch import passed
+from reput.streaming.dispatch.log import passed
 from reput.streaming.source.readable import place_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from reput.stores.findings import Scope
     from reput.stores.following.lost_places import LostPlaces
     from reput.stores.log.commitlog import CommitLog
-    from reput.streaming.dispatch.block import Block
-    from reput.streaming.dispatch.pipeline import Pipeline
+    from reput.streaming.dispatch.blocks.block import Block
+    from reput.streaming.dispatch.blocks.pipeline import Pipeline
 
 
 @dataclass

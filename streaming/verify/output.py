@@ -18,8 +18,8 @@ from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.stores.findings import Finding, Kind, Report
 from reput.stores.verify.index.compare import IndexCheck
 from reput.stores.verify.index.reader import index_files
-from reput.streaming.dispatch import output_record
-from reput.streaming.dispatch.other_store import refuse_other_store
+from reput.streaming.dispatch.resuming import output_record
+from reput.streaming.dispatch.resuming.other_store import refuse_other_store
 from reput.streaming.verify.lacks import report_lacks
 from reput.streaming.verify.log_records import LogRecords
 from reput.streaming.verify.queue_pass import QueuePass
@@ -28,7 +28,7 @@ from reput.streaming.verify.version_seen import refuse_other_version
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.settings.config import StoreConfig
 
 __all__ = ["Finding", "Kind", "Report", "verify"]

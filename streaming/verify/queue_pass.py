@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from reput.formats.kernels.scan import Columns
     from reput.formats.rocketmq.consumequeue_ext import Unit as ExtUnit
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.verify.log_records import LogRecords
     from reput.streaming.verify.subject import Subject
 

@@ -22,7 +22,7 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.sinks.upkeep.exchange import Exchange
 from reput.sinks.upkeep.plan import LOST, MADE, REPLACED, Change, apply
-from reput.streaming.dispatch import resume
+from reput.streaming.dispatch.resuming import resume
 from reput.streaming.endings.verdict import Verdict, verdict_of
 from reput.streaming.settings.one_disk import refuse_two_disks
 from reput.streaming.settings.separate import refuse_outputs_inside

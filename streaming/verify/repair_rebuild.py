@@ -16,8 +16,9 @@ from reput.sinks.upkeep.unit_heads import UnitHeads
 from reput.stores.following.identity import compare
 from reput.stores.log.holes import HoleWatch
 from reput.stores.log.tail import find_tail
-from reput.streaming.dispatch import live_settings, truncation
+from reput.streaming.dispatch import live_settings
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch.resuming import truncation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

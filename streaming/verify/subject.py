@@ -13,9 +13,9 @@ from reput.stores.findings import Kind, Report, Scope
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.verify.left_out import LeftOut
 from reput.stores.verify.queue_entries import has_entries_from
-from reput.streaming.dispatch import passed
+from reput.streaming.dispatch.blocks.pipeline import Pipeline
 from reput.streaming.dispatch.live_settings import LiveSettings
-from reput.streaming.dispatch.pipeline import Pipeline
+from reput.streaming.dispatch.log import passed
 from reput.streaming.source.readable import Readable, find_ends
 
 if TYPE_CHECKING:

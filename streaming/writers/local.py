@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from reput.streaming.dispatch.batch import Batch
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.options import WriterOptions

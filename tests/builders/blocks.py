@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reput.streaming.dispatch.block import Block
+from reput.streaming.dispatch.blocks.block import Block
 
 if TYPE_CHECKING:
     from reput.formats.kernels.scan import Columns

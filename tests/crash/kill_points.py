@@ -24,8 +24,8 @@ from reput.formats.rocketmq import indexfile
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.sinks.files.mapped_file import MappedFile
 from reput.sinks.upkeep import rollback
-from reput.streaming.dispatch import recovery, resume
 from reput.streaming.dispatch.flushing import Flushing
+from reput.streaming.dispatch.resuming import recovery, resume
 
 if TYPE_CHECKING:
     import random

@@ -36,9 +36,9 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.indexfile import HEADER_SIZE, Header
 from reput.sinks.upkeep import rollback
 from reput.stores.log.tail import find_tail
-from reput.streaming.dispatch import truncation
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.dispatch.flushing import Flushing
+from reput.streaming.dispatch.resuming import truncation
 from reput.streaming.settings.config import FlushPolicy, StoreConfig, store_config
 from tests.builders.stores import SMALL, Log, Messages, files_of, name_batch_topics
 from tests.crash.kill_stores import SAME_PROGRESS

@@ -16,8 +16,8 @@ import pytest
 from reput.checkpoints import progress
 from reput.checkpoints.disk import changes
 from reput.sinks.upkeep import rollback
-from reput.streaming.dispatch import recovery
 from reput.streaming.dispatch.flushing import Flushing
+from reput.streaming.dispatch.resuming import recovery
 from tests.crash.model import PAGE, File, Machine, Rules
 from tests.crash.power_loss import KINDS, PowerLoss
 

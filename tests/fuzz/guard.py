@@ -25,8 +25,8 @@ _GUARDED_MODULES = (
     "reput.stores.verify.index.replay",
     "reput.stores.verify.entry_windows",
     "reput.sinks.files.queue_files",
-    "reput.streaming.dispatch.block",
-    "reput.streaming.dispatch.parser",
+    "reput.streaming.dispatch.blocks.block",
+    "reput.streaming.dispatch.blocks.parser",
 )
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from reput.checkpoints.disk import locks
 from reput.sinks.files import mapped_file
 from reput.stores.log import broker_lock
-from reput.streaming.dispatch import pipeline
 from reput.streaming.dispatch.admission import Admission
+from reput.streaming.dispatch.blocks import pipeline
 from reput.streaming.dispatch.output import Output
 from reput.streaming.source import rows
 from tests.crash.kill_points import AFTER, OPERATIONS, WITHIN, Operation

@@ -101,7 +101,7 @@ def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json:
     Raises:
         OutputError: nobody takes it.
     """
-    from reput.streaming.dispatch.first_message import is_awaited
+    from reput.streaming.dispatch.resuming.first_message import is_awaited
     from reput.streaming.job.reach import nobody_writes
     from reput.streaming.job.summary import StoreSummary, Summary
 

@@ -12,7 +12,7 @@ import typer
 
 from reput.streaming import events
 from reput.streaming.cli.jobs.choice import configs_of, job_options
-from reput.streaming.dispatch.first_message import is_awaited
+from reput.streaming.dispatch.resuming.first_message import is_awaited
 from reput.streaming.endings.interruptions import Ending
 from reput.streaming.observe.access import Access
 from reput.streaming.settings.model.choices import LogMode

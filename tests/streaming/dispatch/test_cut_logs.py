@@ -29,7 +29,7 @@ SYNC = FlushPolicy(is_sync=True)
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch):
     """Look at the log each time: how often it is done is for the clock."""
-    monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
+    monkeypatch.setattr("reput.streaming.dispatch.log.following._FOLLOW_SECONDS", 0)
     monkeypatch.setattr("reput.stores.log.tail_watch._LOOK_SECONDS", 0)
     monkeypatch.setattr("reput.stores.following.vouch._REST_SECONDS", 0)
 

@@ -21,9 +21,9 @@ from reput.stores.log.commitlog import CommitLog, LogChangedError, commitlog_dir
 from reput.stores.log.holes import damage_error, flaw_after
 from reput.stores.log.tail import find_tail
 from reput.stores.query.message_store import MessageStore
-from reput.streaming.dispatch import truncation
-from reput.streaming.dispatch.damage import explained, gaps_of, of_export
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
+from reput.streaming.dispatch.log.damage import explained, gaps_of, of_export
+from reput.streaming.dispatch.resuming import truncation
 from reput.streaming.source.datasource import BatchReader
 from reput.streaming.source.options import parse
 from reput.streaming.source.rows import read_batches
@@ -479,12 +479,12 @@ class TestHole:
             raise LogChangedError("a file that has gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr("reput.streaming.dispatch.flaws.flaw_after", gone)
+            patched.setattr("reput.streaming.dispatch.log.flaws.flaw_after", gone)
             dispatcher.parts.flaws.looks_at = 0.0
             dispatcher.flush_if_due()
         assert not dispatcher.waits
         now = time.monotonic() + 3600
-        monkeypatch.setattr("reput.streaming.dispatch.flaws.time.monotonic", lambda: now)
+        monkeypatch.setattr("reput.streaming.dispatch.log.flaws.time.monotonic", lambda: now)
         dispatcher.flush_if_due()
 
         assert dispatcher.waits

@@ -8,7 +8,7 @@ import pytest
 
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
-from reput.streaming.dispatch.first_message import is_awaited
+from reput.streaming.dispatch.resuming.first_message import is_awaited
 from tests.builders.stores import Log, config_of, fill
 
 

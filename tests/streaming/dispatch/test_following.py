@@ -655,7 +655,7 @@ class TestFlushedAndCut:
     def quick_looks(self, monkeypatch):
         monkeypatch.setattr("reput.stores.following.vouch._REST_SECONDS", 0)
         monkeypatch.setattr("reput.stores.following.vouch._SHARE", 1e9)
-        monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
+        monkeypatch.setattr("reput.streaming.dispatch.log.following._FOLLOW_SECONDS", 0)
 
     @pytest.fixture
     def cut(self, made, held):

@@ -16,8 +16,8 @@ from reput.formats.rocketmq.encode import Message
 from reput.sinks.files.consumequeue import ConsumeQueueSink
 from reput.stores.findings import Kind
 from reput.stores.log.tail import find_tail
-from reput.streaming.dispatch import recovery
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch.resuming import recovery
 from reput.streaming.events import TRUNCATION
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify

@@ -12,10 +12,10 @@ from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
 from reput.stores.following.identity import compare
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.streaming.dispatch import output_record
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
-from reput.streaming.dispatch.other_store import refuse_other_store
-from reput.streaming.dispatch.truncation import known_log
+from reput.streaming.dispatch.resuming import output_record
+from reput.streaming.dispatch.resuming.other_store import refuse_other_store
+from reput.streaming.dispatch.resuming.truncation import known_log
 from tests.builders.stores import LOG_FILE, SMALL, Log, config_of, fill
 from tests.streaming.settings.test_places import run
 

@@ -330,7 +330,7 @@ class TestCutThere:
         The next message does not fit and rolls the file, or fills the place exactly, or is shorter
         or longer: the records after the hole are gone, though they may still stand in the file.
         """
-        monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
+        monkeypatch.setattr("reput.streaming.dispatch.log.following._FOLLOW_SECONDS", 0)
         broker, config, start, after = holed
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
         dispatcher.dispatch(dispatcher.parts.reach.tail())
@@ -470,7 +470,7 @@ class TestCutThere:
         which lead to those that follow, and no clock and no number tells: nothing was read there,
         so what stands in the place has its turn.
         """
-        monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
+        monkeypatch.setattr("reput.streaming.dispatch.log.following._FOLLOW_SECONDS", 0)
         broker, config, start, after = holed
         dispatcher = StoreDispatcher(config, skips_corrupt=True)
         dispatcher.dispatch(after)

@@ -10,7 +10,7 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.sinks.files.queues import QueueDirectory
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.streaming.dispatch.pipeline import Pipeline
+from reput.streaming.dispatch.blocks.pipeline import Pipeline
 from tests.builders.stores import LOG_FILE, Log, Messages, config_of, fill
 
 SIZES = [(1024, 1), (1500, 3), (4096, 2), (1 << 20, 4)]

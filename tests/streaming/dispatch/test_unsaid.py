@@ -60,7 +60,7 @@ def test_a_job_says_what_is_lost_before_it_ends_with_an_error(cut, caplog, monke
     Its output begins again, as no point is left that both logs have, and what has expired is gone.
     """
     broker, config, cut_log = cut
-    monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
+    monkeypatch.setattr("reput.streaming.dispatch.log.following._FOLLOW_SECONDS", 0)
     kept = next(i for i, p in enumerate(broker.log.places) if p.position >= LOG_FILE) + 1
     job = Job([config], JobOptions())
     try:

@@ -11,8 +11,8 @@ import pytest
 from reput.formats.rocketmq import names
 from reput.stores.following import file_walk, heartbeat, known
 from reput.stores.log.files import LogChangedError
-from reput.streaming.dispatch import truncation
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.dispatch.resuming import truncation
 from tests.builders.brokers import queue, write_over
 
 NOW = 1_700_000_000_000

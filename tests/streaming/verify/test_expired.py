@@ -511,7 +511,7 @@ class TestMadeAhead:
 
     @pytest.fixture(autouse=True)
     def quick_looks(self, monkeypatch):
-        monkeypatch.setattr("reput.streaming.dispatch.following._FOLLOW_SECONDS", 0)
+        monkeypatch.setattr("reput.streaming.dispatch.log.following._FOLLOW_SECONDS", 0)
 
     @staticmethod
     def step(dispatcher: StoreDispatcher) -> None:

@@ -19,8 +19,8 @@ from reput.sinks.files.index import IndexSink
 from reput.sinks.files.queues import QueueDirectory
 from reput.stores.findings import Kind
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
+from reput.streaming.dispatch.blocks.pipeline import Pipeline
 from reput.streaming.dispatch.dispatcher import rebuild
-from reput.streaming.dispatch.pipeline import Pipeline
 from reput.streaming.endings.verdict import Verdict, verdict_of
 from reput.streaming.settings.config import store_config
 from reput.streaming.verify.output import verify

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from reput.stores.log.commitlog import CommitLog
     from reput.streaming.dispatch.batch import Batch
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
+    from reput.streaming.dispatch.blocks.pipeline import Pipeline
     from reput.streaming.dispatch.books import Books
-    from reput.streaming.dispatch.following import Following
-    from reput.streaming.dispatch.gaps import Gaps
     from reput.streaming.dispatch.kafka import NoKafka
+    from reput.streaming.dispatch.log.following import Following
+    from reput.streaming.dispatch.log.gaps import Gaps
+    from reput.streaming.dispatch.log.reach import Reach
+    from reput.streaming.dispatch.log.stale_numbers import StaleNumbers
     from reput.streaming.dispatch.output import Output
-    from reput.streaming.dispatch.pipeline import Pipeline
-    from reput.streaming.dispatch.reach import Reach
-    from reput.streaming.dispatch.stale_numbers import StaleNumbers
 
 # Times that a log may change while one batch reads it.
 _TRIES = 3

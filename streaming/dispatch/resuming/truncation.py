@@ -20,8 +20,8 @@ from reput.sinks.upkeep import rollback
 from reput.stores.following.identity import Comparison, compare
 from reput.stores.following.known import Known, gone_back, settled
 from reput.stores.verify.queue_entries import first_entry
-from reput.streaming.dispatch import recovery
-from reput.streaming.dispatch.other_store import nothing_in_common
+from reput.streaming.dispatch.resuming import recovery
+from reput.streaming.dispatch.resuming.other_store import nothing_in_common
 from reput.streaming.events import CORRUPT, GAP, TRUNCATION, Event
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
     from reput.stores.log.commitlog import CommitLog
     from reput.stores.log.trail import Point
-    from reput.streaming.dispatch.recovery import Recovery
+    from reput.streaming.dispatch.resuming.recovery import Recovery
     from reput.streaming.settings.config import StoreConfig
 
 _CUTS = 32

@@ -15,7 +15,7 @@ from reput.checkpoints.disk import changes
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
 from reput.sinks.upkeep import retention
-from reput.streaming.dispatch import recovery, truncation
+from reput.streaming.dispatch.resuming import recovery, truncation
 from reput.streaming.events import RECOVERY, Event
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from reput.checkpoints.progress import Progress
     from reput.stores.log.commitlog import CommitLog
-    from reput.streaming.dispatch.recovery import Recovery
+    from reput.streaming.dispatch.resuming.recovery import Recovery
     from reput.streaming.settings.config import StoreConfig
 
 # Where `reput rebuild --repair` builds an output once more.

@@ -10,8 +10,8 @@ from reput.formats.errors import FormatError
 from reput.stores.following.identity import Comparison, compare
 from reput.stores.following.known import is_old
 from reput.stores.log.commitlog import LogChangedError
-from reput.streaming.dispatch import truncation
-from reput.streaming.dispatch.recovery import Recovery
+from reput.streaming.dispatch.resuming import truncation
+from reput.streaming.dispatch.resuming.recovery import Recovery
 
 if TYPE_CHECKING:
     from reput.formats.errors import ReputError
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from reput.stores.log.listing import Stamp
     from reput.streaming.dispatch.admission import Admission
     from reput.streaming.dispatch.books import Books
-    from reput.streaming.dispatch.flaws import Flaws
-    from reput.streaming.dispatch.gaps import Gaps
     from reput.streaming.dispatch.live_settings import LiveSettings
+    from reput.streaming.dispatch.log.flaws import Flaws
+    from reput.streaming.dispatch.log.gaps import Gaps
+    from reput.streaming.dispatch.log.reach import Reach
     from reput.streaming.dispatch.news import News
     from reput.streaming.dispatch.output import Output
-    from reput.streaming.dispatch.reach import Reach
     from reput.streaming.settings.config import StoreConfig
 
 # Seconds between checks whether an idle log was touched.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq.commitlog import Record, Verdict
 from reput.stores.log.unreadable import corruption
-from reput.streaming.dispatch.block import Block
-from reput.streaming.dispatch.parser import Parser
+from reput.streaming.dispatch.blocks.block import Block
+from reput.streaming.dispatch.blocks.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

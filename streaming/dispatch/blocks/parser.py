@@ -14,14 +14,14 @@ from reput.formats.rocketmq.properties import MULTI_DISPATCH
 from reput.formats.rocketmq.record_hash import hash_of
 from reput.stores.log.commitlog import PAD
 from reput.stores.log.unreadable import corruption, unfit
-from reput.streaming.dispatch.block import OVERHANG
+from reput.streaming.dispatch.blocks.block import OVERHANG
 
 if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.sinks.files.queues import QueueDirectory
     from reput.stores.log.commitlog import CommitLog
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
 
 
 class Parser:

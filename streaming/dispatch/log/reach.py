@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reput.stores.following.flushed import FlushSign
     from reput.stores.log.commitlog import CommitLog
     from reput.streaming.dispatch.books import Books
-    from reput.streaming.dispatch.gaps import Gaps
+    from reput.streaming.dispatch.log.gaps import Gaps
 
 
 class Reach:

@@ -12,18 +12,18 @@ import numpy as np
 
 from reput.formats.errors import ReputError
 from reput.formats.rocketmq import consumequeue
-from reput.streaming.dispatch import truncation
-from reput.streaming.dispatch.recovery import Recovery
+from reput.streaming.dispatch.resuming import truncation
+from reput.streaming.dispatch.resuming.recovery import Recovery
 
 if TYPE_CHECKING:
     from reput.sinks.files.queues import QueueDirectory
     from reput.sinks.files.went_back import WentBackError
-    from reput.streaming.dispatch.block import Block
+    from reput.streaming.dispatch.blocks.block import Block
+    from reput.streaming.dispatch.blocks.pipeline import Pipeline
     from reput.streaming.dispatch.books import Books
     from reput.streaming.dispatch.live_settings import LiveSettings
     from reput.streaming.dispatch.news import News
     from reput.streaming.dispatch.output import Output
-    from reput.streaming.dispatch.pipeline import Pipeline
     from reput.streaming.settings.config import StoreConfig
 
 

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from reput.checkpoints import quarantine
 from reput.formats.errors import ExpiredError, FormatError
 from reput.stores.log.unreadable import next_record
-from reput.streaming.dispatch import passed, truncation
+from reput.streaming.dispatch.log import passed
+from reput.streaming.dispatch.resuming import truncation
 from reput.streaming.events import CORRUPT, GAP, Event
 
 if TYPE_CHECKING:
     from reput.formats.errors import ReputError
     from reput.stores.log.commitlog import CommitLog
     from reput.streaming.dispatch.batch import Batch
+    from reput.streaming.dispatch.blocks.pipeline import Pipeline
     from reput.streaming.dispatch.books import Books
     from reput.streaming.dispatch.live_settings import LiveSettings
     from reput.streaming.dispatch.news import News
-    from reput.streaming.dispatch.pipeline import Pipeline
     from reput.streaming.settings.config import StoreConfig
 
 

@@ -18,7 +18,7 @@ from reput.formats.rocketmq.further_entries import multi_queues
 from reput.sinks.files.queues import QueueDirectory
 from reput.stores.log.commitlog import LogChangedError
 from reput.stores.log.unreadable import next_record, unfit
-from reput.streaming.dispatch.pipeline import Pipeline
+from reput.streaming.dispatch.blocks.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,0 +1,1 @@
+"""Which records come next? A range of the log in blocks, read ahead and parsed by threads."""
