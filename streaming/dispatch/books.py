@@ -163,9 +163,17 @@ class Books:
         )
         self.change(trail=trail.extended(known.trail, point))
 
-    def close_batch(self, batch: Batch) -> None:
-        """Tell a batch what happened to the log, and settle which of its files are certain."""
+    def close_batch(self, batch: Batch, inserted: tuple[int, int], began: float) -> None:
+        """Complete what a batch tells, and settle which of the log's files are certain.
+
+        Args:
+            batch: its last entry is written.
+            inserted: index items, and index files begun.
+            began: when, by a steady clock.
+        """
         self._settle_files()
+        batch.items, batch.index_files = inserted
+        batch.dispatch_seconds = time.monotonic() - began
         batch.truncations, self._truncations = self._truncations, 0
         batch.lost, self._lost = max(self._lost, 0), 0
 

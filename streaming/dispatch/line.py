@@ -71,33 +71,29 @@ class Line:
             OSError: the output cannot be written; what it was doing counts as not done.
         """
         began = time.monotonic()
-        events = self._begin()
-        room = self._look_at_log(end)
-        batch = self._books.open_batch(events)
+        batch, room = self._look_at_log(end)
         for block in self._reader.blocks(batch, room, is_over):
             self._admission.admit(block)
             written = self._output.write(block)
             self._books.enter(batch, block, written)
             if block.is_whole:
                 observe(block)
-        self._books.close_batch(batch)
-        batch.items, batch.index_files = self._output.take_inserted()
-        batch.dispatch_seconds = time.monotonic() - began
+        self._books.close_batch(batch, self._output.take_inserted(), began)
         self.flush_if_due()
-        batch.phases = self._stopwatch.take()
-        batch.seconds = time.monotonic() - began
+        batch.phases, batch.seconds = self._stopwatch.take(), time.monotonic() - began
         self._tell_kafka()
-        self._end()
+        self._raise_failure()
         return batch
 
-    def _begin(self) -> list[str]:
-        """Refuse an output that is not whole; return where the batch's events go."""
+    def _look_at_log(self, end: int) -> tuple[Batch, int]:
+        """Follow the log; return the batch that begins, and up to where it may go.
+
+        Args:
+            end: up to where it is planned to go.
+        """
         self._output.require_consistent()
         self._output.take_inserted()
-        return self._news.begin()
-
-    def _look_at_log(self, end: int) -> int:
-        """Follow the log; return how much of a plan may be dispatched now."""
+        events = self._news.begin()
         if self._following.look():
             # What was planned may lie past the end that the log has now.
             end = min(end, self._reach.end())
@@ -106,7 +102,7 @@ class Line:
         # Where Kafka is too far behind, dispatch resumes once it has come closer.
         room = self._kafka.room(self._wanted)
         self._is_capped = room < self._wanted
-        return room
+        return self._books.open_batch(events), room
 
     def _tell_kafka(self) -> None:
         """Let Kafka have what is dispatched, and hear of it.
@@ -118,8 +114,8 @@ class Line:
         self._news.say(self._kafka.take_events())
         self._kafka.check()
 
-    def _end(self) -> None:
-        """Raise what ended the batch early; else all its events are told."""
+    def _raise_failure(self) -> None:
+        """Raise what ended the batch early; where nothing did, all its events are told."""
         if self._reader.failure is not None:
             raise self._reader.failure
         self._news.take_unsaid()

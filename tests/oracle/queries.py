@@ -41,7 +41,7 @@ from reput.stores.log.records import NoRecordError, is_in_queue  # noqa: E402
 from reput.stores.query.index_search import Window  # noqa: E402
 from reput.stores.query.message_store import MessageStore  # noqa: E402
 from reput.stores.queues.by_time import Boundary  # noqa: E402
-from tests import golden_stores  # noqa: E402
+from tests.builders import goldens as golden_stores  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
