@@ -191,7 +191,7 @@ class Admission:
         """Tell whether a record that came out of turn is really part of the log; else hold it back.
 
         While a broker runs, it is if the log has grown after it and it is still the same: a
-        broker appends at its log's end, so it would have overwritten what is no part of that.
+        broker appends at its log's end, so it would have overwritten what is not part of that.
         """
         if not self._is_live or position < self._settled:
             return True

@@ -17,11 +17,14 @@ class NoKafka:
 
     Attributes:
         feed: none.
-        is_done: Kafka has all that is dispatched.
     """
 
     feed: KafkaFeed | None = None
-    is_done = True
+
+    @property
+    def is_done(self) -> bool:
+        """Tell that nothing is waited for."""
+        return True
 
     def room(self, end: int) -> int:
         """Return how far dispatch may go: to `end`."""
@@ -56,7 +59,7 @@ class Kafka(NoKafka):
         self.feed: KafkaFeed = feed
 
     @property
-    def is_done(self) -> bool:  # type: ignore[override]
+    def is_done(self) -> bool:
         """Tell whether Kafka has all that is dispatched."""
         return self.feed.is_done
 

@@ -21,7 +21,7 @@ class Records(Protocol):
 
 
 class Doorkeeper(Protocol):
-    """Who decides on a record that is out of turn, see `Admission`."""
+    """Decides on records that are out of turn, see `Admission`."""
 
     def is_settled(self, position: int, size: int) -> bool:
         """Tell whether the record at a physical offset is certain to be part of the log."""

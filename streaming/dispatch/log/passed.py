@@ -154,7 +154,7 @@ def _leads_to(log: CommitLog, position: int, end: int) -> bool:
 
 
 def next_after(log: CommitLog, places: Iterable[tuple[int, int]], position: int) -> int | None:
-    """Return where records go on after something that is no record, in a place that is known.
+    """Return where records resume after bytes that are not one, within a known place.
 
     Args:
         log: the files.

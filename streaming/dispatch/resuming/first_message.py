@@ -20,7 +20,7 @@ def is_awaited(config: StoreConfig) -> bool:
     is one, so that the job names it instead of waiting.
 
     Raises:
-        StoreError: it is no store.
+        StoreError: it is not a store.
     """
     directories = commitlog_directories(config.path, config.settings)
     return not any(_has_content(path) for each in directories for path in _entries(each))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def read(root: Path) -> Mapping[str, Any]:
     """Return the record, unchecked; nothing where there is none or it cannot be read.
 
-    Who opens the output to write, or verifies it, says what is wrong with a record.
+    Opening the output to write, or verifying it, says what is wrong with a record.
 
     Args:
         root: the output root, or a store.
