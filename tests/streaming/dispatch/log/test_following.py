@@ -381,7 +381,7 @@ class TestKnownEnd:
             [sys.executable, "-c", script, json.dumps(options)],
             check=True,
             capture_output=True,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[4],
         )
         name = config.path.name
 
