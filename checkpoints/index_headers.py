@@ -60,7 +60,7 @@ def _check_file(
         path: of the file.
         header: as it should be.
         settings: see `check_index`.
-        newest_of: the progress record if this is the newest file; its writer may have gone on.
+        newest_of: the progress record if this is the newest file; its writer may have added items.
     """
     with path.open("rb") as file:
         there = Header.unpack(file.read(HEADER_SIZE))
@@ -80,7 +80,7 @@ def _check_file(
 
 
 def _may_follow(there: Header, known: Header, *, is_clean: bool) -> bool:
-    """Tell whether the newest file's header may be what it is: its writer may have gone on."""
+    """Tell whether the newest file's header may be what it is: its writer may have added items."""
     if is_clean:
         # A broker's last act on a file without items is to count to one.
         return there[:-1] == known[:-1] and there.next_item == known.next_item

@@ -55,7 +55,7 @@ def write_checkpoint(root: Path, staging: Path, values: StoreCheckpoint, fields:
 
 
 def set_abort(root: Path, staging: Path) -> None:
-    """Mark a store as being written: who finds the mark must not trust its tails.
+    """Mark a store as being written: with the mark there, its tails cannot be trusted.
 
     Args:
         root: the store.
@@ -101,7 +101,7 @@ def failure(root: Path) -> str:
 
 
 def set_repairing(staging: Path) -> None:
-    """Mark an output as one whose files are being exchanged: nothing may go on from it.
+    """Mark an output as one whose files are being exchanged: no writer may resume from it.
 
     Args:
         staging: our own directory in it.

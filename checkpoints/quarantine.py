@@ -31,7 +31,7 @@ class Skipped:
         file: the commitlog file.
         byte: where in it.
         start: physical offset of the first byte.
-        end: physical offset where records go on.
+        end: physical offset where records resume.
         problem: what is wrong there.
     """
 

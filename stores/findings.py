@@ -79,7 +79,7 @@ class Scope(NamedTuple):
 
     @property
     def tolerates_leftovers(self) -> bool:
-        """Tell whether well-formed entries after the last one are no fault.
+        """Tell whether well-formed entries after the last one are tolerated.
 
         Our killed writer leaves them for its successor to take back; a broker that recovered
         moves its write position before them and zeroes nothing (`truncateDirtyLogicFiles`).
@@ -114,7 +114,7 @@ class Report:
             dispatched yet is not lacking.
         repeated: entries of messages that are left out, for the queue had one at that queue offset
             already. A message may have others, in further queues.
-        notes: what is no finding, as a broker has it too: what a crash or an upgrade leaves, a
+        notes: what is not a finding, as a broker has it too: what a crash or an upgrade leaves, a
             deleted topic, entries that its rebuild leaves out. `handover` may say no for one. The
             first `KEPT` ones.
         noted: all of those.

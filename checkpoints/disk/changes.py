@@ -173,7 +173,7 @@ def clear(path: Path, start: int) -> int:
 
 
 def next_data(descriptor: int, at: int, size: int) -> int:
-    """Return where bytes that are no hole go on, `size` if they do not."""
+    """Return where bytes after a hole resume, `size` if they do not."""
     try:
         return os.lseek(descriptor, at, os.SEEK_DATA)
     except OSError as error:
@@ -222,7 +222,7 @@ def remove_tree(path: Path) -> None:
 
 @_named
 def sync_directory(path: Path) -> None:
-    """Have the names in a directory on disk: a new file is lost with its name otherwise.
+    """Flush the names in a directory: without its name a new file is lost.
 
     Raises:
         OSError: the device failed.
@@ -235,14 +235,14 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_names(path: Path) -> None:
-    """Have the names that lead to a directory on disk.
+    """Flush the names that lead to a directory.
 
     Raises:
         OSError: the device failed.
     """
     device = path.stat().st_dev
     for above in path.parents:
-        # What cannot be read was made by somebody else, and so was all that is above it.
+        # What cannot be read is not ours, and neither is anything above it.
         if above.stat().st_dev != device or not os.access(above, os.R_OK):
             return
         sync_directory(above)
@@ -317,9 +317,9 @@ def sync_memory(path: Path, address: int, start: int, length: int) -> None:
 
 @_named
 def begin_sync(path: Path, start: int, length: int) -> None:
-    """Have the device begin with bytes of a file that are new; `sync_memory` waits for it.
+    """Start writing new bytes of a file to the device; `sync_memory` waits for it.
 
-    Files that are synced one behind the other, or by several threads, take two to three times as
+    Files that are synced one after the other, or by several threads, take two to three times as
     long without. Whether it succeeds is not told here: it is told to `sync_memory`.
 
     Args:

@@ -71,7 +71,7 @@ class FileLock:
         return True
 
     def write(self, text: str) -> None:
-        """Write who holds it into the file."""
+        """Write the holder's name into the file."""
         if self._descriptor is None:
             raise RuntimeError("the lock is not held")
         with changes.naming(self.path):
@@ -99,7 +99,10 @@ class FileLock:
 
 
 def _holder(path: Path) -> str:
-    """Return who a lock file names; our own is not opened, for closing it would end the lock."""
+    """Return the holder that a lock file names.
+
+    Our own file is not opened: closing it would end the lock.
+    """
     if os.path.realpath(path) in HELD:
         return f"this process, {os.getpid()}"
     return path.read_text("utf-8", "replace")[:_HOLDER_BYTES].strip()
@@ -121,7 +124,7 @@ def lock_output(state_directory: Path) -> FileLock:
     """Take the writer's lock of an output root.
 
     Raises:
-        StoreError: somebody else writes there; named.
+        StoreError: another process writes there; names it.
     """
     path = state_directory / WRITER_LOCK
     lock = FileLock(path)

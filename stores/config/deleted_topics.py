@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Light queues are no topics: no list of topics names them.
+# Light queues are not topics: no list of topics names them.
 _LMQ_PREFIX = "%LMQ%"
 
 

@@ -76,7 +76,7 @@ class MessageFilter(Protocol):
 
         Args:
             tags_code: 64 bits, an extension's where the entry has one; None where it is not known
-                (an extension is missing), which is no reason to leave the message out.
+                (an extension is missing), so the message may pass.
         """
 
     def matches_unit(self, unit: Unit | None) -> bool:

@@ -166,7 +166,7 @@ class FileWalk:
             self._position = following
 
     def _is_refilled(self, following: int) -> bool:
-        """Tell whether a broker has cut its log at the place without a record, and gone on there.
+        """Tell whether a broker has cut its log at a place without a record, and written on there.
 
         It erases nothing, so the records after the place may still stand there. Then its own tell:
         a BLANK before them, a record that reaches over the first of them, or one that

@@ -292,7 +292,7 @@ def _search(
         newest: of the records before, see `frames.hop_to_time`.
 
     Returns:
-        Whether there is one before `end`; where it begins, or where to go on next time; and the
+        Whether there is one before `end`; where it begins, or where to resume next time; and the
         newest store timestamp up to there, `frames.WENT_BACK` if one went back.
     """
     position, step = start, _STEP

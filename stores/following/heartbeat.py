@@ -25,7 +25,7 @@ _NAME = "heartbeat"
 
 
 def _steady_seconds() -> float:
-    """Return the time since the machine started; while it is suspended, this goes on."""
+    """Return the time since the machine started; suspended times count."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -39,7 +39,7 @@ class Heartbeat:
         """Begin now.
 
         Args:
-            clock: returns seconds; a clock that nobody sets.
+            clock: returns seconds; a clock that is never set.
         """
         self._clock = clock
         self._pauses = 0

@@ -6,8 +6,8 @@ that are found again cannot vouch for what lies between them. A sum over the has
 of a file (`formats.rocketmq.record_hash`) can; it is taken from the bytes that were parsed. The
 points of a trail have such sums too, so a comparison finds the last point that both logs share.
 
-A file that nobody has touched since it was compared need not be compared again if another one
-follows it: its stamp tells, inode and times. A time says little while it is young: a mapped page
+A file that is untouched since it was compared need not be compared again if another one follows
+it: its stamp tells, inode and times. A time says little while it is young: a mapped page
 that is written to again before it was flushed changes no time. Source:
 docs/adr/0011-following-the-log.md.
 """
@@ -72,7 +72,7 @@ class _Walked(NamedTuple):
 
 
 def compare(log: CommitLog, known: Known, *, is_thorough: bool = False) -> Comparison:
-    """Compare a log with what was read of it; files that nobody has touched are left out.
+    """Compare a log with what was read of it; untouched files are left out.
 
     The last file is always compared, whatever its times say: a page that stays dirty takes other
     bytes without a new time, because a broker flushes seldom or the file system never notes it.

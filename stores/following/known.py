@@ -41,7 +41,7 @@ class Known(NamedTuple):
         files: in the order of the log; a file of which nothing was read is not in it.
         points: records to go back to, in the order of the log.
         end: physical offset up to which it was read.
-        gaps: physical offsets where no record stands, and where records go on.
+        gaps: physical offsets where no record stands, and where records resume.
         passed: of these, places where a record stood that could not be dispatched: its hash.
     """
 

@@ -49,7 +49,7 @@ _REST_SECONDS = 1.0
 _STEP_BYTES = 16 << 20
 # Share of the time at most that goes into comparing files that nothing has happened to.
 _SHARE = 0.01
-# The same of the last file though its times say that nobody has touched it; and between two times.
+# The same for the last file if its times say that it is untouched; and seconds between two looks.
 _CERTAIN_SHARE = 0.001
 _CERTAIN_SECONDS = 5.0
 

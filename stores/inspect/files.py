@@ -75,7 +75,7 @@ def inspect_commitlog(
         more: returns what is shown of a record besides its fields.
 
     Raises:
-        FormatError: the name is no offset that a log's file can have.
+        FormatError: the name is not an offset that a log's file can have.
         OSError: it cannot be read.
     """
     size = _size_of(path)
@@ -99,7 +99,7 @@ def _records(
         while position < end:
             head = os.pread(file.fileno(), BLANK_SIZE, position - base)
             length = min(max(int.from_bytes(head[:4], "big"), BLANK_SIZE), end - position)
-            # A size that cannot be is no reason to read a whole file.
+            # Do not read a whole file for a size that cannot be.
             length = min(length, settings.max_record_size)
             data = os.pread(file.fileno(), length, position - base)
             verdict, found = commitlog.read(data, 0, position, end, settings.read_rules)
@@ -114,7 +114,7 @@ def _records(
 
 
 def _hop(path: Path, base: int, size: int, first: int) -> int:
-    """Return where the first record at or behind `first` starts, or where the records end."""
+    """Return where the first record at or after `first` starts, or where the records end."""
     position = base
     stop = min(first, base + size)
     while position < stop:

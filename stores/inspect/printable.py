@@ -1,4 +1,4 @@
-"""Text from records, made safe for a terminal: whoever sends a message chooses its bytes."""
+"""Text from records, made safe for a terminal: the sender of a message chooses its bytes."""
 
 from __future__ import annotations
 

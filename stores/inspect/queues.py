@@ -36,7 +36,7 @@ def inspect_consumequeue(path: Path, first: int = 0, limit: int | None = None) -
         limit: rows at most.
 
     Raises:
-        FormatError: a name is no offset, a size no whole number of entries.
+        FormatError: a name is not an offset, or a size not a multiple of the entries'.
         OSError: it cannot be read.
     """
     files = _files_of(path, ENTRY_SIZE)
@@ -66,7 +66,7 @@ def inspect_batch(path: Path, first: int = 0, limit: int | None = None) -> Inspe
         limit: rows at most.
 
     Raises:
-        FormatError: a name is no offset, a size no whole number of units.
+        FormatError: a name is not an offset, or a size not a multiple of the units'.
         OSError: it cannot be read.
     """
     size = batchconsumequeue.UNIT_SIZE
@@ -88,7 +88,7 @@ def inspect_ext(path: Path, first: int = 0, limit: int | None = None) -> Inspect
         limit: rows at most.
 
     Raises:
-        FormatError: a name is no offset; on the way, a unit whose sizes do not add up.
+        FormatError: a name is not an offset; on the way, a unit whose sizes do not add up.
         OSError: it cannot be read.
     """
     files = _files_of(path, 1)
@@ -117,7 +117,7 @@ def base_of(path: Path) -> int:
     """Return where a file begins, by its name.
 
     Raises:
-        FormatError: the name is no offset.
+        FormatError: the name is not an offset.
     """
     base = names.parse_offset_file(path.name)
     if base is None:

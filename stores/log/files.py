@@ -52,7 +52,7 @@ class LogFiles:
         end_of_files: the physical offset after the last file, written or not.
         stamps: by where a file begins; replaced as a whole by each `refresh`.
         damages: bytes that are missing between files, in order: they read as the end of a file.
-        unfinished: what the last file lacks, None if nothing: somebody may be copying it.
+        unfinished: what the last file lacks, None if nothing: a copy of it may be in progress.
         left_overs: records past the log's end that are known to be cut off.
     """
 
@@ -78,7 +78,7 @@ class LogFiles:
         self.file_size = settings.commitlog_file_size
         self._store = store
         self._open: dict[int, int] = {}
-        # As with a Python file, a log that nobody closes leaves no descriptor open.
+        # As with a Python file, a log that is never closed leaves no descriptor open.
         weakref.finalize(self, _close_all, self._open)
         self._files: dict[int, Path] = {}
         self._inodes: dict[int, tuple[int, int]] = {}
@@ -264,7 +264,7 @@ class LogFiles:
         """Read bytes of one file; return how many it had.
 
         Raises:
-            LogChangedError: the file is not there any more.
+            LogChangedError: the file is no longer there.
             OSError: the device failed.
         """
         base = self.base_of(position)
@@ -281,7 +281,7 @@ class LogFiles:
         """Read bytes of one file with one call; return how many came, maybe not all.
 
         Raises:
-            LogChangedError: the file is not there any more.
+            LogChangedError: the file is no longer there.
             OSError: the device failed.
         """
         base = position - position % self.file_size
@@ -311,7 +311,7 @@ class LogFiles:
         """Open the file that begins at a physical offset; the caller closes it.
 
         Raises:
-            LogChangedError: the file is not there any more.
+            LogChangedError: the file is no longer there.
         """
         path = self._files.get(base)
         if path is None:

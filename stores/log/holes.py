@@ -1,7 +1,7 @@
-"""What stands after the last record that can be read: unwritten bytes, or good records once more.
+"""Finds what stands after the last record that can be read: unwritten bytes, or good records.
 
 A log ends where no record stands. If a page was lost, or garbage written into the last file,
-records go on after such a place, and only a look at all that follows tells. What a broker has cut
+records resume after such a place, and only a look at all that follows tells. What a broker has cut
 off by its recovery looks nearly the same: it erases nothing, and its next records go over what was
 there. A run of records that were left over in that way is known by its first one: that one is older
 than the log's last record, or its predecessor began before the log's end, or its queue offset is no
@@ -52,11 +52,11 @@ HOLE_NOTE = (
 
 
 class Hole(NamedTuple):
-    """Bytes that are no record, between two records that are.
+    """Bytes that are not a record, between two records.
 
     Attributes:
         start: physical offset where the records before end.
-        end: physical offset where whole, newer ones go on.
+        end: physical offset where whole, newer ones resume.
     """
 
     start: int
@@ -71,7 +71,7 @@ def find_hole(log: CommitLog, end: int) -> Hole | None:
 
     Args:
         log: the files.
-        end: physical offset where something stands that is no record.
+        end: physical offset where something stands that is not a record.
 
     Raises:
         LogChangedError: records were written, or a file went, each time that it looked.
@@ -120,7 +120,7 @@ def damage_error(damage: Damage) -> FormatError:
 
 
 def flaw_after(log: CommitLog, end: int, *, tolerates_damage: bool = False) -> FormatError | None:
-    """Return what is wrong after the last whole record of a log that nobody writes to.
+    """Return what is wrong after the last whole record of a log at rest.
 
     A file that is missing or too short; good records after a hole; records without a store time, as
     brokers with duplicationEnable=true write them. None if the log just ends.

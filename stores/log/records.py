@@ -1,4 +1,4 @@
-"""One record at a physical offset: read, checked as a whole, and nothing believed before that."""
+"""Reads one record at a physical offset, and believes nothing of it before all of it is checked."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
 class Messages(Sequence[Record]):
     """Records that were read and found whole; each is taken apart when it is looked at.
 
-    Who makes one sets what it holds: an `__init__` would take as long as all else of it.
+    The maker sets its attributes: an `__init__` would take as long as everything else of it.
 
     Attributes:
         found: physical offset and bytes of each.
@@ -73,7 +73,7 @@ class Messages(Sequence[Record]):
         return record
 
 
-# What is found where nothing is: it can be told from what is found without asking how long it is.
+# Sentinel for "no messages": callers test identity, which is quicker than a length.
 NO_MESSAGES: Sequence[Record] = ()
 
 
@@ -147,7 +147,7 @@ def read_at(log: LogFiles, offset: int) -> tuple[Verdict, Record | int]:
         return Verdict.SHORT, 0
     size, magic = BLANK_HEAD.unpack_from(data)
     if size > len(data) and magic in {MAGIC_V1, MAGIC_V2}:
-        # Bytes that claim to be a record of a gigabyte are no reason to read one.
+        # Bytes may claim to be a record of a gigabyte: do not read that much.
         if size > min(log.settings.max_record_size, file_end - offset):
             return Verdict.BAD_LENGTH, size
         data += log.bytes_at(offset + len(data), size - len(data))
@@ -157,8 +157,8 @@ def read_at(log: LogFiles, offset: int) -> tuple[Verdict, Record | int]:
 def stored_at(log: LogFiles, offset: int, size: int) -> int:
     """Return the store timestamp of a record, -1 where none can be read, ms.
 
-    What a broker asks of an entry's record and nothing more (`CommitLog#pickupStoreTimestamp`),
-    but a record has to begin there.
+    A broker asks no more of an entry's record (`CommitLog#pickupStoreTimestamp`), but here a record
+    has to begin there.
 
     Args:
         log: the commitlog.

@@ -71,7 +71,7 @@ def newer_within(log: CommitLog, position: int, stop: int) -> int | None:
 
 
 def after_left_over(log: CommitLog, position: int, first: int) -> int:
-    """Return where the log's own records go on after a place that may hold another log's.
+    """Return where the log's own records resume after a place that may hold another log's.
 
     Args:
         log: the files.
@@ -79,7 +79,7 @@ def after_left_over(log: CommitLog, position: int, first: int) -> int:
         first: physical offset in the same file: of the first whole record after it.
 
     Returns:
-        `first`, but where it begins a run that was left over and goes on with newer records.
+        `first`, unless it begins a run that was left over; then where newer records follow it.
     """
     newer = _other_log_in(log, first, newest_before(log, position))
     return first if newer is None else newer
@@ -135,7 +135,7 @@ def _first_newer_in(log: CommitLog, base: int, end: int, stop: int) -> int | Non
 
 
 def _other_log_in(log: CommitLog, position: int, newest: int) -> int | None:
-    """Return where a run of records goes on with those of another log, after ones that are older.
+    """Return where a run of records continues with those of another log, after ones that are older.
 
     A clock that went back makes the later records of a run that was left over newer, too. So their
     time is not enough: one of them has a number that its queue has in the run before them.
@@ -206,7 +206,7 @@ def _next_seeming(log: CommitLog, position: int, stop: int) -> int | None:
 
 
 def _next_data(log: CommitLog, position: int) -> int:
-    """Return where bytes on disk go on at or after `position`, the file's end if nowhere."""
+    """Return where bytes on disk resume at or after `position`, the file's end if nowhere."""
     base = log.base_of(position)
     descriptor = log.open_file(base)
     try:

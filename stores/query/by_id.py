@@ -44,7 +44,7 @@ def find_by_id(store: MessageStore, message_id: str, topic: str | None = None) -
         topic: where to look for a unique id; without it only the offset is tried.
 
     Raises:
-        UsageError: it is not an offset id, and there is no topic.
+        UsageError: it is not an offset id, and no topic is given.
     """
     offset_id = unique_id = None
     if messageid.is_message_id(message_id):

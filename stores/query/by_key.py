@@ -93,7 +93,7 @@ class KeyLookup:
             is_raw: other keys' hits as well: those with the same hash.
 
         Raises:
-            UsageError: no topic, no key, a window that is none.
+            UsageError: no topic, no key, a window that ends before it begins.
         """
         check_request(topic, key, window, limit)
         text = prefix_of(topic, kind) + key
@@ -168,7 +168,7 @@ def check_request(topic: str, key: str, window: Window, limit: int | None) -> No
     """Refuse what cannot be asked.
 
     Raises:
-        UsageError: no topic, no key, a window that is none, a limit below 1.
+        UsageError: no topic, no key, a window that ends before it begins, a limit below 1.
     """
     if not topic or not key:
         raise UsageError(f"the {'key' if topic else 'topic'} is empty")

@@ -61,7 +61,7 @@ class Queue(NamedTuple):
         number: of the entry in the queue.
         offset: physical offset.
         size: bytes.
-        is_batch: entries are of several messages, so their number is no queue offset.
+        is_batch: entries are of several messages, so their number is not a queue offset.
     """
 
     topic: str
@@ -77,7 +77,7 @@ class TooManyEntriesError(Exception):
 
 
 def read_queues(root: Path, start: int, end: int) -> list[Queue]:
-    """Return the entries of all queues for records that end behind `start` and start before `end`.
+    """Return the entries of all queues for records that end after `start` and start before `end`.
 
     Args:
         root: where `consumequeue/` is.
@@ -129,7 +129,7 @@ def _read_file(
     pieces = [np.zeros(0, dtype)]
     # It may have expired: its records are gaps, or are gone too.
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        # Most of a queue's last file is not written. What might stand behind zeros is a gap.
+        # Most of a queue's last file is not written. What might stand after zeros is a gap.
         while not len(pieces[-1]) or pieces[-1]["size"][-1] != 0:
             piece = np.fromfile(file, dtype, _PIECE)
             if not len(piece):

@@ -203,7 +203,7 @@ class MessageStore:
             topic: where to look for a unique id; without it only the offset is tried.
 
         Raises:
-            UsageError: it is not an offset id, and there is no topic.
+            UsageError: it is not an offset id, and no topic is given.
         """
         return find_by_id(self, message_id, topic)
 
@@ -253,7 +253,7 @@ class MessageStore:
             boundary: which of several entries; by default what the broker's version does without.
 
         Returns:
-            None if there is no such queue; a broker says 0.
+            None if the queue does not exist; a broker says 0.
         """
         queue = self.queue(topic, queue_id)
         if queue is None:

@@ -1,9 +1,9 @@
-"""Transactions as their messages tell: half messages, and what became of them.
+"""Tells what became of transactions by their messages.
 
-A half message waits in a topic of its own; each check appends it anew. That it is settled, one way
-or the other, is told by an op message that names its queue offset: one in brokers before 5.1,
-several with commas later. That it was committed is told by a record in its own topic which names
-the half's physical offset; that it was given up, by a copy in a third topic.
+A half message waits in a topic of its own; each check appends it again. An op message that names
+its queue offset tells that it is settled, one way or the other: brokers before 5.1 name one offset,
+later ones several with commas. A record in its real topic that names the half's physical offset
+tells that it was committed, and a copy in a third topic that it was given up.
 Source: RocketMQ `TransactionalMessageServiceImpl`, `TransactionalMessageBridge`,
 `DefaultTransactionalMessageCheckListener`.
 """
@@ -36,7 +36,7 @@ _SCANNED = 100_000
 class TransactionState(StrEnum):
     """What became of a half message.
 
-    ENDED: committed or rolled back, and what would tell which is not there any more.
+    ENDED: committed or rolled back; what would tell which is gone.
     """
 
     PENDING = "pending"

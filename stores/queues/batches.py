@@ -88,7 +88,7 @@ class BatchReader:
             position += whole
 
     def roll(self, _queue_offset: int) -> int:
-        """Return where to go on behind an offset that is in no file: 0, says the broker."""
+        """Return where to resume after an offset that is in no file: 0, as in a broker."""
         return 0
 
     def entries(self, queue_offset: int) -> Iterator[QueueEntry] | None:
@@ -109,9 +109,9 @@ class BatchReader:
                     yield _entry(unit)
 
     def first_after(self, physical_offset: int) -> int:
-        """Return the first queue offset whose unit's record stands behind a physical offset."""
-        behind = (u for u in self.all_entries() if u.physical_offset > physical_offset)
-        return next((entry.queue_offset for entry in behind), self.max_offset)
+        """Return the first queue offset whose unit's record stands after a physical offset."""
+        later = (u for u in self.all_entries() if u.physical_offset > physical_offset)
+        return next((entry.queue_offset for entry in later), self.max_offset)
 
     def last_entry(self) -> QueueEntry | None:
         """Return the last unit, None for a queue without any."""

@@ -1,7 +1,7 @@
-"""What stands before and behind the entries of a queue that can be compared with the log.
+"""Checks what stands before and after the entries of a queue that can be compared with the log.
 
 Before them: fill up to a queue's very first record, and entries of records that have expired.
-Behind them: nothing, or what a crash has left. Entries of lost records
+After them: nothing, or what a crash has left. Entries of lost records
 (`stores.following.lost_places`) may stand on either side.
 """
 
@@ -194,7 +194,7 @@ class RestCheck:
 
         Args:
             position: byte after the last unit.
-            last_end: physical offset behind the record of the last unit.
+            last_end: physical offset after the record of the last unit.
             ahead: empty files that may stand after the last one.
         """
         files = self._files
@@ -208,7 +208,7 @@ class RestCheck:
         for base in files.bases:
             path = files.path(base)
             if base >= boundary:
-                self._check_runs(path, 0, last_end, "a file behind the queue's last one")
+                self._check_runs(path, 0, last_end, "a file after the queue's last one")
             elif base + files.file_size > position:
                 self._check_runs(path, position - base, last_end, "")
 
@@ -280,7 +280,7 @@ class RestCheck:
         offsets = units["physical_offset"].astype(np.int64)
         good = (offsets >= beyond) & (units["size"].astype(np.int64) > 0)
         if self._scope.is_ours:
-            # Killed between the fields of an entry, or behind the fill of a new queue.
+            # Killed between the fields of an entry, or after the fill of a new queue.
             good = offsets >= beyond
             if self._unit is ENTRY:
                 good |= units == np.frombuffer(PRE_BLANK, ENTRY)[0]

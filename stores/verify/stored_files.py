@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reput.stores.findings import Report
 
 _CHUNK = 1 << 20
-# A run of surplus units is handed over in pieces of so many.
+# A run of surplus units is handed over in pieces of this many.
 _RUN_UNITS = 4096
 
 

@@ -122,7 +122,7 @@ class CompiledLookup(KeyLookup):
         """Open one of the log's files, and close the first of too many.
 
         Raises:
-            LogChangedError: it is not there any more.
+            LogChangedError: it is no longer there.
         """
         while len(self._open) >= _OPEN_FILES:
             first = next(iter(self._open))

@@ -1,7 +1,7 @@
 """Finds the records that have a key, compiled; the readable twin is `stores.query.by_key.matching`.
 
 A key or topic is compared as bytes here, as text there. That is the same as long as the key has no
-U+FFFD: only bytes that are no UTF-8 become one, and such bytes are equal to no key's.
+U+FFFD: only bytes that are not UTF-8 become one, and such bytes are equal to no key's.
 """
 
 from __future__ import annotations
@@ -147,21 +147,21 @@ def _add_matching(
         text: see `find`.
         topic_length: bytes of the topic.
         start: index into `text` of the key.
-        stop: index behind it.
+        stop: index after it.
         kind: see above.
         hits: physical offsets, those of the key from `first` on.
         first: index.
         count: how many hits.
         log: the commitlog; see above.
-        records: room for `count` records behind the `found` ones; written.
+        records: room for `count` records after the `found` ones; written.
         found: how many there are already.
-        data: room for `count` records behind the `found` ones; written.
+        data: room for `count` records after the `found` ones; written.
 
     Returns:
         How many are found now; `UNSEEN` if the twin has to look; `CLOSED` less the number of a file
         that is to be opened first.
     """
-    # A key has few hits, mostly one behind the other from new to old.
+    # A key has few hits, mostly one after the other from new to old.
     for i in range(count):
         position = hits[first + i]
         at = found + i
@@ -275,12 +275,12 @@ def match_many(
     """Find the messages of keys from one on, of as many as there is room for; see `find`.
 
     Args:
-        text: topic, what stands between, keys one behind the other, in UTF-8.
+        text: topic, what stands between, keys one after the other, in UTF-8.
         topic_length: bytes of the topic.
         prefix: bytes before the first key.
-        key_end: by key: index into `text` behind it.
+        key_end: by key: index into `text` after it.
         kind: see above.
-        hits: physical offsets of the keys, one key's behind the other's.
+        hits: physical offsets of the keys, one key's after the other's.
         hit: index of the first hit of the first key that is looked at.
         count: by key: how many hits; below 0 where the twin has to look.
         key: number of the first key that is looked at.
@@ -290,7 +290,7 @@ def match_many(
         found: by key: how many messages, or `UNSEEN`; written.
 
     Returns:
-        Number and first hit of the key to go on with; the number of a file that is to be opened
+        Number and first hit of the key to resume with; the number of a file that is to be opened
         before, -1 if there is only no more room, or no more key.
     """
     # Reading waits for a disk, but asking does not: it reads for all of them together.

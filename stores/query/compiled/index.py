@@ -45,9 +45,9 @@ class AskedKeys(NamedTuple):
     """Keys of a topic as kernels get them.
 
     Attributes:
-        raw: "topic#" in UTF-8, and the keys, one behind the other.
+        raw: "topic#" in UTF-8, and the keys, one after the other.
         prefix: bytes before the first key.
-        key_end: by key: index into `raw` behind it.
+        key_end: by key: index into `raw` after it.
     """
 
     raw: bytes
@@ -163,7 +163,7 @@ class CompiledSearch(IndexSearch):
         return self.hits(count), last_timestamp, last_offset
 
     def hits(self, count: int) -> list[int]:
-        """Return the first so many physical offsets that a kernel has found."""
+        """Return the first `count` physical offsets that a kernel has found."""
         return self.seen[self.first_hit : self.first_hit + count].tolist()
 
     def offsets_of_many(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
 
 # Fields of `search`: store timestamps from and to, ms, both included; hits of a key at most; index
-# of the first hit, a physical offset, all others behind it; slots and items of a file; how many
+# of the first hit, a physical offset, all others after it; slots and items of a file; how many
 # files; until when no others are looked for, ns of the monotonic clock; where each file is mapped,
 # newest first.
 BEGIN, END, LIMIT, HITS, SLOTS, ITEMS, FILES, KNOWN_UNTIL, FIRST_FILE = range(9)
@@ -133,7 +133,7 @@ def select(text: Bytes | bytes, search: NDArray[np.int64]) -> tuple[int, int, in
                 prefetch_at(search[i] + items_at + head * ITEM_SIZE)
     newest = search[FIRST_FILE]
     count = _walk(hashed, search, search[HITS])
-    # Without any it is a value of before, which nobody asks for: there is always room for one.
+    # Without any it is an earlier value, which is never used: there is always room for one.
     first = search[search[HITS]]
     return count, first, load_i64_at(newest + _END_TIMESTAMP), load_i64_at(newest + _END_OFFSET)
 
@@ -146,7 +146,7 @@ def _bring_in(
     search: NDArray[np.int64],
     lanes: NDArray[np.int64],
 ) -> None:
-    """Have the chains of several hashes brought in, one step of all of them at a time.
+    """Bring in the chains of several hashes, one step of all of them at a time.
 
     Each step of a chain waits for memory; those of different chains wait together. Nothing is
     decided here: what is there is read again by `_walk`.
@@ -195,11 +195,11 @@ def select_many(
     """Find the physical offsets of several keys of a topic, newest first; see `select`.
 
     Args:
-        text: "topic#" in UTF-8 and the keys, one behind the other.
-        key_end: by key: index into `text` behind it.
+        text: "topic#" in UTF-8 and the keys, one after the other.
+        key_end: by key: index into `text` after it.
         prefix: bytes before the first key.
         search: what is asked, and the files, one at least; the offsets are written, one key's
-            behind the other's, with room for `LIMIT` of each.
+            after the other's, with room for `LIMIT` of each.
         hashes: room for one a key; written.
         lanes: room for two values a lane; written.
         count: by key: its offsets, `DAMAGED` where a chain is none; written.

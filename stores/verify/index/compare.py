@@ -1,7 +1,7 @@
 """Compares index files with the keys of the log, both walked in lockstep.
 
 Where an item is not the one that the log's next key gives, `stores.verify.index.parting` says why
-and where to go on.
+and where to resume.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class IndexCheck:
         return True
 
     def _walk(self, place: Place) -> Place | None:
-        """Compare from a place in the log on; return another one to go on from, if any."""
+        """Compare from a place in the log on; return another one to resume from, if any."""
         skip = place.key
         with closing(self._records.columns(place.position, self._scope.end)) as blocks:
             for columns, count in blocks:
@@ -190,7 +190,7 @@ class IndexCheck:
                         if outcome is None or isinstance(outcome, Place):
                             return outcome
                         row, key = outcome
-        return self._behind_the_end()
+        return self._after_the_end()
 
     def _compare(self, columns: Columns, count: int, row: int, key: int) -> tuple[int, int, int]:
         replay = self._replay
@@ -224,8 +224,8 @@ class IndexCheck:
         self._report.add(Kind.MISSING, self._replay.directory, 0, detail)
         return False
 
-    def _behind_the_end(self) -> Place | None:
-        """Look at the items after the log's last key; return a place to go on from, if any."""
+    def _after_the_end(self) -> Place | None:
+        """Look at the items after the log's last key; return a place to resume from, if any."""
         replay = self._replay
         while not self._parting.is_hopeless:
             self._switch.turns()

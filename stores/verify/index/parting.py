@@ -1,4 +1,4 @@
-"""Where an index and the keys of its log part: why, and where to go on.
+"""Tells why an index and the keys of its log part, and where to resume.
 
 A damaged item, items that are missing, or items that a broker made twice because it dispatched
 records again after a crash.
@@ -76,7 +76,7 @@ class Parting:
 
     @property
     def is_hopeless(self) -> bool:
-        """Tell whether there were so many that the rest is not worth looking at."""
+        """Tell whether there were too many to look at the rest."""
         return self._count > _MOST
 
     def count(self) -> None:
@@ -89,7 +89,7 @@ class Parting:
         """Explain why the next item is not what a key gives.
 
         Returns:
-            Row and key to go on with, another place in the log, or None to stop.
+            Row and key to resume with, another place in the log, or None to stop.
         """
         replay = self._replay
         offset = int(columns.physical_offset[row])

@@ -66,7 +66,7 @@ class IndexReader:
         return indexfile.item_position(number, self._slots)
 
     def load(self, number: int) -> None:
-        """Have the window begin with item `number`."""
+        """Move the window, so that it begins with item `number`."""
         count = min(WINDOW, self.items - number)
         data = os.pread(self._descriptor, count * ITEM_SIZE, self.position(number))
         self.window = np.zeros(count * ITEM_SIZE, np.uint8)

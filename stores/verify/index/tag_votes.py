@@ -44,7 +44,7 @@ def tag_votes(
         items: see `indexfile.ITEM_FIELDS`; numbered from 0.
         record_at: returns the record at a physical offset, None if none is there.
         is_end: nothing follows. The last record counts then if it has the item for its tag; else
-            its items may be torn, or go on after these.
+            its items may be torn, or continue after these.
     """
     parsed: list[list[TagVote] | None] = []
     first = 0
