@@ -2,7 +2,7 @@
 
 One JSON file in a sub-directory that a broker ignores, replaced as a whole and on disk before
 anything relies on it. It is written only after a flush, so all that it names is on disk too; what
-the files hold beyond it is taken back when the output is opened again
+the files hold beyond it is rolled back when the output is opened again
 (`streaming.dispatch.resuming.resume`). A CRC tells a damaged record from a good one.
 """
 
@@ -73,7 +73,7 @@ class Progress:
             an earlier build.
         starts: times that the output was opened since it was begun, and the next two likewise:
             so that counters survive the end of a process.
-        recoveries: openings at which something was taken back.
+        recoveries: openings at which something was rolled back.
         truncations: times that the log had other records than before.
     """
 

@@ -72,7 +72,7 @@ def check(root: Path, found: Progress, settings: BrokerSettings, floor: int) -> 
 
 
 class _Queues:
-    """The queues of one output root; paths are text, for there may be ten thousand."""
+    """The queues of one output root; paths are text, because there may be ten thousand."""
 
     def __init__(self, root: Path, found: Progress, settings: BrokerSettings, floor: int) -> None:
         self._root = str(root)

@@ -66,7 +66,7 @@ class CheckpointCheck:
         Args:
             root: the output root.
             fields: longs that the broker's version knows.
-            scope: see there.
+            scope: which records count.
             report: gets what is found.
         """
         self._path = root / names.CHECKPOINT

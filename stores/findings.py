@@ -81,7 +81,7 @@ class Scope(NamedTuple):
     def tolerates_leftovers(self) -> bool:
         """Tell whether well-formed entries after the last one are tolerated.
 
-        Our killed writer leaves them for its successor to take back; a broker that recovered
+        Our killed writer leaves them for its successor to roll back; a broker that recovered
         moves its write position before them and zeroes nothing (`truncateDirtyLogicFiles`).
         """
         return self.is_clean != self.is_ours

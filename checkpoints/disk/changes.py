@@ -59,7 +59,7 @@ def _error(path: Path) -> OSError:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Have an error of a system call say which file it is about, where the call does not.
+    """Make an error of a system call name the file that it is about, where the call does not.
 
     Raises:
         OSError: what the call raised.
@@ -184,7 +184,7 @@ def next_data(descriptor: int, at: int, size: int) -> int:
 
 @_named
 def sync_file_system(path: Path) -> None:
-    """Have everything on disk that was changed in the file system that `path` is on.
+    """Flush everything that was changed in the file system that `path` is on.
 
     Raises:
         OSError: the device failed.
@@ -270,12 +270,12 @@ def unmap(address: int, size: int) -> None:
 
 
 def fault_single_pages(address: int, size: int) -> None:
-    """Have no page of a map brought in but the one that is touched; advice, so nothing can fail."""
+    """Bring in no page of a map but the one that is touched; advice, so nothing can fail."""
     _libc.madvise(address, size, mmap.MADV_RANDOM)
 
 
 def populate(path: Path, address: int, start: int, length: int, size: int) -> None:
-    """Have blocks and pages for bytes of a map, so that writing them can neither fault nor fail.
+    """Get blocks and pages for bytes of a map, so that writing them can neither fault nor fail.
 
     Args:
         path: the mapped file.
@@ -300,7 +300,7 @@ def populate(path: Path, address: int, start: int, length: int, size: int) -> No
 
 
 def sync_memory(path: Path, address: int, start: int, length: int) -> None:
-    """Have bytes of a map on disk before returning.
+    """Flush bytes of a map before returning.
 
     Args:
         path: the mapped file.

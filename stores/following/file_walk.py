@@ -142,7 +142,7 @@ class FileWalk:
         verdict = Verdict(code)
         is_cut_off = len(data) - 2 * PAD == length and reached + length < self._file_end
         if verdict == Verdict.SHORT and (has_moved or is_cut_off):
-            # A record goes on after the piece.
+            # A record continues after the piece.
             self._length = _STEP if has_moved else self._length * 8
         elif verdict == Verdict.SHORT and self._length < log.file_size:
             self._length = log.file_size

@@ -9,7 +9,7 @@ a cut erases nothing, and old records may line up with new ones. So the time tha
 * does not count if it was read before a look at which the log was still the same;
 * counts if it was written after the look that found the cut;
 * may be of before or after the cut in between. Then it counts if no store time goes back from the
-  last record in common to the record that it names: what was cut off is older than what a broker
+  last record in common to the record that it names: what was cut away is older than what a broker
   has written over it, unless its clock went back with the cut.
 
 Source: RocketMQ `FlushRealTimeService`, `MappedFileQueue#flush`; docs/formats/checkpoint.md.

@@ -52,7 +52,7 @@ class Chain(NamedTuple):
     Attributes:
         position: physical offset of what is not a record.
         last: begin and size of the last record, None if there was none.
-        is_rolled: a BLANK stands there, so the log goes on in the next file.
+        is_rolled: a BLANK stands there, so the log continues in the next file.
     """
 
     position: int

@@ -27,7 +27,7 @@ _NO_SUMS = np.zeros(0, np.uint64)
 
 
 class HeadCursor:
-    """Adds up the records of a log's file up to a place, going on from the place before."""
+    """Adds up the records of a log's file up to a place, and continues from the place before."""
 
     def __init__(self, log: CommitLog, *, skips_corrupt: bool = False) -> None:
         """Begin nowhere.

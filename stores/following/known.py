@@ -113,5 +113,5 @@ def settled(
 
 
 def end_of(point: Point) -> int:
-    """Return where dispatch went on after a point, physical offset: to search by."""
+    """Return where dispatch continued after a point, physical offset: to search by."""
     return point.end

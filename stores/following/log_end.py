@@ -128,7 +128,7 @@ class EndedLog(LogFiles):
     def _blank_of(self, base: int) -> int:
         """Return the physical offset of a file's BLANK, that of the file's end if there is none.
 
-        It takes eight bytes. The rest of the file may hold whole records that were cut off.
+        It takes eight bytes. The rest of the file may hold whole records that were cut away.
         """
         file_end = base + self.file_size
         stamp = self.stamps.get(base)

@@ -36,7 +36,7 @@ def newer_record(log: EndedLog, position: int, last: tuple[int, int] | None) -> 
             continue
         if not _is_left_over(log, record, place, position, newest):
             return place
-        # All that follows without a break was written before it was cut off, too.
+        # All that follows without a break was written before it was cut away, too.
         judged = log.chain(place).position
     return None
 
@@ -61,7 +61,7 @@ def resumes_at(
 
 
 def _is_left_over(log: EndedLog, record: Record, place: int, end: int, newest: int) -> bool:
-    """Tell whether a record past the end was cut off; see `stores.log.left_over`."""
+    """Tell whether a record past the end was cut away; see `stores.log.left_over`."""
     if record.store_timestamp < newest or is_cut_through(log, end, place):
         return True
     if log.left_overs.is_known(log, place, end):

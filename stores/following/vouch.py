@@ -8,7 +8,7 @@ touched in another way than by growing at its end:
 * a file went, or one that was not the last was touched;
 * the last record that was read is another one, or one stands in the place that was passed over
   after it;
-* the log has gone on in a later file, and what stands after the last record was not read;
+* the log has continued in a later file, and what stands after the last record was not read;
 * this process stood still for a while, see `stores.following.heartbeat`. Time that it spends at
   work, in a flush or with other stores, is not a pause.
 
@@ -72,7 +72,7 @@ class Vouch:
         self._sign = self._look_at_signs()
         self._stamps = log.stamps
         self._end = -1
-        # Where reading stood when the log had gone on in a later file: that file and its inode.
+        # Where reading stood when the log had continued in a later file: that file and its inode.
         self._rolled: tuple[int, int, int] | None = None
         self._moved_at = time.monotonic()
         self._walk: FileWalk | None = None
@@ -141,14 +141,14 @@ class Vouch:
         ]
 
     def _has_grown(self, known: Known) -> bool:
-        """Tell whether the log goes on after what was read, and in the same file."""
+        """Tell whether the log continues after what was read, and in the same file."""
         if self._goes_on(known.end):
             return not self._has_rolled(known)
         time.sleep(_SETTLE_SECONDS)
         return self._goes_on(known.end)
 
     def _has_rolled(self, known: Known) -> bool:
-        """Tell, once, whether the log goes on in a later file before all of this one was read.
+        """Tell, once, whether the log continues in a later file before all of this one was read.
 
         What follows in this file may be older than a cut. A stale record that is held back stays as
         it is if the broker writes a BLANK before it.
@@ -187,7 +187,7 @@ class Vouch:
             return False
         if len(head) < BLANK_SIZE:
             return False
-        # Of a head that is being written, either field may still be zero.
+        # While a head is being written, either field may still be zero.
         size, magic = BLANK_HEAD.unpack(head)
         return any(head) and size >= 0 and magic in {0, MAGIC_V1, MAGIC_V2}
 

@@ -212,7 +212,7 @@ class CommitLog(LogFiles):
                 data, PAD, len(data) - PAD, position, file_end, rules, stop, 1 << 62
             )
             verdict = Verdict(verdict)
-            # A record that is cut off by the end of the piece: read on from its beginning.
+            # A record that is cut away by the end of the piece: read on from its beginning.
             if verdict != Verdict.SHORT or len(data) - 2 * PAD < min(step, file_end - position):
                 return verdict, int(reached)
             # At a live tail nearly all bytes are zeros; after a backlog none are.

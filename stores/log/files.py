@@ -53,7 +53,7 @@ class LogFiles:
         stamps: by where a file begins; replaced as a whole by each `refresh`.
         damages: bytes that are missing between files, in order: they read as the end of a file.
         unfinished: what the last file lacks, None if nothing: a copy of it may be in progress.
-        left_overs: records past the log's end that are known to be cut off.
+        left_overs: records past the log's end that are known to be cut away.
     """
 
     damages: tuple[Damage, ...]

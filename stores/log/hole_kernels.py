@@ -1,4 +1,4 @@
-"""Tells records of a log from those that its broker has cut off, compiled: `stores.log.holes`."""
+"""Tells records of a log from those that its broker has cut away, compiled: `stores.log.holes`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def last_of_queue(
     Records without a number in their queue, prepared and rolled back ones, do not count.
 
     Args:
-        data: see `frames.check`, so the next five.
+        data: this and the next five are those of `frames.check`.
         at: index of a record.
         limit: index after the readable bytes.
         position: physical offset of `data[at]`.
@@ -92,7 +92,7 @@ def first_stored_since(
     """Go from record to record, and find the first one that was stored at a time or later.
 
     Args:
-        data: see `frames.check`, so the next five.
+        data: this and the next five are those of `frames.check`.
         at: index of a record.
         limit: index after the readable bytes.
         position: physical offset of `data[at]`.

@@ -6,7 +6,7 @@ off by its recovery looks nearly the same: it erases nothing, and its next recor
 there. A run of records that were left over in that way is known by its first one: that one is older
 than the log's last record, or its predecessor began before the log's end, or its queue offset is no
 higher than that of a record of its queue before it in the same file. If it is older, and the run
-goes on with newer ones whose numbers go back, these are of another log and judged by themselves.
+continues with newer ones whose numbers go back, these are of another log and judged by themselves.
 
 Certain: the records are whole, and name this very place. Suspected: that they belong to the log,
 for a broker that has just recovered has cut at the same place, and writes over them with its next

@@ -1,4 +1,4 @@
-"""Finds files that a broker has cut off its log and could not remove.
+"""Finds files that a broker has cut away its log and could not remove.
 
 A broker that cuts its log removes the files after the cut, but not one that is still read. Brokers
 of 5.x keep such a file open for good: `DefaultMessageStore#isOffsetAligned`, the look before a
@@ -80,7 +80,7 @@ class LeftBehind:
         """Return where the first file begins that is left behind, None if none is.
 
         Only a file that was written after all later ones is read: a cut that was written over
-        leaves such a one, and a log that goes on does not.
+        leaves such a one, and a log that continues does not.
 
         Args:
             log: the files, with those that are left behind.
@@ -140,7 +140,7 @@ def _judged(log: LogFiles, before: int, base: int, known: _Judged | None) -> _Ju
 
 
 def _was_cut(log: LogFiles, base: int, chain: _Chain) -> bool:
-    """Tell whether a file's first record was cut off by records that end before it."""
+    """Tell whether a file's first record was cut away by records that end before it."""
     if chain.leads_on:
         return False
     _, first = read_at(log, base)

@@ -1,11 +1,12 @@
-"""Tells records past a log's end that its broker has cut off from the log's own.
+"""Tells records past a log's end that its broker has cut away from the log's own.
 
-A broker that cuts its log erases nothing. Records that it has cut off stay past the new end, whole,
-until others are written over them. Mostly they are older than the log's last record. Where the
-clock went back over the cut they are not; then their queue offsets tell: the last record of the
-same queue before the end has such a number already, for the broker gave it again. (An earlier one
-tells nothing: a topic that was deleted and made again begins with 0.) To find that record takes a
-walk through the file, so what was found is remembered. Source: docs/formats/commitlog.md, "Holes".
+A broker that cuts its log erases nothing. Records that it has cut away stay past the new end,
+whole, until others are written over them. Mostly they are older than the log's last record. If the
+clock went back over the cut they are not. Then their queue offsets tell: the last record of the
+same queue before the end has such a number already, because the broker gave it again. (An earlier
+one tells nothing: a topic that was deleted and made again begins with 0.) To find that record takes
+a walk through the file, so what was found is remembered.
+Source: docs/formats/commitlog.md, "Holes".
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def start_of_last(log: LogFiles, end: int) -> int | None:
 def is_cut_through(log: LogFiles, end: int, position: int) -> bool:
     """Tell whether what stands at a log's end is the rest of a record that began before it.
 
-    Then that record was cut off, and so was the one that follows it. Its body's length tells where
+    Then that record was cut away, and so was the one that follows it. Its body's length tells where
     it began, if that is still there.
 
     Args:

@@ -1,6 +1,6 @@
 """Where the log's own records resume after a place that holds none.
 
-What follows a log's end may be records that its broker has cut off, whole, in the same file. This
+What follows a log's end may be records that its broker has cut away, whole, in the same file. This
 module judges such runs of records; `stores.log.holes` has the rules.
 """
 
@@ -35,7 +35,7 @@ else:
 
 _SMALLEST_PIECE = 64 << 10
 _LARGEST_PIECE = 4 << 20
-# Records that tell whether a run goes on with another log's: of as many queues at most.
+# Records that tell whether a run continues with another log's: of as many queues at most.
 _JUDGED = 32
 # Looks at a place that fills up while it is looked at.
 TRIES = 8
@@ -86,7 +86,7 @@ def after_left_over(log: CommitLog, position: int, first: int) -> int:
 
 
 def is_left_over(log: CommitLog, position: int, end: int) -> bool:
-    """Tell whether a whole record stands at a physical offset that was cut off before it.
+    """Tell whether a whole record stands at a physical offset that was cut away before it.
 
     Args:
         log: the files.
@@ -232,7 +232,7 @@ def end_of_run(log: CommitLog, position: int) -> int:
 
 
 def _is_left_over(log: CommitLog, position: int, end: int, newest: int) -> bool:
-    """Tell whether the run of records that begins at `position` was cut off before `end`.
+    """Tell whether the run of records that begins at `position` was cut away before `end`.
 
     Args:
         log: the files.

@@ -46,7 +46,7 @@ class Point:
 
     Attributes:
         record: which.
-        end: physical offset where dispatch went on; after the record, or after a BLANK there.
+        end: physical offset where dispatch continued; after the record, or after a BLANK there.
         heads: sum of the hashes of the records of its file up to this one.
         messages: see `checkpoints.progress.Progress`, so the others.
         logics_timestamp: ms.

@@ -48,7 +48,7 @@ def next_record(log: CommitLog, position: int) -> int:
     if size >= MIN_SIZE and position + size < file_end and _is_followed(log, position + size):
         return int(position + size)
     if base >= active_file(log) and (hole := find_hole(log, position)) is not None:
-        # Skips records that a broker has cut off, which only the last file can hold.
+        # Skips records that a broker has cut away, which only the last file can hold.
         return hole.end
     start = position + 1
     while start < file_end:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reput.stores.query.index_search import IndexSearch, Window
 
 MAX_HITS = 64
-# Of a unique id a broker looks for fewer (`QueryMessageProcessor`).
+# A broker looks for fewer with a unique id (`QueryMessageProcessor`).
 MAX_UNIQUE_HITS = 32
 _TAG_PREFIX = "T#"
 
@@ -45,7 +45,7 @@ class KeyAnswer(NamedTuple):
     """Messages with a key.
 
     Attributes:
-        status: see there.
+        status: found or not, and whether there is an index.
         messages: in the order of the log, as a broker gives them.
         offsets: what the index had for the hash, newest first.
         last_timestamp: store timestamp of the index's newest item, ms.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _STEP = 4 << 20
 _MAGICS = {MAGIC_V1, MAGIC_V2}
-# Of a record: size, magic, physical offset, sysFlag, store timestamp after an IPv4 or IPv6 host.
+# A record's size, magic, physical offset, sysFlag, store timestamp after an IPv4 or IPv6 host.
 _HEAD = struct.Struct(">ii20xqi16xq4xq")
 
 

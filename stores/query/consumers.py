@@ -78,7 +78,7 @@ def _group_and_topic(key: str) -> tuple[str, str]:
 def lags(
     store: MessageStore, *, group: str | None = None, topic: str | None = None
 ) -> Iterator[ConsumerLag]:
-    """Yield how far groups are behind, in the order of groups, topics and queues.
+    """Yield the lag of groups, in the order of groups, topics and queues.
 
     Args:
         store: the store.

@@ -5,7 +5,7 @@ is not committed, those that were put out of turn, those of a queue whose files 
 are not dispatched yet. So all queues of the store are read: their entries and the blanks at files'
 ends fill the log, and what they leave is a *gap*, which is read as well. Then nothing is missed:
 a record has an entry in its own queue, or its bytes are a gap. The queues of light messages
-(`%LMQ%…`) do not count here, for they hold records of other topics.
+(`%LMQ%…`) do not count here, because they hold records of other topics.
 
 The same for keys: a record that has an entry was indexed when it was dispatched, so a hit, or a
 gap, or what the index does not reach. What is assumed: the index was not switched off in between.
@@ -222,7 +222,7 @@ def settled(queues: list[Queue], log: CommitLog, *, is_closed: bool) -> tuple[li
     Returns:
         The queues; and the physical offset before which all is dispatched: for a broker that runs,
         or was killed, the beginning of the file before that of the last dispatched record, for
-        that one may be stale too: dispatch is less than a file behind the log.
+        that one may be stale too: dispatch lags the log by less than a file.
     """
     found = [
         queue if queue.topic.startswith(_LIGHT) else _without_stale(queue, log) for queue in queues

@@ -50,7 +50,7 @@ class Transaction(NamedTuple):
     """One transaction.
 
     Attributes:
-        state: see there.
+        state: what became of it.
         half: its newest half message.
         half_offset: queue offset of that.
         first_offset: queue offset of its first half message; checks append further ones.

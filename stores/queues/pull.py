@@ -54,7 +54,7 @@ class Pulled(NamedTuple):
     """What one call gives.
 
     Attributes:
-        status: see there.
+        status: as a broker answers.
         messages: records with their queue offsets: those of the queue, which for a further queue
             of a message (multi dispatch) are not the record's own.
         next_offset: where the next call resumes.

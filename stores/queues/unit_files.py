@@ -130,7 +130,7 @@ class UnitFiles:
         self._known = frozenset(self.bases)
 
     def _held_end(self, base: int, end: int, log: LogFiles) -> int | None:
-        """Return the position after the last unit before the first one whose record was cut off.
+        """Return the position after the last unit before the first one whose record was cut away.
 
         Args:
             base: of the file.

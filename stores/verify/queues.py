@@ -80,7 +80,7 @@ class QueueCheck:
         Args:
             root: the output root.
             settings: file size, largest record.
-            scope: see there.
+            scope: which records count.
             report: gets what is found.
             is_record: tells whether a record of a size stands at a physical offset.
             is_deleted: tells whether a topic was deleted, its queues with it.

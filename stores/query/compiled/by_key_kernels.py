@@ -35,7 +35,7 @@ NONE, UNSEEN, CLOSED = 0, -1, -2
 # Which of a message's names a key is, as `stores.query.by_key.KeyKind` has it; RAW: any will do.
 ANY, KEY, UNIQUE, TAG, RAW = range(5)
 # Fields of `log`: its first physical offset, the end that is known (what is past it the twin looks
-# at, for it may not be in the log), bytes of a file, rules (see
+# at, because it may not be in the log), bytes of a file, rules (see
 # `formats.kernels.frames.check`), how many files; by file, oldest first: its descriptor, below 0
 # while it is closed; by file: the physical offset from which on the twin looks as well, for the
 # file's BLANK may stand before it; then a bit for each `READ_AHEAD` bytes: they have been asked
@@ -116,7 +116,7 @@ def _size_with_key(
 
 @kernel
 def _read_ahead(log: NDArray[np.int64], descriptor: int, position: int) -> None:
-    """Have what is around a physical offset read, once."""
+    """Start reading what is around a physical offset, once."""
     number = (position - log[MIN_OFFSET]) // READ_AHEAD
     word = FIRST_DESCRIPTOR + 2 * log[FILES] + number // WORD
     bit = np.int64(1) << (number % WORD)

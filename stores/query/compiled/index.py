@@ -116,7 +116,7 @@ class CompiledSearch(IndexSearch):
         self.seen = self.search.data
 
     def is_asked(self, window: Window, limit: int, keys: int = 1) -> bool:
-        """Have in `search` what is asked next.
+        """Put into `search` what is asked next.
 
         Args:
             window: time.

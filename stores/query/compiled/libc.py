@@ -54,7 +54,7 @@ def pread(descriptor: int, data: Bytes, at: int, length: int, position: int) -> 
 
 
 def will_need(descriptor: int, position: int, length: int) -> int:
-    """Have bytes of a file read into memory, and do not wait for them; 0 unless it is refused."""
+    """Start reading bytes of a file into memory, and do not wait; 0 unless it is refused."""
     try:
         os.posix_fadvise(descriptor, position, length, _WILL_NEED)
     except OSError as error:

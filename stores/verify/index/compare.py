@@ -48,7 +48,7 @@ class IndexCheck:
         Args:
             root: the output root.
             settings: slots and items of a file.
-            scope: see there.
+            scope: which records count.
             report: gets what is found.
             records: the log.
             lost: places of it that cannot be read.

@@ -125,7 +125,7 @@ def pass_expired(
     """Replay items of records below `floor` into the slots, as far as their chains are right.
 
     Args:
-        window: items read, so the next two.
+        window: items read; this and the next two are those of `compare`.
         window_first: see `compare`.
         window_end: see `compare`.
         floor: physical offset.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reput.stores.verify.index.lost import LostItems
     from reput.stores.verify.index.replay import IndexReplay, Item
 
-# So many differences mean another log or other settings: more of them tell nothing.
+# More differences than this mean another log or other settings: more of them tell nothing.
 _MOST = 20_000
 
 

@@ -46,7 +46,7 @@ class IndexReplay:
         Args:
             root: the output root.
             settings: slots and items of a file.
-            scope: see there.
+            scope: which records count.
             report: gets what is found.
         """
         self.directory = root / names.INDEX
