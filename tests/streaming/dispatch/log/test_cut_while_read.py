@@ -33,7 +33,7 @@ def test_an_end_from_before_the_cut_is_no_corrupt_record(made, held, monkeypatch
     An end that was planned may lie among what the cut has left: dispatch ends where the log does.
     """
     monkeypatch.setattr("reput.stores.following.vouch._REST_SECONDS", 0)
-    monkeypatch.setattr("reput.streaming.dispatch.log.following.is_old", lambda _: True)
+    monkeypatch.setattr("reput.stores.following.known._OLD_NS", -(1 << 62))
     broker, config = _filled(made, 20)
     held(broker.store)
     dispatcher = StoreDispatcher(config)
