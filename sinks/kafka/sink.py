@@ -60,7 +60,7 @@ class KafkaSink:
         fail_on_data_loss: bool = True,
         memory: Path | None = None,
     ) -> None:
-        """Look at the log; Kafka is not spoken to yet.
+        """Look at the log; `open` connects to Kafka.
 
         Args:
             settings: the operator's.
@@ -111,11 +111,11 @@ class KafkaSink:
         return self._client is not None
 
     def decide_latest(self, extent: Extent) -> None:
-        """Decide where a store begins, see `opening.beginning`."""
+        """Decide where a store begins, see `Beginning.decide_latest`."""
         self._opening.beginning.decide_latest(extent)
 
     def write_place(self) -> None:
-        """Write down where a store begins, see `opening.beginning`."""
+        """Write down where a store begins, see `Beginning.write_place`."""
         self._opening.beginning.write_place()
 
     def remember(self) -> None:
@@ -127,7 +127,7 @@ class KafkaSink:
         self._opening.remember(self.position)
 
     def take_losses(self) -> int:
-        """Return how often since the last call the log had lost what Kafka was to have."""
+        """Return how many times since the last call the log had lost what Kafka was to have."""
         return self._reports.take_losses()
 
     def give_access(self, access: Mapping[str, Any]) -> None:
@@ -251,7 +251,7 @@ class KafkaSink:
         client.close(aborts=False)
         connected = self._opening.connect()
         if self._opening.is_as_noted(connected.found):
-            # What is known and was not worth a commit stays known: a range without messages.
+            # Keep what was not worth a commit: a range without messages.
             self._client = connected.client
             return True
         self._begin(extent, connected)
@@ -326,7 +326,7 @@ class KafkaSink:
         return True
 
     def _advance(self, position: Position, *, is_written: bool) -> None:
-        """Take a position as the known one.
+        """Advance to a position.
 
         Args:
             position: after what was sent.

@@ -100,7 +100,7 @@ class _Reader:
             "auto_offset_reset": "earliest",
             "metrics_enabled": False,
             "allow_auto_create_topics": False,
-            # Below the patience for a request, as kafka-python wants it.
+            # Less than a request may take, as kafka-python requires.
             "fetch_max_wait_ms": int(min(500, settings.request_seconds * MILLISECONDS / 2)),
         }
         self._consumer: Any = None

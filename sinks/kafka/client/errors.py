@@ -17,7 +17,7 @@ class FencedError(KafkaError):
 
 
 class AccessError(KafkaError):
-    """Kafka does not let us in, or not write transactions at all."""
+    """Kafka does not let us in, or does not let us write transactions."""
 
 
 class RefusedError(KafkaError):
@@ -60,14 +60,14 @@ class EndedError(AwayError):
 
 
 class TopicError(KafkaError):
-    """A topic is missing or not for us: worth another try, once somebody has made or allowed it."""
+    """A topic is missing or not allowed: worth another try, once somebody has mended that."""
 
 
 FENCED = (
     "another process writes with this store's transactional id, and has begun later. Only one job "
     "may send a store: stop one of them"
 )
-# What is wrong with a record or a batch: it will be refused again.
+# Something is wrong with a record or a batch: Kafka will refuse it again.
 RECORD_ERRORS = (
     errors.MessageSizeTooLargeError,
     errors.RecordListTooLargeError,

@@ -66,11 +66,11 @@ class Client:
             settings: the operator's.
             access: kafka-python's settings of security.
             transactional_id: None for a producer that is idempotent only.
-            look: called when Kafka has answered, and before its last holder is shut out; what it
-                raises ends this.
+            look: called when Kafka has answered, and before its last holder is fenced; if it
+                raises, this ends.
 
         Raises:
-            KafkaError: what came of it.
+            KafkaError: Kafka does not answer, or does not let us in.
         """
         self._settings = settings
         self._unsettled: list[Batch] = []
@@ -115,7 +115,7 @@ class Client:
 
     @contextlib.contextmanager
     def _explained(self, reasons: Reasons | None = None) -> Any:
-        """Raise kafka-python's errors as ours."""
+        """Raise our errors in place of kafka-python's."""
         try:
             yield
         except ReputError:
@@ -127,7 +127,7 @@ class Client:
     def _explain(self, error: BaseException) -> KafkaError:
         producer = getattr(self, "_producer", None)
         manager = producer._transaction_manager if producer is not None else None  # noqa: SLF001
-        # What a call says is often only that an earlier one has failed.
+        # A call often says only that an earlier one has failed.
         cause = (manager.last_error if manager is not None else None) or error
         where = self._settings.bootstrap
         if isinstance(cause, FENCED_ERRORS):
@@ -171,7 +171,7 @@ class Client:
         try:
             found = self._producer._wait_on_metadata(topic, patience * MILLISECONDS)  # noqa: SLF001
         except errors.KafkaTimeoutError as error:
-            # What Kafka does not name when it answers is not there.
+            # A topic that Kafka does not name in its answer is not there.
             if metadata._last_successful_refresh_ms < began:  # noqa: SLF001
                 raise self._explain(error) from error
             missing = errors.UnknownTopicOrPartitionError("there is no such topic")
@@ -215,7 +215,7 @@ class Client:
         )
         try:
             with self._explained():
-                # A client that took another one's place has not been asked for it.
+                # A client that replaced another one does not know the topic yet.
                 self._producer._sender.add_topic(partition.topic)  # noqa: SLF001
                 if self._is_transactional:
                     self._manager.maybe_add_partition_to_transaction(partition)
@@ -225,7 +225,7 @@ class Client:
                     accumulator._incomplete.add(batch)  # noqa: SLF001
                 self._producer._sender.wakeup()  # noqa: SLF001
         except RefusedError as error:
-            # Not this batch is refused but one before it, of which this is the first to be heard.
+            # Not this batch is refused but an earlier one, which shows only now.
             self._raise_failure(error.cause)
         self._unsettled.append(batch)
         self.in_flight += batch.size
@@ -238,7 +238,7 @@ class Client:
         Raises:
             KafkaError: one has not arrived.
         """
-        # Above kafka-python's own bound, so that its reason is heard rather than ours.
+        # Longer than kafka-python's own bound, so that its reason comes first.
         end = time.monotonic() + 3 * self._settings.request_seconds
         while True:
             left = []
@@ -260,9 +260,9 @@ class Client:
             left[0].produce_future.wait(0.5)
 
     def _raise_failure(self, failure: BaseException) -> None:
-        """Raise what has become of a transaction by one of its batches.
+        """Raise why a transaction failed, of which one batch has.
 
-        Batches that only fell with another one are not the reason, if that one can be found.
+        Batches that only failed with another one are not the reason, if that one can be found.
         """
         self._wait_for_reasons()
         for each in self._unsettled:
@@ -275,13 +275,13 @@ class Client:
         raise self._explain(failure) from failure
 
     def _wait_for_reasons(self) -> None:
-        """Give the other batches that are on their way the time to fail as well."""
+        """Wait for the other batches to fail as well."""
         end = time.monotonic() + 1.0
         while any(not batch.is_done for batch in self._unsettled) and time.monotonic() < end:
             time.sleep(0.01)
 
     def flush(self) -> None:
-        """Wait until all has arrived.
+        """Wait until everything has arrived.
 
         Raises:
             KafkaError: something has not.

@@ -29,7 +29,7 @@ class Reasons(logging.Handler):
         self._client: Any = None
 
     def make(self, **config: Any) -> Any:
-        """Return a client, for kafka-python: what its thread says is ours."""
+        """Return a client for kafka-python, whose log lines count."""
         self._client = KafkaNetClient(**config)
         return self._client
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reput.stores.log.commitlog import CommitLog
 
 _BLOCK_BYTES = 4 << 20
-# How far before a place that nothing was sent before the store times are looked at.
+# Bytes before a place in which store times count, where nothing was sent before that place.
 _NEAR_BYTES = 4 << 20
 
 
@@ -121,7 +121,7 @@ def new_before(
     new = first_newer(log, common, parted.start, parted.newest, gaps)
     if new is None:
         return None
-    # The first new ones may not show it, as one that was born long before.
+    # The first new records may not show it, as one that was born long before does not.
     return max([common, *(p.end for p in before if common < p.end <= new)])
 
 

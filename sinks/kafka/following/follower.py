@@ -89,28 +89,28 @@ class Follower:
         if parted is not None:
             new = new_before(self._link.log, known, parted, common, dict(extent.gaps))
             if parted.same and parted.end >= known.end and new is None:
-                # It was cut and written again with the same records, or another output has told
-                # before.
+                # It was cut and written again with the same records, or another output has
+                # reported it before.
                 return replace(followed, accepted=-1)
         if new is not None:
             common, parted = new, None
         elif parted is not None and not parted.same and parted.start > common:
-            # A log is cut in one place: what is the same vouches for what is before it.
+            # A log is cut in one place, so records that are the same vouch for all before them.
             parted = None
         kept = common
         if parted is not None:
             common, kept = parted.end, min(parted.kept, parted.end)
         if known.accepted < 0 or kept < known.accepted:
-            # A cut that was accepted before is not told twice.
+            # A cut that was accepted before is not reported twice.
             self._accept(known, common, is_exact=parted is not None)
         if parted is not None and not parted.differs:
-            # What was cut may come back as it was, and was sent: it resumes where that ends.
+            # What was cut may come back as it was, and was sent: sending resumes after it.
             return replace(followed, accepted=kept)
         last = parted.last if parted is not None else None
         return self._gone_back(followed, common, min(known.since, common), last)
 
     def _common_end(self, known: Position, extent: Extent) -> int:
-        """Return up to where the log is the one that was sent, as far as is seen at once.
+        """Return up to where the log is the one that was sent, without reading it all.
 
         Three things tell of a cut: a point of the position that is no longer in the log, a cut that
         dispatch has found, and a log that ends before the position. Points alone are not enough:

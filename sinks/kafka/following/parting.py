@@ -66,7 +66,7 @@ def first_digest(log: CommitLog) -> int | None:
             values = digests_of(block.columns).values
             return int(values[0]) if len(values) else None
     except (FormatError, LogChangedError):
-        # Then it is looked for from the next chunk on.
+        # The next chunk's border is looked for then.
         return None
     return None
 

@@ -111,6 +111,6 @@ def dead_letter(
 
 
 def _own_key(message: PlainMessage, store: str) -> bytes:
-    """Return a key that no other message of any store has."""
+    """Return a key that only this message has."""
     places = dict(message.coordinates)
     return b"@".join((store.encode(), places["rmq.physicalOffset"], places["rmq.queueOffset"]))

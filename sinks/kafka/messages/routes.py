@@ -50,7 +50,7 @@ class TagExpression:
     """`*`, or tags with `||` between them, as a consumer subscribes to them."""
 
     def __init__(self, text: str) -> None:
-        """Read it.
+        """Read an expression.
 
         Raises:
             UsageError: it has no tag in it.
@@ -164,7 +164,7 @@ class Routes:
         return any(pattern.fullmatch(topic) for pattern in self._include)
 
     def of_rows(self, data: Bytes, columns: RowColumns) -> Rows:
-        """Say what becomes of the rows of a block.
+        """Return what becomes of the rows of a block.
 
         Raises:
             KafkaError: a topic's partitions cannot be had.
@@ -226,7 +226,7 @@ class Routes:
         try:
             return kafka_topic(template, topic, self._store)
         except UsageError as error:
-            # Not the settings alone, but what stands in the log with them.
+            # The settings are wrong only for this topic of the log.
             raise KafkaError(f"{error}. Exclude this topic") from error
 
     def _target(self, topic: str) -> Target:

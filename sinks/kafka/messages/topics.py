@@ -101,7 +101,7 @@ class Topics:
             self._opened().partitions(topic, _SHORT_PATIENCE)
         except RefusedError as error:
             if not error.is_missing:
-                # The next caller says it.
+                # The next caller reports it.
                 return
             topics.make_wanted_topic(settings, self._link.access, topic)
         self._made.add(topic)

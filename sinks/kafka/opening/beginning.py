@@ -51,9 +51,9 @@ class Beginning:
         return max(self.leaves_out, self._link.log.min_offset, 0)
 
     def decide_latest(self, extent: Extent) -> None:
-        """Decide where a store begins of which only what comes from now on is wanted, for good.
+        """Decide, once, where a store begins if only what comes from now on is wanted.
 
-        Not when Kafka first answers: what is dispatched until then is wanted.
+        This does not wait for Kafka's first answer: what is dispatched until then is wanted.
 
         Args:
             extent: of dispatch at the start of the job; with a new output, the log's end counts,
@@ -71,7 +71,7 @@ class Beginning:
             # An output that was rolled back to the log's beginning is not a new one.
             end = max(log.min_offset, 0)
         elif end < 0:
-            # Past damage: whether dispatch gets past that is not decided here.
+            # Past damage: dispatch decides whether it gets past that.
             end = end_past_damage(log)
         mine = self._link.transactional_id
         self._decided = Start(mine, end, extent.last_cut, points_before(log, end))

@@ -56,8 +56,8 @@ class FormerPosition:
         link.log.refresh()
         me = self._me(cluster)
         others = renamed.find(settings, link.access, me, partitions, link.log)
-        # Another job of this name may have taken it over since ours was looked for. That is a
-        # transaction of the other id, which our producer does not fence.
+        # Another job of this name may have taken it over since we looked for ours, in a transaction
+        # of the other id, which our producer does not fence.
         found = progress.read(settings, link.access, link.transactional_id, partitions)
         if found is not None and not found.position.moved:
             return found

@@ -65,7 +65,7 @@ class Identity:
         log = self._link.log
         log.refresh()
         if log.end_of_files <= log.min_offset:
-            # Without a file nothing is sent from it either.
+            # Without a file there is nothing to send from it.
             return
         first = position.first
         if first is not None and first[0] >= log.min_offset:
@@ -92,7 +92,7 @@ class Identity:
         """Tell whether a record, the path or the output says that a position is this store's."""
         log = self._link.log
         left = [p.record for p in position.points if p.record.physical_offset >= log.min_offset]
-        # What is in no file of a damaged log says nothing.
+        # A record that no file of a damaged log has says nothing.
         readable = [record for record in left if log.damage_at(record.end - 1) is None]
         if position.origin == "" or any(trail.is_there(log, record) for record in readable):
             return True

@@ -112,7 +112,7 @@ class Opening:
             extent: of dispatch; where a store begins that has no position yet.
         """
         self.memory.cluster = connected.client.cluster
-        # What was noticed and not committed is noticed again.
+        # What was not committed is noticed again.
         self._reports.forget()
         found = connected.found
         if found is None:
@@ -145,7 +145,7 @@ class Opening:
         if self.memory.knows_position:
             return
         self.memory.knows_position = True
-        # Kafka has what was committed all the same. The next `remember` tells why.
+        # Kafka has what was committed all the same. The next `remember` raises it.
         with contextlib.suppress(OSError):
             self.remember(position)
 

@@ -126,7 +126,7 @@ class Ownership:
         try:
             commit(claimed)
         except EndedError:
-            # Another process may have written that position after this one connected.
+            # Another process may have written the position after this one connected.
             self._is_in_doubt, self._stored = True, None
             raise
         except BaseException:

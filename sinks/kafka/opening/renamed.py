@@ -1,4 +1,4 @@
-"""A store that has no position under its own id, and whose log was sent under another one.
+"""Finds the position of a log that was sent under another id: the store was renamed.
 
 The id is a prefix and the store's name, and both can change: a link is renamed, a `reput.toml`
 gives a name where there was none. The log is the same then, and would be sent a second time from
@@ -89,7 +89,7 @@ def chosen(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Other
         return direct
     certain = [other for other in others if other.is_certain]
     sent = max((other.found.position.end for other in certain), default=0)
-    # What may be this log's way as well, and was sent more: which of them counts is not known.
+    # These may be of this log as well, and were sent more: nothing says which of them counts.
     doubtful = [
         other
         for other in others
@@ -112,7 +112,7 @@ def _others(positions: Mapping[str, Found], me: Me, log: CommitLog) -> list[Othe
         is_certain = _is_of(log, position, me, is_remembered=is_direct)
         is_hint = each == followed and not is_direct
         if is_certain is None and is_hint:
-            # What has moved there may have moved on, and the id be another store's by now.
+            # What moved there may have moved again, and the id may be another store's by now.
             is_there = _is_of(log, position, me, is_remembered=True) is not None
             is_certain = False if is_there else None
         if is_certain is not None:

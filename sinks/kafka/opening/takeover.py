@@ -73,7 +73,7 @@ def take_over(what: Takeover) -> None:
     """
     settings, other = what.settings, what.other
     is_transactional = settings.mode == TRANSACTIONS
-    # Opening would end its transaction.
+    # The opening below would end that process's transaction.
     _require_earlier(what, other.found.position)
     client = Client(settings, what.access, other.transactional_id if is_transactional else None)
     try:
@@ -93,7 +93,7 @@ def _position_now(what: Takeover) -> Position | None:
         KafkaError: the topic cannot be read.
     """
     settings, access, other = what.settings, what.access, what.other
-    # Its last transaction has ended with our opening.
+    # Our opening has ended its last transaction.
     last = progress.last_of(settings, access, other.transactional_id, other.found.partition)
     position = last[1] if last is not None else other.found.position
     own = progress.read(settings, access, what.me.transactional_id, what.partitions)
@@ -130,7 +130,7 @@ def _move(what: Takeover, client: Client, position: Position) -> None:
     home = Partition(settings.progress_topic, partition_of(me.transactional_id, what.partitions))
     progress.put_records(settings, client, home, records)
     client.flush()
-    # A store that is given this id from now on has a trail of its own.
+    # A store that gets this id from now on has its own trail.
     old: list[tuple[bytes, bytes | None]] = [
         (key_of(other.transactional_id, chunk.number), None) for chunk in chunks
     ]

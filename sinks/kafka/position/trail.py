@@ -141,7 +141,7 @@ class Trail:
         return self._made[-1].number if self._made else self._last.number
 
     def begin(self, last: Chunk) -> None:
-        """Begin with a chunk that is not full, and has a number that none has yet."""
+        """Begin with a chunk that is not full, and has a new number."""
         self._last = last
         self._pending = []
         self.forget()
