@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Partition(NamedTuple):
-    """A partition; kafka-python's own has the same fields and is equal to it.
+    """A partition; kafka-python has one with the same fields, which it is handed.
 
     Attributes:
         topic: its topic's name.

@@ -213,15 +213,16 @@ class Client:
         batch = batch_of(
             partition, records, count, first_timestamp, max_timestamp, self._codec, note
         )
+        target = batch.topic_partition
         try:
             with self._explained():
                 # A client that replaced another one does not know the topic yet.
                 self._producer._sender.add_topic(partition.topic)  # noqa: SLF001
                 if self._is_transactional:
-                    self._manager.maybe_add_partition_to_transaction(partition)
+                    self._manager.maybe_add_partition_to_transaction(target)
                 accumulator = self._producer._accumulator  # noqa: SLF001
-                with accumulator._tp_lock(partition):  # noqa: SLF001
-                    accumulator._batches[partition].append(batch)  # noqa: SLF001
+                with accumulator._tp_lock(target):  # noqa: SLF001
+                    accumulator._batches[target].append(batch)  # noqa: SLF001
                     accumulator._incomplete.add(batch)  # noqa: SLF001
                 self._producer._sender.wakeup()  # noqa: SLF001
         except RefusedError as error:
