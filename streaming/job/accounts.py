@@ -1,4 +1,4 @@
-"""What came back from the writers? It is counted in the summary and the metrics, and logged."""
+"""What came back from the writers, counted in the summary and the metrics, and logged."""
 
 from __future__ import annotations
 

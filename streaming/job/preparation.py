@@ -1,4 +1,4 @@
-"""What can be done while Spark starts? Looking for the logs' ends, and loading kernels."""
+"""What is done while Spark starts: looking for the logs' ends, and loading kernels."""
 
 from __future__ import annotations
 

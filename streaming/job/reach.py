@@ -1,4 +1,4 @@
-"""How far a job got in logs that it was to dispatch to their ends, and what to run next."""
+"""How far a job got in logs that it was to dispatch to their ends."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def shortfalls(
 
 
 def nobody_writes(config: StoreConfig) -> bool:
-    """Tell whether nothing is being written to a log, see `LogFiles.is_quiet`."""
+    """Tell whether nothing writes to a log, see `LogFiles.is_quiet`."""
     with contextlib.closing(_log_of(config)) as log:
         return log.is_quiet()
 
@@ -105,7 +105,7 @@ def _ends_of(config: StoreConfig, done: int, *, only_flushed: bool) -> tuple[int
             if only_flushed:
                 end = FlushedEnd(config.path).before(log, end, done)
         except ReputError:
-            # Something is wrong with it, which is said by the next run: that has to go on.
+            # The next run says what is wrong with it, so this is not its end.
             end = log.end_of_files
-        # Where only a BLANK is left nothing is.
+        # If only a BLANK is left, nothing is.
         return log.min_offset, done if log.after_blank(done) == end else end

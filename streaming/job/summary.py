@@ -1,4 +1,4 @@
-"""What did a job do? Figures by store, as the summary and `--json` show them."""
+"""What a job did: figures by store, as the summary and `--json` show them."""
 
 from __future__ import annotations
 

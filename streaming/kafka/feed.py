@@ -32,11 +32,11 @@ LOG = logging.getLogger("reput")
 # Its client logs each attempt; we say that once. The logger "kafka" still has all of it.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 _WAIT_SECONDS = 0.2
-# Where Kafka has all that is dispatched: dispatch tells of all else, and of cuts.
+# If Kafka has all that is dispatched: dispatch wakes the thread for more, and for cuts.
 _REST_SECONDS = 5.0
 # What may pass by itself, or once an operator has mended it; a disk of the store, for example.
 _TRIED_AGAIN = (AwayError, AccessError, TopicError, StoreError, OSError)
-# What is open may be committed until then; what is not is aborted, and sent by the next start.
+# For committing what is open. What is not committed by then, the next start sends again.
 _END_SECONDS = 5.0
 
 

@@ -1,4 +1,4 @@
-"""Says in the job's log that Kafka is held back: when it happens, and again while it lasts."""
+"""Logs that sending to Kafka is held back: when it happens, and again while it lasts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _AGAIN_SECONDS = 600.0
 
 
 class KafkaNews:
-    """What was said of each store's way to Kafka, and when."""
+    """What was logged of each store's way to Kafka, and when."""
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
+        """Begin with nothing logged."""
         self._said: dict[str, tuple[str, float]] = {}
 
     def say(self, store: str, state: KafkaState | None) -> None:
-        """Say that a store's way to Kafka is held back, if it is and that was not said lately."""
+        """Log that a store's way to Kafka is held back, unless that was logged lately."""
         if state is None or not state.stopped:
             return
         text, at = self._said.get(store, ("", 0.0))

@@ -1,4 +1,4 @@
-"""Since when do attempts to send fail, when is the next one, and how often is that logged."""
+"""Since when attempts to send fail, when the next one is, and how often that is logged."""
 
 from __future__ import annotations
 

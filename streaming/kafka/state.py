@@ -19,23 +19,23 @@ class KafkaState:
 
     Attributes:
         end: physical offset that is committed, as far as is known; -1 while nothing is known of it.
-        wanted: physical offset that dispatch has come to.
+        wanted: physical offset that dispatch has reached.
         store_timestamp: of the last message sent, ms; 0 for none.
         messages: sent.
         notices: sent.
         dead_letters: of both, to the dead-letter topic.
         bytes: of records.
-        retries: attempts that failed and were made again.
+        retries: attempts that failed.
         transactions: committed.
-        seconds: transactions by how long they took, see `TRANSACTION_BOUNDS`; the last one is of
-            those beyond.
+        seconds: transactions by duration, see `TRANSACTION_BOUNDS`; the last count is of longer
+            ones.
         total_seconds: sum of that.
         in_flight: bytes that are sent and not acknowledged yet.
         is_connected: the last attempt went well; None before the first one.
         truncations: times that the log was cut, or has expired, below what had been sent.
         trouble: why the last attempt failed, "" if it did not.
         stopped: what has stopped it until the job starts again, "" for nothing.
-        is_confirmed: Kafka itself has said `end` to this process.
+        is_confirmed: this process has `end` from Kafka itself.
     """
 
     end: int = -1
@@ -65,7 +65,7 @@ class KafkaState:
 
     @property
     def confirmed_lag(self) -> int | None:
-        """Return the lag; None where this process has not asked Kafka what it has."""
+        """Return the lag, None if this process has not asked Kafka for its position."""
         return self.lag if self.is_confirmed or self.wanted < 0 else None
 
     def after(self, sent: Sent, truncations: int) -> KafkaState:

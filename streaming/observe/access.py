@@ -1,4 +1,4 @@
-"""Who may see /metrics, and whether the port speaks TLS."""
+"""What a client needs to see /metrics, and whether the port speaks TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Where a request has its client's certificate.
 PEER = "reput.peer_certificate"
-# What an answer in words is.
+# Of an answer in words.
 CONTENT = ("Content-Type", "text/plain; charset=utf-8")
 
 
@@ -52,7 +52,7 @@ class Access:
         return ", ".join(kind for kind, path in kinds.items() if path is not None) or "none"
 
     def check(self) -> None:
-        """Look whether all of it can be used.
+        """Check that all of it can be used.
 
         Raises:
             UsageError: it cannot; which option, and why.
@@ -79,7 +79,7 @@ class Access:
         """Return what TLS needs, read from the files.
 
         Raises:
-            OSError: a file cannot be read, or is none of its kind.
+            OSError: a file cannot be read, or is not of its kind.
         """
         import ssl  # noqa: PLC0415 - few need it
 
@@ -98,7 +98,7 @@ class Access:
         return tuple(_modified(path) for path in files if path is not None)
 
     def refusal(self, environ: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]] | None:
-        """Return status and headers for who may not see /metrics, None for who may.
+        """Return status and headers of a refusal, None if the request may see /metrics.
 
         Files are read each time: a secret that is replaced counts at once.
         """
@@ -122,7 +122,7 @@ class Access:
 
 
 def _modified(path: Path) -> int:
-    """Return when a file was written, ns since 1970; -1 where it cannot be told."""
+    """Return when a file was written, ns since 1970; -1 if that cannot be told."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -130,7 +130,7 @@ def _modified(path: Path) -> int:
 
 
 def _secret(path: Path, option: str) -> str:
-    """Return a file's text without the blank around it.
+    """Return a file's text without white space around it.
 
     Raises:
         UsageError: there is none.

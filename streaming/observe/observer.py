@@ -1,4 +1,4 @@
-"""To whom does a job say what it does? To its metrics, or to nobody."""
+"""What a job says of itself, to its metrics or to nobody."""
 
 from __future__ import annotations
 

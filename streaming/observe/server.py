@@ -1,8 +1,8 @@
 """Answers /metrics, /healthz and /readyz over HTTP or HTTPS, whatever else connects to the port.
 
-A connection is a thread and a descriptor, so there are `_MOST_CONNECTIONS` at most: where one more
-comes, the one that has said nothing for longest has to go. Health checks are answered to anybody;
-/metrics asks for what `observe.access.Access` says.
+A connection is a thread and a descriptor, so there are `_MOST_CONNECTIONS` at most: if one more
+comes, the longest silent one is closed. Health checks need no permission; /metrics needs what
+`observe.access.Access` says.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ class _Answer:
 
 @dataclass
 class _Connections:
-    """Those that are open, and which of them have not said what they want yet."""
+    """The open connections, and which of them have not sent a request yet."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     count: int = 0
-    # In the order in which they came.
+    # In the order of their arrival.
     silent: dict[int, socket.socket] = field(default_factory=dict)
 
     def enter(self, connection: socket.socket) -> bool:
-        """Take one more, in place of a silent one if need be; False if there is no room."""
+        """Take one more, in place of a silent one if need be; return False if there is no room."""
         with self.lock:
             if self.count >= _MOST_CONNECTIONS:
                 oldest = next(iter(self.silent), None)
                 if oldest is None:
                     return False
-                # Its thread wakes up and leaves.
+                # That wakes its thread, which leaves.
                 with contextlib.suppress(OSError):
                     self.silent.pop(oldest).shutdown(socket.SHUT_RDWR)
             self.count += 1
@@ -75,7 +75,7 @@ class _Connections:
             return True
 
     def speaks(self, number: int) -> None:
-        """Take note that a request has come: it is answered."""
+        """Take note that a request has come, so the connection is not silent."""
         with self.lock:
             self.silent.pop(number, None)
 
@@ -88,7 +88,7 @@ class _Connections:
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    # The library's 5 make others wait for seconds where many connect at once.
+    # With the library's 5, clients wait for seconds if many connect at once.
     request_queue_size = 128
     access = Access()
 
@@ -96,12 +96,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._connections = _Connections()
         self._tls: tuple[tuple[int, ...], ssl.SSLContext] | None = None
         self._tls_lock = threading.Lock()
-        # Stamps of files that could not be used, and that was said.
+        # Stamps of files that could not be used, once that was logged.
         self._refused: tuple[int, ...] = ()
         super().__init__(*arguments, **options)
 
     def get_request(self) -> Any:
-        """Take a connection; where no descriptor is left, wait a moment before the next try."""
+        """Take a connection; if no descriptor is left, wait a moment before the next try."""
         try:
             return super().get_request()
         except OSError:
@@ -117,17 +117,17 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request(request, client_address)
         except BaseException:
-            # No thread could be started, so none will say that it leaves.
+            # No thread was started that could leave.
             self._connections.leave(number)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer on a connection's own thread, where a handshake may take its time."""
+        """Answer on a connection's own thread, so that a slow handshake delays nobody else."""
         number = request.fileno()
         try:
             self._talk(request, client_address)
         except (OSError, ValueError):
-            # It went away, said nothing for too long, or does not speak TLS or HTTP.
+            # The client went away, was silent for too long, or does not speak TLS or HTTP.
             LOG.debug("a connection to the metrics port broke off", exc_info=True)
         except Exception:
             LOG.exception("a request to the metrics port failed")
@@ -150,7 +150,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 secure.unwrap()
 
     def protect(self, access: Access) -> None:
-        """Take what protects the port from now on.
+        """Protect the port from now on.
 
         Raises:
             OSError: a file of TLS cannot be used.
@@ -198,7 +198,7 @@ class _Handler(WSGIRequestHandler):
         super().__init__(request, client_address, server)
 
     def parse_request(self) -> bool:
-        """Read a request; from its end on the connection is not closed for another."""
+        """Read a request; after that the connection is not closed for another one."""
         is_fine = super().parse_request()
         cast("_Server", self.server).speaks(self._number)
         return is_fine
@@ -211,7 +211,7 @@ class _Handler(WSGIRequestHandler):
         return environ
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Say nothing: a scrape every few seconds is no news."""
+        """Log nothing: a scrape every few seconds is not news."""
 
 
 def serve(
@@ -224,7 +224,7 @@ def serve(
         host: address to listen on.
         port: 0 for any.
         ready_bytes: /readyz says no when a store is further behind.
-        access: TLS, and who may see /metrics.
+        access: TLS, and what a client needs to see /metrics.
 
     Raises:
         ReputError: it cannot listen there; names the options.

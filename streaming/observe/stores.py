@@ -83,7 +83,7 @@ TEXTS: Texts = {
 
 @dataclass(frozen=True)
 class Behind:
-    """The lag of dispatch: how far it is behind the log's end.
+    """The lag of dispatch behind the log's end.
 
     Attributes:
         bytes: of log that are not dispatched.
@@ -155,7 +155,7 @@ class StoreMetrics:
             stored = self._stored_at(begin)
         last = state.progress.store_timestamp
         late = (self._log_timestamp - last) / _MILLISECONDS if last else 0.0
-        # Where a damaged record is next, the one before it is the oldest that is known.
+        # If a damaged record is next, the one before it is the oldest that is known.
         oldest = stored or last
         age = time.time() - oldest / _MILLISECONDS if oldest else 0.0
         return Behind(left, max(late, 0.0), max(age, 0.0))
@@ -188,8 +188,8 @@ class StoreMetrics:
         if self._log is None or self._watch is None:
             settings, path = self._config.settings, self._config.path
             log = self._log = CommitLog(commitlog_directories(path, settings), settings, path)
-            # As the job's own, so that both have one end; but a job that stops at a corrupt
-            # record falls behind what follows.
+            # The job looks in the same way, so both see one end; but a job that stops at a corrupt
+            # record falls behind what follows it.
             holes = HoleWatch(log, self._is_live) if self._skips_corrupt else None
             self._watch = TailWatch(log, skips_corrupt=True, holes=holes)
         end = self._watch.look().end
@@ -224,7 +224,7 @@ class StoreMetrics:
         )
         families.add("rocketmq_reput_first_message_awaited", labels, float(is_awaited))
         if state is None or log is None:
-            # Not zeros: neither how far behind it is nor what happened before is known yet.
+            # No zeros: neither the lag nor what happened before is known yet.
             return
         if behind is not None:
             self._collect_lag(families, labels, behind, log.min_offset)
@@ -248,7 +248,7 @@ class StoreMetrics:
 
 
 def _collect_output(families: Families, labels: tuple[str, str, str], state: State) -> None:
-    """Add what an output's writer has said of it."""
+    """Add what an output's writer reports."""
     if state.space is not None:
         families.add("rocketmq_reput_output_free_bytes", labels, state.space.free)
         families.add("rocketmq_reput_output_size_bytes", labels, state.space.size)

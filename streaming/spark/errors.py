@@ -1,4 +1,4 @@
-"""What did an error of Spark's mean? Its text carries ours, or says that Spark has ended."""
+"""What an error of Spark's means: its text carries one of ours, or Spark has ended."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory(NamedTuple):
-    """What was last seen, in bytes; None: not known."""
+    """What was last seen, in bytes; None if it is not known."""
 
     heap_used: int
     heap_max: int
@@ -25,7 +25,7 @@ class Jvm:
     """The JVM beside this process."""
 
     def __init__(self, view: Any) -> None:
-        """Ask it for its process.
+        """Ask the JVM for its process.
 
         Args:
             view: py4j's view of it, a SparkContext's `_jvm`.
@@ -36,7 +36,7 @@ class Jvm:
         self._heap: tuple[int, int] | None = None
 
     def sample(self) -> None:
-        """Ask for the heap, if that was not done a moment ago; one that is gone says nothing."""
+        """Ask for the heap, at most once in five seconds; a JVM that is gone is left out."""
         from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is slow to import
 
         if time.monotonic() - self._sampled_at < _SAMPLE_SECONDS:
@@ -54,7 +54,7 @@ class Jvm:
         return Memory(*self._heap, self._resident())
 
     def _resident(self) -> int | None:
-        # Gone, or of another host's process namespace.
+        # The process is gone, or in another process namespace.
         with contextlib.suppress(OSError, ValueError, IndexError):
             return int(Path("/proc", str(self._process), "statm").read_text().split()[1]) * _PAGE
         return None

@@ -32,7 +32,7 @@ class SessionStart:
         if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:  # noqa: SLF001
             return
         reader, self._writer = os.pipe()
-        # What it says while it starts counts only if it fails.
+        # What the JVM says while it starts counts only if it fails.
         self._output = _StartupOutput(reader)
         self._thread = threading.Thread(target=self._launch, name="spark-launch", daemon=True)
         self._thread.start()
@@ -72,7 +72,7 @@ class SessionStart:
 
 
 class _OfItsOwnEnd(dict[str, Any]):
-    """Arguments of a JVM's process that outlives signals: it ends when its standard input does.
+    """Arguments of a JVM process that ignores signals and ends when its standard input does.
 
     A signal for all processes of a group, or of a service, is for the job, which needs its JVM to
     end in order. PySpark has it ignore SIGINT, between fork and exec; this adds SIGTERM.

@@ -48,7 +48,7 @@ QUICK_START = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-# What ends a command is said once, by the command; Spark's account of it is a page of Scala.
+# The command says once what has ended it; Spark's account of that is a page of Scala.
 QUIET = {"spark.log.level": "OFF"}
 # For the program that only puts Spark's command line together.
 _LAUNCHER_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
@@ -92,12 +92,12 @@ def metrics_settings(host: str, port: int) -> dict[str, str]:
     return {
         "spark.ui.enabled": "true",
         "spark.ui.port": str(port),
-        # Another port than the one that is scraped would help nobody.
+        # Only the port that is scraped is of use.
         "spark.port.maxRetries": "0",
         "spark.ui.killEnabled": "false",
         f"{sink}.class": "org.apache.spark.metrics.sink.PrometheusServlet",
         f"{sink}.path": "/metrics/prometheus",
-        # Else each start would make new names.
+        # Without a namespace, each start would make new names.
         "spark.metrics.namespace": "reput",
         "spark.sql.streaming.metricsEnabled": "true",
     }
@@ -176,7 +176,7 @@ def end_session(spark: SparkSession) -> None:
 def _export_environment(*, local: bool) -> None:
     """Let Spark's workers run this interpreter, with this checkout on their path."""
     if local:
-        # Another interpreter would not have our packages, and fails only after a time-out.
+        # Another interpreter lacks our packages, and fails only after a time-out.
         os.environ["PYSPARK_PYTHON"] = _worker_python()
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     else:
@@ -189,14 +189,14 @@ def _export_environment(*, local: bool) -> None:
 
 
 def _worker_python() -> str:
-    """Return what starts the workers: this interpreter, without the Spark that is in zips.
+    """Return the program of the workers: this interpreter, without the Spark that is in zips.
 
-    Spark puts its own zips first on their path. From a zip Python compiles each module anew in
+    Spark puts its own zips first on their path. From a zip, Python compiles each module in
     every process: 0.65 s each, and a job needs five of them before its first batch.
     """
     import pyspark  # noqa: PLC0415
 
-    # Without links, as Spark itself names it.
+    # Spark, too, names its home with links resolved.
     home = Path(pyspark.__file__).resolve().parent
     if Path(os.environ.get("SPARK_HOME", home)).resolve() != home or not os.access(
         _WORKER, os.X_OK

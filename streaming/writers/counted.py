@@ -1,9 +1,9 @@
-"""Counts each record once where a store's writer was killed and its successor repeats its work.
+"""Counts each record once if a store's writer was killed and its successor repeats its work.
 
-A writer that comes after one that was killed goes on at the recorded progress, which may lie before
-what the job has counted already. It is told where that ends, dispatches up to there in a batch of
-its own, and the job counts nothing of that batch. What the one before had recorded and not
-reported is counted by the output's own record, as far as that says it: bytes and messages.
+The successor resumes at the recorded progress, which may lie before what the job has counted. Its
+order says where that ends: it dispatches up to there in a batch of its own, and the job counts
+nothing of that batch. What the killed writer had recorded and not reported is counted by the
+output's own record, as far as that has it: bytes and messages.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Counted:
         """
         found = list(batches)
         if not found:
-            # A cut that no batch was dispatched after counts once there is one.
+            # A cut counts with the first batch after it.
             return []
         last = cuts[-1][0] if cuts else 0
         is_cut = last != self.cut
         self.cut, self.messages = last, messages
         if is_cut:
-            # The log's records from there on are others, and new.
+            # From there on the log has other records, and all are new.
             self.end = found[-1].end
             return found
         once = [self._once(batch) for batch in found]

@@ -1,4 +1,4 @@
-"""How does a job run? Light to import, for the command."""
+"""How a job runs; light to import, for the command."""
 
 from __future__ import annotations
 

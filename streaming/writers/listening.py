@@ -1,4 +1,4 @@
-"""Who speaks to a writer process? Greets tasks, and passes their orders on."""
+"""Greets the tasks that speak to a writer process, and passes their orders on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reput.streaming.writers.protocol import Hello, Order, is_own_user, receive,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A task sends its order as soon as it is connected; who does not is not a task.
+# A task sends its order as soon as it is connected.
 _ORDER_SECONDS = 10.0
 
 
@@ -46,7 +46,7 @@ class Listener:
         return None
 
     def stop(self) -> None:
-        """Give the name up; who was not greeted yet finds it free, or another writer there."""
+        """Give the name up; a task that was not greeted yet finds it free, or another writer."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -1,4 +1,4 @@
-"""How does a writer process open its output? It waits for a writer that is about to end."""
+"""Opens the output of a writer process, once a writer that is about to end has ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def open_output(spec: Spec, patience: float, is_over: Callable[[], bool]) -> Sto
         is_over: tells whether to wait no longer.
 
     Raises:
-        ReputError: what is wrong with the store or the output; who has it locked.
+        ReputError: what is wrong with the store or the output; which process has it locked.
         OSError: no permission, no space.
     """
     warming = warm_up()

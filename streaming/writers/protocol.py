@@ -44,7 +44,7 @@ class Spec:
     """What a writer is for; plain values, for it goes through Spark and a pipe.
 
     Attributes:
-        job: who may give orders.
+        job: the only one whose orders count.
         name, path, output, version, properties, in_place, commitlog: the store, as `store_config`
             takes it.
         options: how it is written.

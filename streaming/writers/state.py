@@ -1,4 +1,4 @@
-"""Where does a store's output stand? What a writer says of it between batches."""
+"""Where a store's output stands, as its writer says between batches."""
 
 from __future__ import annotations
 

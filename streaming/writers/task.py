@@ -1,4 +1,4 @@
-"""What does a task do when stores are written on executors? It carries an order to a writer.
+"""What a task does if stores are written on executors: it carries an order to a writer.
 
 The writer (`streaming.writers.process`) is on the task's host, and started from here if there is
 none. A task that is repeated says the same again, and the writer knows what it has done.
