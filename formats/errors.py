@@ -34,6 +34,11 @@ class ReputError(Exception):
 
     code: ClassVar[str] = "error"
 
+    def __init__(self, message: str) -> None:
+        # PySpark cannot send what is not Unicode, such as a file name in Latin-1: its JVM waits for
+        # the error for ever.
+        super().__init__(message.encode("utf-8", "backslashreplace").decode())
+
     @property
     def fields(self) -> dict[str, Any]:
         """Return the arguments that make the error again: JSON values, in their order."""
@@ -161,7 +166,7 @@ def recovered(text: str) -> ReputError | None:
         found = _MARKER.search(line)
         if found is None:
             continue
-        # Whoever passes the text on may have cut it off.
+        # The text may have been cut off on its way.
         with contextlib.suppress(ValueError, KeyError, TypeError):
             fields, _ = json.JSONDecoder().raw_decode(line, found.end())
             return made_again(found[1], fields)

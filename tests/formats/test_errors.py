@@ -22,7 +22,7 @@ from reput.formats.errors import (
 )
 
 PLACE = (
-    "/a path/with: signs. at byte 7: \u00e9/00",
+    "/a path/with: signs. at byte 7: \u00e9\udc80/00",
     1 << 40,
     'no "magic"\nhere',
     "Restore it.",
@@ -69,13 +69,14 @@ def test_a_traceback_carries_the_error(error):
     assert "[reput:" not in str(error).replace("[reput:store]", "")
 
 
-def test_a_path_that_is_not_text_comes_back():
+def test_a_message_can_be_sent_whatever_a_file_is_called():
     """
     Names of files may be any bytes; Python has those that are not UTF-8 as lone surrogates.
     """
     error = StoreError("/a\udc80", "gone", "Mount it")
 
-    assert content(recovered(error.__notes__[0])) == content(error)
+    assert str(error) == "/a\\udc80: gone. Mount it"
+    assert error.path == "/a\udc80"
 
 
 def test_the_last_error_counts():
