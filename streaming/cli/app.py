@@ -70,7 +70,7 @@ class Commands(Mapping[str, Any]):
 
 
 def _take_nothing() -> None:
-    """Have no options before a command's name."""
+    """Take no options before a command's name."""
 
 
 def group(

@@ -9,7 +9,7 @@ from reput.streaming.settings.model.checks import PrepareOptions
 def prepare(options: PrepareOptions) -> None:  # noqa: ARG001 - there are none
     """Compile kernels and archive Spark's classes, once per installation: later starts are faster.
 
-    Takes about half a minute and 150 MB in ~/.cache/reput. What is there already stays.
+    Takes about half a minute and 150 MB in ~/.cache/reput. What is already there stays.
 
     Example: `reput prepare`
     """

@@ -74,7 +74,7 @@ def run_demo(seconds: float, rate: int, directory: Path | None) -> Demo:
     """Run it.
 
     Args:
-        seconds: the writer writes so long.
+        seconds: how long the writer writes.
         rate: records a second.
         directory: where to leave the store and the output; a temporary one by default.
 

@@ -1,4 +1,4 @@
-"""What the command says of errors that nobody expected, and of a standard output that fails.
+"""What the command says of unexpected errors.
 
 An unexpected error is one line on the screen. Its traceback goes into a file: in `.reput` of the
 output that is being written, else in the system's temporary directory; never in a broker's store.
@@ -91,7 +91,7 @@ class Failures:
         return Path(name)
 
     def watch_threads(self) -> None:
-        """Have an error that ends a thread be one line as well."""
+        """Report an error that ends a thread in one line as well."""
 
         def describe(ended: threading.ExceptHookArgs) -> None:
             if ended.exc_value is None or isinstance(ended.exc_value, SystemExit):

@@ -1,7 +1,7 @@
 """How the command ends when a signal interrupts it.
 
 SIGTERM and Ctrl-C are the same. A command ends at once with a line and its code, unless it has
-begun something that is to be closed in order: then `Ending` passes the wish on. A second signal
+begun something that is to be closed in order: then `Ending` passes the request on. A second signal
 ends the process as signals do. The module is imported before all others, and so imports little.
 """
 
@@ -60,7 +60,7 @@ def command() -> str:
 def wants_json() -> bool:
     """Tell whether errors are answered as JSON.
 
-    By the words, for an error or a signal may come before they are parsed.
+    Read from the words, for an error or a signal may come before they are parsed.
     """
     words = sys.argv[1:]
     return "--json" in (words[: words.index("--")] if "--" in words else words)
@@ -79,7 +79,7 @@ class _Command:
         early: name of a signal that came before something took it, "" for none.
         has_begun: it takes signals itself, or has.
         answers: its answer is being printed.
-        leaves_at_once: threads are still busy with what nobody waits for.
+        leaves_at_once: threads are still busy, and their results are not needed.
     """
 
     is_process = False
@@ -93,12 +93,12 @@ _COMMAND = _Command()
 
 
 def answers_now() -> None:
-    """Say that the answer is about to be printed: nothing else may follow it there."""
+    """Note that the answer is about to be printed: nothing else may follow it there."""
     _COMMAND.answers = True
 
 
 def leave_at_once() -> None:
-    """Have `exit_with` wait for no thread: some are still busy with what nobody waits for."""
+    """Let `exit_with` wait for no thread: what some still do is not needed."""
     _COMMAND.leaves_at_once = True
 
 
@@ -117,10 +117,11 @@ def interrupted_code() -> int:
 
 
 def _is_endless() -> bool:
-    """Tell whether all that the command was asked for is done whenever it is ended.
+    """Tell whether the command has done what it was asked for whenever it ends.
 
-    By its words, for a signal may come before they are parsed. A `run` is not one: where it has
-    begun it ends in order and says itself what is left; where it has not, nobody has looked.
+    Read from its words, for a signal may come before they are parsed. That is not so for `run`:
+    where it has begun it ends in order and says itself what is left; where it has not, that is not
+    known.
     """
     return command() == _TAIL and not any(word.startswith(_TAIL_ENDS) for word in sys.argv)
 
@@ -196,7 +197,7 @@ def _ends_already(_number: int, _frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def tidying() -> Iterator[None]:
-    """Have a signal raise `Interrupted`, for what has children or temporary files."""
+    """Make a signal raise `Interrupted`, for what has children or temporary files."""
 
     def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
         _ends_by_signal_now()
@@ -207,7 +208,7 @@ def tidying() -> Iterator[None]:
 
 
 class Ending:
-    """The wish to end in order, from a signal to what has to know of it.
+    """A request to end in order, passed from a signal to the job.
 
     Attributes:
         name: of the signal that came, "" before.
@@ -224,7 +225,7 @@ class Ending:
         self._stop: Callable[[], None] | None = None
 
     def passes_to(self, stop: Callable[[], None]) -> None:
-        """Have `stop` called at a signal; at once if there was one."""
+        """Call `stop` at a signal, or at once if there was one."""
         self._stop = stop
         if self.name:
             stop()
@@ -264,7 +265,7 @@ class Ending:
 
 @contextlib.contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle signals so; after the first one they stay as that has left them."""
+    """Handle signals by `handler`; the first one may set other handlers, which stay."""
     before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
         yield

@@ -42,7 +42,7 @@ class _Output(io.TextIOWrapper):
 
 
 def take_over() -> None:
-    """Open the standard streams that are closed, and have errors of the output named as such."""
+    """Open closed standard streams, and tell errors of the output from those of files."""
     _open_missing_streams()
     if type(sys.stdout) is io.TextIOWrapper:
         before = sys.stdout
@@ -55,7 +55,7 @@ def take_over() -> None:
 def _open_missing_streams() -> None:
     """Give closed standard streams a descriptor, or files of a store would get theirs.
 
-    What is written to standard output then fails, as it has to: nobody would get the answer.
+    Writing to standard output then fails, as it has to: the answer would be lost.
     """
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is not None:

@@ -39,7 +39,7 @@ class Verbosity:
 
     @property
     def shows_tracebacks(self) -> bool:
-        """Tell whether errors that nobody expected come with all their details."""
+        """Tell whether unexpected errors come with all their details."""
         return self.more > 0
 
     def level(self, usual: int) -> int:

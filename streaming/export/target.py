@@ -29,7 +29,7 @@ def check(target: Path, *, overwrite: bool, sources: Iterable[Path] = ()) -> Non
 
     Args:
         target: a directory, there or not.
-        overwrite: what is there may go.
+        overwrite: what is there may be removed.
         sources: what is exported, which may neither be in it nor around it.
 
     Raises:
@@ -61,7 +61,7 @@ def held(target: Path, *, overwrite: bool) -> Iterator[None]:
 
     Args:
         target: the directory.
-        overwrite: what is there may go; see `clear`.
+        overwrite: what is there may be removed; see `clear`.
 
     Raises:
         UsageError: as `check`; or another export holds it.
@@ -84,7 +84,7 @@ def held(target: Path, *, overwrite: bool) -> Iterator[None]:
 
 
 def clear(target: Path) -> None:
-    """Remove all that is in the directory; Spark would make another one, which nobody holds."""
+    """Empty the directory; Spark would make another one, without the lock."""
     for path in target.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

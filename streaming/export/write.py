@@ -68,7 +68,7 @@ class FilterText:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which messages are copied, and how; None is no condition.
+    """Which messages are copied, and how; None means no condition.
 
     Attributes:
         topic: its name.

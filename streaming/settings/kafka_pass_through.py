@@ -140,7 +140,7 @@ def value_of(name: str, text: str) -> Any:
 
     Args:
         name: of the setting.
-        text: JSON, or any other text; a version such as 2.10 is no number.
+        text: JSON, or any other text; a version such as 2.10 is not a number.
     """
     if name == "api_version" and not text.startswith("["):
         return text

@@ -1,4 +1,4 @@
-"""Is an output on one file system? Files are made in its `.reput` and renamed into their place."""
+"""An output on one file system: files are made in its `.reput` and renamed into their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings and words of a command line are not to be shown."""
+"""Words that look like secrets, which no log line or page may show."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _refuse_nested(output: Path) -> None:
     """Refuse an output inside another one of whatever job, and one that has another one in it.
 
-    To the outer one, the inner one's files are queues that nobody knows: its repair removes them.
+    To the outer one, the inner one's files are unknown queues: its repair removes them.
     How deep another one may be below is for `refuse_outputs_inside`, which reads all directories.
 
     Raises:

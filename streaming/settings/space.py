@@ -1,4 +1,4 @@
-"""How much room the file system of an output has."""
+"""The room that the file system of an output has."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import sys
 
 from rich.console import Console
 
-# Into a pipe or a file, lines may be long: a table that is cut off is of no use there.
+# Into a pipe or a file, lines may be long: a truncated table is useless there.
 _PIPE_WIDTH = 200
 
 

@@ -49,8 +49,8 @@ def log_to_stderr(*, as_json: bool = False, usual: int = logging.INFO) -> None:
     """Send our log lines to standard error, in place of how they went there before.
 
     Args:
-        as_json: one JSON object a line, for those who collect them; else text.
-        usual: the command's level, if it is asked for neither more nor less.
+        as_json: one JSON object a line, for log collectors; otherwise text.
+        usual: the command's level without `-v` and `-q`.
     """
     global _HANDLER  # noqa: PLW0603 - the logger is one for the process, too
     if _HANDLER is not None:
@@ -76,13 +76,13 @@ def logs_json() -> bool:
 
 
 def report_openings(job: Job) -> None:
-    """Say where each output goes on, and what was taken back of it."""
+    """Say where each output resumes, and what of it was rolled back."""
     for name, dispatcher in job.dispatchers.items():
         recovery = dispatcher.recovery
         for reason in recovery.reasons:
             text = (
                 f"{reason}; {recovery.entries} entries and {recovery.items} index items beyond "
-                "its progress were taken back"
+                "its progress were rolled back"
             )
             _report(name, text, kind_of_event(reason))
         for warning in dispatcher.warnings:

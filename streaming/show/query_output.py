@@ -1,6 +1,6 @@
 """What queries show: messages with their bodies as text, JSON or hex, for people or for programs.
 
-All text that comes from messages goes through `printable`, or is escaped in JSON: whoever sends a
+All text that comes from messages goes through `printable`, or is escaped in JSON: the sender of a
 message chooses its bytes.
 """
 
@@ -82,7 +82,7 @@ def message_fields(record: Record, mode: BodyMode, limit: int) -> dict[str, Any]
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document; what is no ASCII is escaped in it."""
+    """Print one JSON document; what is not ASCII is escaped in it."""
     print(json.dumps(for_json(document)))
 
 

@@ -99,7 +99,7 @@ def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json:
     """Print the summary of a job that was ended before it began, and return the exit code.
 
     Raises:
-        OutputError: nobody takes it.
+        OutputError: standard output does not take it.
     """
     from reput.streaming.dispatch.resuming.first_message import is_awaited
     from reput.streaming.job.reach import nobody_writes
@@ -131,7 +131,7 @@ def _dispatch(job: Job, starting: SessionStart, ending: Ending, *, shows_progres
     with naming_its_end():
         spark = beside(starting.session, lambda: bool(ending.name))
         if spark is None:
-            # Its start goes on in a thread, and ends with this process.
+            # Its start continues in a thread, and ends with this process.
             leave_at_once()
             return job.abandon()
         try:
@@ -199,7 +199,7 @@ def _conclude(
     why = f"{ending.name}: ended" if ending.name else "ended"
     said = [f"{why} before the log's end. {each}" for each in left]
     if left:
-        said.append(f"it goes on there when it is run again: {again()}")
+        said.append(f"it resumes there when it is run again: {again()}")
     print_summary(
         summary, as_json=as_json, left=said, is_complete=not (left or behind), has_queues=not behind
     )

@@ -65,7 +65,7 @@ def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
         raise
     except Exception as error:
         metrics.failed(error)
-        LOG.error(  # noqa: TRY400 - a traceback only where nobody knows better
+        LOG.error(  # noqa: TRY400 - a traceback is for unexpected errors
             "stopped: %s (metrics stay for one more scrape, %g s at most)",
             error,
             seconds,

@@ -112,7 +112,7 @@ class Monitoring:
             # The pod's grace period has to be longer.
             chart=Chart("run.finalScrapeSeconds", most=300),
             help="After an error, answer /metrics until one more scrape, at most this long: "
-            "otherwise nobody sees the error counted.",
+            "otherwise the count of the error is never scraped.",
         ),
     ] = 30.0
     spark_metrics_port: Annotated[

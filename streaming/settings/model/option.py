@@ -30,7 +30,7 @@ class Chart:
     Attributes:
         path: of the value, such as "run.threads".
         is_value: the value is the option's own, and its schema comes from here; else the chart
-            makes the option from what stands there.
+            makes the option from what is there.
         default: the value's, where the chart has another one than the command.
         least, most: bounds of the value, where the chart has narrower ones than the command.
     """
