@@ -6,6 +6,7 @@ CONTRIBUTING.md has the words that we use in place of these. To check more texts
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -157,6 +158,20 @@ def described(path: Path) -> str:
     return "\n".join(each(json.loads(path.read_text("utf-8"))))
 
 
+def said(path: Path) -> str:
+    """Return the texts of a module: docstrings, help, errors."""
+    lines = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        texts = [p.value if isinstance(p, ast.Constant) else "X" for p in parts]
+        if isinstance(parts[0], ast.Constant) and all(isinstance(text, str) for text in texts):
+            # Words of a sentence: names, options and patterns have no blanks.
+            lines += [
+                " ".join(_CODE.sub("", each).split()) for each in "".join(texts).split("\n\n")
+            ]
+    return "\n".join(line for line in lines if " " in line)
+
+
 # Which texts are read, and how: a pattern below the checkout, and what returns its sentences.
 PLACES: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("README.md", page),
@@ -171,6 +186,12 @@ PLACES: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("helm/reput/templates/*.tpl", template),
     ("helm/reput/files/alerts.yaml", alerts),
     ("helm/reput/files/dashboard.json", described),
+    ("streaming/settings/model/*.py", said),
+    ("streaming/cli/**/*.py", said),
+    ("streaming/show/*.py", said),
+    ("streaming/endings/*.py", said),
+    ("streaming/export/*.py", said),
+    ("streaming/demo/*.py", said),
 )
 
 

@@ -186,7 +186,7 @@ def _watch(
                 if lag == 0:
                     break
                 if now > deadline:
-                    raise ReputError(f"the job is still {lag} bytes behind the writer")
+                    raise ReputError(f"the job still lags {lag} bytes behind its log")
             time.sleep(_REFRESH_SECONDS)
     output, _ = writer.communicate()
     written: dict[str, Any] = json.loads(output) if output else {}

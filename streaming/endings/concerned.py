@@ -26,7 +26,7 @@ _PATH_ENDS = r"(?=[/\s:;,'\")]|\.?$|\. )"
 
 @contextlib.contextmanager
 def about(store: str) -> Iterator[None]:
-    """Have errors say that they are about a store of the job.
+    """Mark errors as being about a store of the job.
 
     Args:
         store: its name.
@@ -39,7 +39,7 @@ def about(store: str) -> Iterator[None]:
 
 
 def mark(error: BaseException, store: str) -> None:
-    """Have an error say which store it is about, unless it says so already."""
+    """Mark an error as being about a store, unless it names one already."""
     vars(error).setdefault(_MARK, store)
 
 

@@ -62,6 +62,6 @@ def progress(job: Job) -> Iterator[None]:
 
 @contextlib.contextmanager
 def busy(what: str) -> Iterator[None]:
-    """Show that something is going on, on a terminal only."""
+    """Show what the command is busy with, on a terminal only."""
     with ERR.status(what) if ERR.is_terminal and VERBOSITY.shows_bars else contextlib.nullcontext():
         yield

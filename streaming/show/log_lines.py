@@ -102,8 +102,8 @@ def report_settings(
 ) -> None:
     """Log what is in force: one line for the job, and one for each store.
 
-    Of a broker.conf only what counts here is shown, and nothing that looks like a secret: the file
-    may hold passwords.
+    A broker.conf may hold passwords: only what counts here is shown, and nothing that looks like a
+    secret.
 
     Args:
         configs: the stores.

@@ -42,8 +42,8 @@ def print_summary(
         summary: of the job.
         as_json: as one document.
         left: what it was to do as well, and what to run next; only in the document.
-        is_complete: see `summary_document`, so the next one.
-        has_queues: consume queues and index.
+        is_complete: it did all that it was to do.
+        has_queues: consume queues and index have all that they were to have.
     """
     values = {
         **summary_document(summary, is_complete=is_complete, has_queues=has_queues),

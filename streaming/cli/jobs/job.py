@@ -1,8 +1,8 @@
 """Runs a job for the command: its signals, its session, its summary and its exit code.
 
 An interrupted `rebuild` is not done, and says how far it got; so does a job that stops at damage of
-the log. An interrupted `run` has ended in order, for it has no end of its own; but where part of a
-log at rest is left, it says how far it got too.
+the log. An interrupted `run` has ended in order, because it has no end of its own; but where part
+of a log at rest is left, it says how far it got too.
 """
 
 from __future__ import annotations

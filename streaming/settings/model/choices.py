@@ -58,7 +58,7 @@ class FilterMode(StrEnum):
 
 
 class Placement(StrEnum):
-    """Who writes stores."""
+    """Where the writers of stores run."""
 
     DRIVER = "driver"
     EXECUTORS = "executors"

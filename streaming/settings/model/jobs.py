@@ -82,7 +82,7 @@ class Writing:
             panel=ENDING,
             chart=Chart("run.tail"),
             help="visible: every record that is whole. flushed: only what the broker has on disk, "
-            "by its checkpoint file; ten seconds behind or more.",
+            "by its checkpoint file; it lags by ten seconds or more.",
         ),
     ] = TailMode.VISIBLE
     delete_expired: Annotated[
