@@ -14,6 +14,7 @@ import yaml
 
 from helm import values_schema
 from reput.formats.errors import UsageError
+from reput.streaming.cli.jobs.choice import job_options
 from reput.streaming.cli.main import app
 from reput.streaming.settings.kafka import KEYS, SECRETS, kafka_settings
 from reput.streaming.settings.model.checks import (
@@ -47,6 +48,7 @@ from reput.streaming.settings.model.queries import (
 from reput.streaming.settings.model.saying import Saying
 from reput.streaming.settings.model.stores import store_keys
 from reput.streaming.settings.reput_toml import read_config
+from reput.streaming.writers.job_options import JobOptions
 
 ROOT = Path(__file__).parents[3]
 VALUES = yaml.safe_load((values_schema.CHART / "values.yaml").read_text("utf-8"))
@@ -241,6 +243,14 @@ def test_the_least_of_a_kafka_key_is_the_charts(key):
                 kafka_settings(values | {key: schema[name]})
             with pytest.raises(UsageError, match=key):
                 kafka_settings(values | {key: past})
+
+
+@pytest.mark.parametrize("options", [RunOptions(), RebuildOptions()])
+def test_a_job_by_default_is_what_the_command_starts_by_default(options):
+    """
+    Whether it ends by itself aside; a program that makes a job gets what the pages say.
+    """
+    assert job_options(options, available_now=False) == JobOptions()
 
 
 def test_no_option_is_declared_elsewhere():
