@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from reput.formats.kernels.memory import Bytes
 
-# Bytes that must be readable behind a block's last record: kernels load whole vectors.
+# Bytes that must be readable after a block's last record: kernels load whole vectors.
 PADDING = MASK_WIDTH + 16
 _SPACE = 32
 _ONE = np.uint64(1)
@@ -204,7 +204,7 @@ def scan(
 
     Args:
         data: bytes of one commitlog file from physical offset `origin` on, with `PADDING`
-            readable bytes before and behind (before: part of the array, see `origin`).
+            readable bytes before and after (before: part of the array, see `origin`).
         at: index of a record.
         stop: index.
         limit: index after the last byte of the file that is at hand.

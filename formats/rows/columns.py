@@ -64,7 +64,8 @@ class RowColumns(NamedTuple):
         store_timestamp: ms.
         reconsume_times: times.
         prepared_transaction_offset: physical offset.
-        odd: 1 where the texts are not for slicing: malformed UTF-8, or very many properties.
+        needs_decoding: 1 where slices cannot show the texts: malformed UTF-8, or very many
+            properties.
         property_end: number of the record's last property + 1; they are numbered through.
         born_host: address and port, so the next one.
         store_host: 8 or 20 bytes.
@@ -89,7 +90,7 @@ class RowColumns(NamedTuple):
     store_timestamp: NDArray[np.int64]
     reconsume_times: NDArray[np.int32]
     prepared_transaction_offset: NDArray[np.int64]
-    odd: NDArray[np.uint8]
+    needs_decoding: NDArray[np.uint8]
     property_end: NDArray[np.int32]
     born_host: Slices
     store_host: Slices
@@ -117,7 +118,7 @@ class RowColumns(NamedTuple):
             store_timestamp=np.zeros(rows, np.int64),
             reconsume_times=np.zeros(rows, np.int32),
             prepared_transaction_offset=np.zeros(rows, np.int64),
-            odd=np.zeros(rows, np.uint8),
+            needs_decoding=np.zeros(rows, np.uint8),
             property_end=np.zeros(rows, np.int32),
             born_host=Slices.of(rows),
             store_host=Slices.of(rows),
@@ -265,7 +266,7 @@ def read_rows(
         origin: physical offset of `data[0]`.
         file_end: physical offset of the file's end.
         rules: see `frames.check`.
-        columns: written from row 0 on; rows that are `odd` have no properties.
+        columns: written from row 0 on; rows that need decoding have no properties.
 
     Returns:
         The verdict of what stands where it ended (RECORD: `stop` is reached), the index of that,
@@ -310,9 +311,9 @@ def read_rows(
         end, is_ascii = split_properties(
             data, properties_at, length, properties, columns.names, columns.values
         )
-        odd = end < 0 or not (is_ascii or is_utf8(data, properties_at, length))
-        odd = odd or not is_utf8(data, topic_at, topic_length)
-        if not odd:
+        decodes = end < 0 or not (is_ascii or is_utf8(data, properties_at, length))
+        decodes = decodes or not is_utf8(data, topic_at, topic_length)
+        if not decodes:
             for i in range(properties, end):
                 name_at, name_length = columns.names.at[i], columns.names.length[i]
                 value_at, value_length = columns.values.at[i], columns.values.length[i]
@@ -325,7 +326,7 @@ def read_rows(
                 elif name_length == 8 and load_i64(data, name_at) == _UNIQ_KEY_WORD:
                     _put(columns.uniq_key, rows, value_at, value_length)
             properties = end
-        columns.odd[rows] = 1 if odd else 0
+        columns.needs_decoding[rows] = 1 if decodes else 0
         columns.property_end[rows] = properties
         rows += 1
         at += size

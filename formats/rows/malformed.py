@@ -1,4 +1,4 @@
-"""Rows whose texts cannot be shown as they stand: read the slow way, then put in their places."""
+"""Rows whose texts slices cannot show: decoded as Java does, one by one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
 
 
-def with_odd_rows(data: Bytes, columns: RowColumns) -> tuple[Bytes, RowColumns]:
-    """Read the texts of odd rows the slow way, and lay them behind the other bytes."""
+def with_decoded_rows(data: Bytes, columns: RowColumns) -> tuple[Bytes, RowColumns]:
+    """Decode the texts of rows that need it, and append them to the other bytes."""
     columns = RowColumns(*(_copy(column) for column in columns))  # type: ignore[arg-type]
     added = bytearray()
     names: list[list[tuple[int, int]]] = []
@@ -32,8 +32,8 @@ def with_odd_rows(data: Bytes, columns: RowColumns) -> tuple[Bytes, RowColumns]:
     def raw(slices: Slices, row: int) -> bytes:
         return data[slices.at[row] : slices.at[row] + slices.length[row]].tobytes()
 
-    odd = np.flatnonzero(columns.odd).tolist()
-    for row in odd:
+    rows = np.flatnonzero(columns.needs_decoding).tolist()
+    for row in rows:
         found = properties.parse(raw(columns.raw_properties, row))
         names.append([put(name) for name in found])
         values.append([put(value) for value in found.values()])
@@ -47,12 +47,12 @@ def with_odd_rows(data: Bytes, columns: RowColumns) -> tuple[Bytes, RowColumns]:
         ):
             if name in found:
                 slices.at[row], slices.length[row] = values[-1][list(found).index(name)]
-    # Properties go in before those of the row behind: an odd row has none of its own yet.
-    places = np.repeat(columns.property_end[odd], [len(pairs) for pairs in names])
-    behind = np.zeros(len(columns.property_end), np.int32)
-    behind[odd] = [len(pairs) for pairs in names]
+    # Properties go in before those of the next row: such a row has none of its own yet.
+    places = np.repeat(columns.property_end[rows], [len(pairs) for pairs in names])
+    more = np.zeros(len(columns.property_end), np.int32)
+    more[rows] = [len(pairs) for pairs in names]
     return np.concatenate([data, np.frombuffer(bytes(added), np.uint8)]), columns._replace(
-        property_end=(columns.property_end + np.cumsum(behind)).astype(np.int32),
+        property_end=(columns.property_end + np.cumsum(more)).astype(np.int32),
         names=_insert(columns.names, places, names),
         values=_insert(columns.values, places, values),
     )

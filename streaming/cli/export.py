@@ -177,7 +177,7 @@ def _say_missing(missing: str, source: Any, options: ExportOptions, began: float
     Raises:
         typer.Exit: the queues have all of the log.
     """
-    from reput.streaming.source.unknown_topic import queues_have_all
+    from reput.streaming.source.pushdown.unknown_topic import queues_have_all
 
     # What is passed over is looked for in all of the log.
     if options.on_corrupt == CorruptMode.STOP and queues_have_all(source.parsed):

@@ -1,7 +1,8 @@
 """Copies of messages, made by Spark: Parquet or JSON lines, by the filters that queries have.
 
 Topic, queue and time go down to the source, which reads no more of the log than they need
-(`streaming.source.choosing`); tags and SQL92 are evaluated in Spark's workers, message by message.
+(`streaming.source.pushdown.choosing`); tags and SQL92 are evaluated in Spark's workers, message by
+message.
 """
 
 from __future__ import annotations

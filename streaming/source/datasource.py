@@ -33,7 +33,7 @@ brokerConf                       path of its broker.conf
 commitlog                        directories of the log with commas between, whatever the store and
                                  its broker.conf say
 output                           where queues and index are, if not in the store: filters are read
-                                 by them where that is less (`streaming.source.choosing`)
+                                 by them where that is less (`streaming.source.pushdown.choosing`)
 pushdown              true       false: the log is read whole, Spark alone filters
 ascendingStoreTime    false      true: no clock ever went back, so filters by storeTimestamp leave
                                  parts of the log out, and times are found by bisection, as a
@@ -151,7 +151,7 @@ class RocketMQDataSource(DataSource):
         """Return what reads a batch DataFrame."""
         self._require_own(schema)
         if self.parsed.pushes_down and self.parsed.rows != RANGES:
-            from reput.streaming.source.filtered import FilteringReader  # noqa: PLC0415 - as above
+            from reput.streaming.source.pushdown.filtered import FilteringReader  # noqa: PLC0415 - as above
 
             return FilteringReader(self.parsed)
         return BatchReader(self.parsed)

@@ -22,10 +22,10 @@ from reput.stores.log.tail_watch import TailWatch
 from reput.stores.log.trail import Fingerprint
 from reput.stores.log.unreadable import corruption, first_readable, next_record
 from reput.stores.query.first_since import Passed, first_since, first_since_by_bisection
-from reput.streaming.source.expired import NOTHING, skip_expired
 from reput.streaming.source.log_marks import LogMarks
 from reput.streaming.source.marks import Mark
 from reput.streaming.source.options import EARLIEST, LATEST
+from reput.streaming.source.planning import NOTHING, skip_expired
 
 if TYPE_CHECKING:
     from reput.formats.kernels import frames

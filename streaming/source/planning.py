@@ -1,21 +1,27 @@
-"""How a batch is shared out: caps over several stores, ranges over tasks."""
+"""How a batch is shared out: where it begins, caps over several stores, ranges over tasks."""
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from reput.formats.errors import ReputError
 from reput.streaming.source.options import RANGES, SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from reput.streaming.source.choosing import Choice
+    from reput.stores.log.commitlog import CommitLog
     from reput.streaming.source.offsets import StoreOffsets
+    from reput.streaming.source.pushdown.choosing import Choice
 
+LOG = logging.getLogger("reput")
+# The offset of a store that has no log file yet: its beginning, wherever that will be.
+NOTHING = -1
 # A task of about a second, so that many of them share the work evenly.
 PARTITION_BYTES = 128 << 20
 
@@ -194,3 +200,23 @@ def share_out(
     if ranges:
         tasks.append(LogRanges(name, tuple(ranges), is_record))
     return tasks
+
+
+def skip_expired(log: CommitLog, name: str, start: int, *, fail_on_data_loss: bool) -> int:
+    """Return `start`, or the log's first offset where `start` has expired.
+
+    Raises:
+        ReputError: it has expired, and `fail_on_data_loss` is set.
+    """
+    if start >= log.min_offset:
+        return start
+    if start == NOTHING:
+        return log.min_offset
+    lost = f"store {name}: physical offsets {start} to {log.min_offset} have expired"
+    if fail_on_data_loss:
+        raise ReputError(
+            f"{lost} before they were read. Restore the files, or go on after the gap with the "
+            "option failOnDataLoss=false"
+        )
+    LOG.warning("%s and are skipped (failOnDataLoss=false)", lost)
+    return log.min_offset

@@ -28,12 +28,12 @@ from pyspark.sql.types import (
 from reput.formats.rocketmq.commitlog import Verdict
 from reput.formats.rows import columns as rows
 from reput.formats.rows.columns import RowColumns
-from reput.formats.rows.malformed import with_odd_rows
+from reput.formats.rows.malformed import with_decoded_rows
 from reput.formats.rows.texts import Slices
 from reput.stores.log.commitlog import PAD, CommitLog, commitlog_directories
 from reput.stores.log.unreadable import corruption, first_readable, next_record
 from reput.streaming.source import arrow
-from reput.streaming.source.expired import skip_expired
+from reput.streaming.source.planning import skip_expired
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from reput.formats.kernels.memory import Bytes
     from reput.streaming.source.options import Store
-    from reput.streaming.source.pushdown import Wanted
+    from reput.streaming.source.pushdown.wanted import Wanted
 
 # Timestamps are rocketmq-spark's TimestampType; one beyond the years 1 to 9999, which Spark cannot
 # show, is null. `body` is as stored: compressed where sysFlag says so.
@@ -231,8 +231,8 @@ def to_batch(name: str, data: Bytes, columns: RowColumns, count: int) -> pa.Reco
         count: rows.
     """
     columns = _first(columns, count)
-    if columns.odd.any():
-        data, columns = with_odd_rows(data, columns)
+    if columns.needs_decoding.any():
+        data, columns = with_decoded_rows(data, columns)
     uniq_key = arrow.texts(data, columns.uniq_key, nulls=True)
     offset_id = arrow.offset_message_ids(data, columns)
     arrays = [

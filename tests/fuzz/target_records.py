@@ -411,9 +411,9 @@ class Rows:
         same(strings.decode(topic), record.topic, "topic")
         same(properties.parse(inside), record.properties, "properties")
         is_text = _is_text(topic) and _is_text(inside)
-        if columns.odd[row]:
+        if columns.needs_decoding[row]:
             many = len(record.properties) >= rows.MANY_PROPERTIES
-            same(is_text and not many, False, "odd")
+            same(is_text and not many, False, "decoding")
             return "ODD"
         same(is_text, True, "UTF-8")
         first = int(columns.property_end[row - 1]) if row else 0

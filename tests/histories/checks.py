@@ -13,9 +13,9 @@ from reput.formats.rocketmq.commitlog import COMMIT
 from reput.stores.log.records import is_in_queue
 from reput.stores.query.index_search import Window
 from reput.stores.query.message_store import MessageStore
-from reput.streaming.source import choosing
-from reput.streaming.source.filtered import FilteringReader
 from reput.streaming.source.options import parse
+from reput.streaming.source.pushdown import choosing
+from reput.streaming.source.pushdown.filtered import FilteringReader
 from tests.builders.slow_twins import SlowStore, differences
 from tests.histories.messages import BATCHES
 
@@ -234,7 +234,7 @@ def filters_differ(
 
 
 SMALL_STEPS = {"_NEAR": 16, "_BEGINNING": 0, "_WORTH": 100, "ENTRY_SIZE": 0}
-"""Of `streaming.source.choosing`, for logs whose records are close together."""
+"""Of `streaming.source.pushdown.choosing`, for logs whose records are close together."""
 assert all(hasattr(choosing, name) for name in SMALL_STEPS)
 
 

@@ -20,9 +20,9 @@ from reput.stores.following.log_end import EndedLog
 from reput.stores.log import trail
 from reput.stores.log.files import LogFiles
 from reput.streaming.dispatch.books import Books
-from reput.streaming.source import choosing
 from reput.streaming.source.offsets import StoreOffsets
-from reput.streaming.source.trust import Trust
+from reput.streaming.source.pushdown import choosing
+from reput.streaming.source.pushdown.trust import Trust
 from tests.histories.run import run
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from reput.stores.findings import Kind
 from reput.stores.log import broker_lock
 from reput.streaming.dispatch.dispatcher import rebuild
 from reput.streaming.settings.config import store_config
-from reput.streaming.source import choosing
+from reput.streaming.source.pushdown import choosing
 from reput.streaming.verify.output import verify
 from tests.builders.slow_twins import differences
 from tests.histories import checks

@@ -11,7 +11,7 @@ from reput.formats.rocketmq import bodies
 from reput.formats.rocketmq.commitlog import COMPRESSED, Verdict
 from reput.formats.rows import columns as rows
 from reput.formats.rows.columns import RowColumns
-from reput.formats.rows.malformed import with_odd_rows
+from reput.formats.rows.malformed import with_decoded_rows
 from reput.formats.rows.texts import Slices
 from reput.sinks.kafka.client.settings import DECOMPRESSED
 from reput.sinks.kafka.messages.unwrap import is_wrapped, unwrapped
@@ -127,8 +127,8 @@ class RowReader:
     def _block(self, data: Bytes, count: int, reached: int) -> RowBlock:
         """Return rows, or the first of them where their bodies become large."""
         columns = _first(self._columns, count)
-        if columns.odd.any():
-            data, columns = with_odd_rows(data, columns)
+        if columns.needs_decoding.any():
+            data, columns = with_decoded_rows(data, columns)
         if self._decompresses and (columns.sys_flag & COMPRESSED).any():
             data, columns, following = self._decompressed(data, columns)
             reached = reached if following is None else following

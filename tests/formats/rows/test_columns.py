@@ -78,7 +78,7 @@ class TestReadRows:
     @given(st.lists(FIELDS, min_size=1, max_size=6))
     def test_says_what_the_twin_says(self, fields):
         """
-        Every column of every record, but for the texts of odd rows: these are read slowly.
+        Every column of every record, but for the texts of rows that need decoding.
         """
         placed = [p for p in place(fields) if p.end < FILE_SIZE]
         raw = log_file(placed, 0)[: placed[-1].end]
@@ -107,7 +107,7 @@ class TestReadRows:
             assert strings.decode(text(data, columns.topic, row)) == found.topic
             assert properties.parse(text(data, columns.raw_properties, row)) == found.properties
             end = columns.property_end[row]
-            if not columns.odd[row]:
+            if not columns.needs_decoding[row]:
                 pairs = [
                     (text(data, columns.names, i).decode(), text(data, columns.values, i).decode())
                     for i in range(begin, end)
@@ -121,7 +121,7 @@ class TestReadRows:
                     assert text(data, slices, row).decode() == (value or "")
             begin = end
 
-    def test_odd_rows_are_those_that_slicing_cannot_show(self):
+    def test_rows_need_decoding_where_slicing_cannot_show_them(self):
         """
         Malformed UTF-8 in topic or properties, or more properties than are worth comparing.
         """
@@ -137,7 +137,7 @@ class TestReadRows:
 
         _, columns, _, _, count = read_rows(raw)
 
-        assert columns.odd[:count].tolist() == [1, 1, 1, 0, 0]
+        assert columns.needs_decoding[:count].tolist() == [1, 1, 1, 0, 0]
 
     def test_stops_where_the_columns_are_full_and_goes_on_from_there(self):
         """

@@ -9,9 +9,9 @@ from pyspark.sql.datasource import EqualTo
 
 from reput.stores.log.commitlog import CommitLog
 from reput.stores.log.places import commitlog_directories
-from reput.streaming.source.choosing import choose
 from reput.streaming.source.options import parse
-from reput.streaming.source.pushdown import Wanted
+from reput.streaming.source.pushdown.choosing import choose
+from reput.streaming.source.pushdown.wanted import Wanted
 from reput.streaming.source.rows import read_wanted
 from tests.builders.stores import SMALL, Log, fill
 

@@ -12,7 +12,7 @@ from reput.formats.errors import ReputError
 from reput.stores.query import coverage
 from reput.streaming.source.datasource import BatchReader
 from reput.streaming.source.opening import open_stores
-from reput.streaming.source.trust import trust_in
+from reput.streaming.source.pushdown.trust import trust_in
 
 if TYPE_CHECKING:
     from reput.streaming.source.options import SourceOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reput.stores.query.first_since import first_since_by_bisection
-from reput.streaming.source.choosing import announce, choose
 from reput.streaming.source.datasource import BatchReader
 from reput.streaming.source.opening import naming_the_option, open_stores, rows_naming_the_option
 from reput.streaming.source.planning import LogRanges, share_out
-from reput.streaming.source.pushdown import LONG, Wanted
+from reput.streaming.source.pushdown.choosing import announce, choose
+from reput.streaming.source.pushdown.wanted import LONG, Wanted
 from reput.streaming.source.rows import read_wanted
 
 if TYPE_CHECKING:

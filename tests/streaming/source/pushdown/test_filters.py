@@ -26,12 +26,12 @@ from pyspark.sql.datasource import (
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
-from reput.streaming.source import choosing
 from reput.streaming.source.datasource import BatchReader
-from reput.streaming.source.filtered import FilteringReader
 from reput.streaming.source.options import parse
 from reput.streaming.source.planning import LogRanges
-from reput.streaming.source.pushdown import Span, Wanted
+from reput.streaming.source.pushdown import choosing
+from reput.streaming.source.pushdown.filtered import FilteringReader
+from reput.streaming.source.pushdown.wanted import Span, Wanted
 from tests.builders.stores import SMALL, Log, Messages, config_of, fill
 
 COMPARE = {
@@ -262,7 +262,8 @@ class TestChoice:
         store, output = dispatch(tmp_path, log)
         found = []
         monkeypatch.setattr(
-            "reput.streaming.source.filtered.announce", lambda *args, aloud: found.append(args)
+            "reput.streaming.source.pushdown.filtered.announce",
+            lambda *args, aloud: found.append(args),
         )
 
         def choose(conditions, *, root=output, **more):

@@ -10,14 +10,14 @@ from pyspark.sql.datasource import EqualTo
 
 from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
-from reput.streaming.source import choosing
 from reput.streaming.source.datasource import BatchReader
-from reput.streaming.source.filtered import FilteringReader
 from reput.streaming.source.options import parse
+from reput.streaming.source.pushdown import choosing
+from reput.streaming.source.pushdown.filtered import FilteringReader
 from tests.builders.stores import Log, config_of
 from tests.oracle import oracle
 from tests.stores.following.test_log_end import cut, put
-from tests.streaming.source.test_pushdown import answer, options, rows_of, small_steps
+from tests.streaming.source.pushdown.test_filters import answer, options, rows_of, small_steps
 
 __all__ = ["small_steps"]
 
@@ -161,7 +161,8 @@ class TestChoice:
     def lines(self, monkeypatch):
         found = []
         monkeypatch.setattr(
-            "reput.streaming.source.filtered.announce", lambda *args, aloud: found.append(args)
+            "reput.streaming.source.pushdown.filtered.announce",
+            lambda *args, aloud: found.append(args),
         )
         return found
 

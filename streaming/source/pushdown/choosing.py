@@ -18,8 +18,8 @@ from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.stores.query import coverage
 from reput.stores.query.coverage import Queue, Range, TooManyEntriesError
 from reput.streaming.source.no_such import no_such
-from reput.streaming.source.pushdown import ANY
-from reput.streaming.source.trust import trust_in
+from reput.streaming.source.pushdown.trust import trust_in
+from reput.streaming.source.pushdown.wanted import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from reput.stores.log.commitlog import CommitLog
     from reput.streaming.source.options import Store
-    from reput.streaming.source.pushdown import Wanted
+    from reput.streaming.source.pushdown.wanted import Wanted
 
 LOG = "commitlog"
 QUEUES = "consume queues"

@@ -169,10 +169,10 @@ class Wanted:
             )
             if span != ANY
         ]
-        # Texts of these are not for comparing bytes.
-        odd = columns.odd[:count] != 0
+        # Their bytes cannot be compared.
+        undecoded = columns.needs_decoding[:count] != 0
         masks += [
-            _is_one_of(data, slices, count, texts) | odd
+            _is_one_of(data, slices, count, texts) | undecoded
             for slices, texts in (
                 (columns.topic, self.topics),
                 (columns.keys, self.keys),
