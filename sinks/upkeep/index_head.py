@@ -83,8 +83,7 @@ def copy_index_head(
     Raises:
         OSError: the device failed.
     """
-    report = Report()
-    scope = Scope(floor, floor, True, True)
+    report, scope = Report(), Scope(floor, floor, True, True)
     replay = IndexCheck(root, settings, scope, report, _NoLog()).head()
     opened = replay.files[: replay.opened]
     if not opened:
@@ -99,8 +98,8 @@ def copy_index_head(
         witness = known.get(last.name, replay.reader.header())
         header = _with_times(Header(*replay.state.tolist()), witness)
         _write_index(last, copy / names.INDEX, staging, settings, header, replay.slots)
-        flushed = _end_of_last(root, kept, settings)
-        return IndexHead(tuple(kept), tuple(broken), last.name, flushed)
+        before = _end_of_last(root, kept, settings)
+        return IndexHead(tuple(kept), tuple(broken), last.name, before)
     finally:
         _close(replay)
 
