@@ -74,16 +74,16 @@ def topic_problem(topic: str, *, nested: bool = False) -> str | None:
         nested: separators are allowed, see `BrokerVersion.nests_queues`.
     """
     if nested and "/" in topic:
-        problems = (topic_problem(part) for part in topic.split("/"))
-        return next((problem for problem in problems if problem), None)
-    if not topic:
-        return "it is empty"
-    if topic in {".", ".."}:
-        return "it means another directory"
-    if "/" in topic:
-        return "it holds the path separator"
-    if "\0" in topic:
-        return "it holds a NUL"
-    if len(topic.encode("utf-8", "surrogatepass")) > NAME_BYTES:
-        return f"it is longer than {NAME_BYTES} bytes"
-    return None
+        parts = (topic_problem(part) for part in topic.split("/"))
+        return next((problem for problem in parts if problem), None)
+    problems = (
+        ("it is empty", not topic),
+        ("it means another directory", topic in {".", ".."}),
+        ("it holds the path separator", "/" in topic),
+        ("it holds a NUL", "\0" in topic),
+        (
+            f"it is longer than {NAME_BYTES} bytes",
+            len(topic.encode("utf-8", "surrogatepass")) > NAME_BYTES,
+        ),
+    )
+    return next((problem for problem, is_so in problems if is_so), None)

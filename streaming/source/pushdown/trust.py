@@ -20,6 +20,7 @@ from reput.streaming.dispatch.resuming.truncation import known_log
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from reput.checkpoints.progress import Progress
     from reput.stores.log.commitlog import CommitLog
 
 _OF_A_BROKER = (
@@ -64,6 +65,11 @@ def trust_in(root: Path, log: CommitLog, end: int, *, never_cut: bool) -> Trust:
         if never_cut:
             return Trust(end, end)
         return Trust(None, 0, _OF_A_BROKER, is_closed=not marks.has_abort(root))
+    return _trust_in_record(found, root, log, end)
+
+
+def _trust_in_record(found: Progress, root: Path, log: CommitLog, end: int) -> Trust:
+    """Return what can be believed of an output of ours: what its record says fits the log."""
     log.refresh()
     seen = compare(log, known_log(found))
     if seen.damaged is not None:

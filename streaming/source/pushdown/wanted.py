@@ -1,7 +1,7 @@
 """What a query's filters say of the records that it wants: topic, queue, offsets, time, keys.
 
-Spark applies every filter again to the rows that come, so all that is taken from them here is what
-may be left out. Filters that say nothing of these columns are passed over.
+Spark applies every filter again to the rows that come, so filters only say here what may be left
+out. Filters on other columns are passed over.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _values(condition: Filter) -> tuple[str, tuple[Any, ...] | None]:
     if isinstance(condition, EqualTo):
         return column, (condition.value,)
     if isinstance(condition, EqualNullSafe):
-        # Of null, which has no range, nothing is taken.
+        # Null has no range.
         return column, None if condition.value is None else (condition.value,)
     if isinstance(condition, In):
         return column, tuple(condition.value)
@@ -219,30 +219,33 @@ def _values(condition: Filter) -> tuple[str, tuple[Any, ...] | None]:
 def _span(condition: Filter, values: tuple[Any, ...] | None) -> Span | None:
     """Return the numbers that a filter leaves; times as ms, rounded so that none is lost."""
     if values is not None:
-        numbers = [number for value in values if value is not None and (number := _number(value))]
-        if len(numbers) != len([value for value in values if value is not None]):
-            return None
-        if not numbers:
-            return Span(0, -1)
-        return Span(min(low for low, _ in numbers), max(high for _, high in numbers))
+        return _span_of([value for value in values if value is not None])
     if not isinstance(condition, GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
         return None
     number = _number(condition.value)
     if number is None:
         return None
     low, high = number
+    # A time between two ms leaves the second one.
     if isinstance(condition, GreaterThan):
-        # A time between two ms leaves the second one.
         return Span(low=low + 1 if low == high else high)
     if isinstance(condition, GreaterThanOrEqual):
         return Span(low=high)
-    if isinstance(condition, LessThan):
-        return Span(high=high - 1 if low == high else low)
-    return Span(high=low)
+    return Span(high=high - 1 if isinstance(condition, LessThan) and low == high else low)
+
+
+def _span_of(values: list[Any]) -> Span | None:
+    """Return the numbers from the least to the greatest of some, None if one is not a number."""
+    numbers = [number for value in values if (number := _number(value))]
+    if len(numbers) != len(values):
+        return None
+    if not numbers:
+        return Span(0, -1)
+    return Span(min(low for low, _ in numbers), max(high for _, high in numbers))
 
 
 def _number(value: Any) -> tuple[int, int] | None:
-    """Return a number as it is, a time as the ms before and behind it."""
+    """Return a number as it is, a time as the ms before and after it."""
     if isinstance(value, dt.datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
         whole, rest = divmod(moment - _EPOCH, _MILLISECOND)
