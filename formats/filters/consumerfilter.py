@@ -29,7 +29,7 @@ class ConsumerFilter:
     """What one consumer group subscribed to a topic with.
 
     `bit_positions` and `bit_count` are the group's bits in a bloom filter of `bit_count` bits;
-    0 bits where the file has none. Times are ms, a `dead_time` of 0 is none.
+    0 bits where the file has none. Times are ms; a `dead_time` of 0 means none.
     """
 
     group: str
@@ -71,7 +71,7 @@ def parse(text: str) -> dict[str, tuple[ConsumerFilter, ...]]:
     Fields that are not known are passed over, missing ones are empty or 0, as in the broker.
 
     Raises:
-        ValueError: the text is no such file; says where.
+        ValueError: the text is not such a file; says where.
     """
     topics = _section(fastjson.loads(text), "filterDataByTopic", "the file")
     filters = {}
@@ -249,7 +249,7 @@ class FilterBitmaps:
         """Be as when `state` returned this.
 
         Raises:
-            ValueError, TypeError, KeyError: it is none.
+            ValueError, TypeError, KeyError: it is not one.
         """
         if not state:
             return

@@ -3,7 +3,7 @@
 numba counts references to each array that a function is handed, by two locked instructions of the
 processor a call, and two threads count the same ones. That was a quarter of what parsing a record
 cost. A kernel's arrays are its caller's and outlive the call, so `kernel` has nothing counted;
-only who makes an array needs the count: `making_kernel`.
+only a kernel that makes an array needs the count: `making_kernel`.
 """
 
 from __future__ import annotations

@@ -168,12 +168,12 @@ def hop(
     stop: int,
     max_records: int,
 ) -> tuple[int, int, int]:
-    """Go from record to record until one starts at `stop` or behind it, or something else stands.
+    """Go from record to record until one starts at `stop` or after it, or something else stands.
 
     Args:
         data: see `check`, so the next five.
         at: index of a record.
-        limit: index behind the readable bytes.
+        limit: index after the readable bytes.
         position: physical offset of `data[at]`.
         file_end: physical offset of the file's end.
         rules: see `check`; 0 checks lengths and offsets only.
@@ -251,7 +251,7 @@ def find_record(
     Args:
         data: see `check`.
         at: index to begin at.
-        limit: index behind the readable bytes.
+        limit: index after the readable bytes.
         position: physical offset of `data[at]`.
         file_end: physical offset of the file's end.
         rules: see `check`.

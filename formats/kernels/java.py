@@ -106,7 +106,7 @@ def hash_ascii(state: np.uint32, data: Bytes, at: int, length: int) -> np.uint32
 
     Args:
         state: the hash so far, as unsigned 32 bits; 0 to begin.
-        data: bytes that hold the text, and seven readable ones behind it.
+        data: bytes that hold the text, and seven readable ones after it.
         at: its first byte.
         length: its bytes.
     """

@@ -86,7 +86,7 @@ def load_i64_at(address: int) -> int:
 
 
 def prefetch_at(address: int) -> None:
-    """Have the cache line at a memory address brought in."""
+    """Prefetch the cache line at a memory address."""
 
 
 def prefetch_write(data: Bytes, at: int) -> None:

@@ -211,7 +211,7 @@ def scan(
         origin: physical offset of `data[0]`.
         file_end: physical offset of the file's end.
         rules: see `frames.check`; with `PARSE_BATCHES` the numbers of inner batches are checked.
-        first: rows that are filled already (a scan that goes on).
+        first: rows that are filled already (a continued scan).
         slots: see `routes.RouteArrays`, so the next eight.
         topic_at: by route.
         topic_length: by route.

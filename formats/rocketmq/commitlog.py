@@ -120,7 +120,7 @@ class Verdict(IntEnum):
     """What a reader finds at a position; the numbers are those that kernels return."""
 
     RECORD = 0
-    ROLL = 1  # a BLANK: go on with the next file
+    ROLL = 1  # a BLANK: continue with the next file
     END = 2  # zeros: nothing was written here yet
     SHORT = 3  # the bytes at hand end inside the record
     NO_MAGIC = 4
@@ -220,7 +220,7 @@ def read(
         at: index into them.
         position: physical offset of `data[at]`.
         file_end: physical offset of the file's end.
-        rules: see there.
+        rules: see `ReadRules`.
 
     Returns:
         RECORD with the record, or another verdict with the size that stands there (or 0).

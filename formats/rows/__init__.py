@@ -1,1 +1,1 @@
-"""What does a record look like as columns? Kernels behind the DataFrame."""
+"""What does a record look like as columns? Kernels of the DataFrame."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from reput.formats.kernels.memory import Bytes
 
-# Beyond so many properties a record is not worth comparing each name with each other.
+# With more properties, comparing each name with each other does not pay.
 MANY_PROPERTIES = 64
 _BYTES_A_PROPERTY = 4
 _STORE_HOST = 8
@@ -259,7 +259,7 @@ def read_rows(
 
     Args:
         data: bytes of one commitlog file from physical offset `origin` on, with `MASK_WIDTH`
-            readable bytes behind `limit`.
+            readable bytes after `limit`.
         at: index of a record.
         stop: index.
         limit: index after the last byte of the file that is at hand.

@@ -52,7 +52,7 @@ class _ExtQueue(UnitQueue):
     def give_up(self) -> None:
         """End this file and the next ones for a unit that fits into none, as a broker does.
 
-        Each try finds too little room, says that the file has ended and goes on in the next one
+        Each try finds too little room, says that the file has ended and continues in the next one
         (`ConsumeQueueExt#put`). Files this small take an odd setting.
         """
         for _ in range(TRIES):

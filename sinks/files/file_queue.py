@@ -96,7 +96,7 @@ class FileQueue:
         return file.prepared
 
     def begin_flush(self, start: int, end: int) -> None:
-        """Have the device begin with what `flush` waits for; the same arguments.
+        """Start the write-back that `flush` waits for; the same arguments.
 
         Raises:
             OSError: a file cannot be opened.
@@ -107,7 +107,7 @@ class FileQueue:
             self.last().begin_flush(start, end)
 
     def flush(self, start: int, end: int) -> None:
-        """Have all on disk that was written, [start, end) being what is new in the last file."""
+        """Flush all that was written, [start, end) being what is new in the last file."""
         for full in self._unflushed:
             full.flush()
             full.close()

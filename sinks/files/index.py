@@ -1,7 +1,7 @@
 """Writes index files: the keys of all records, strictly in commitlog order.
 
 RocketMQ `IndexService#buildIndex`. An insert cannot be repeated harmlessly, so this sink never
-decides what is new: whoever calls it hands each record over once (`checkpoints.progress` says
+decides what is new: the caller hands each record over once (`checkpoints.progress` says
 where to begin), and `cut` takes back what a killed process had inserted beyond that.
 """
 
@@ -217,7 +217,7 @@ class IndexSink:
         if self._file is None or self._state[State.COUNT] >= self.items:
             self._roll()
         elif self._file is not None:
-            # Beyond the items that stand there; a file opened again has written ones behind it.
+            # Beyond the items that stand there: a file that is opened again may have more.
             at = indexfile.item_position(int(self._state[State.COUNT]), self.slots)
             self._file.prepared = max(self._file.prepared, at)
             self._file.prepare(min(at + _STEP, self._file_size))
@@ -259,7 +259,7 @@ class IndexSink:
             self._file.write(0, self.header.pack())
 
     def flush(self) -> None:
-        """Have every item on disk that was inserted.
+        """Flush every item that was inserted.
 
         Raises:
             OSError: the device failed.

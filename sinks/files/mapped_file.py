@@ -89,7 +89,7 @@ class MappedFile:
         """
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        # One name, so that what killed writers leave behind is not more than one file.
+        # One name, so that killed writers leave one file at most.
         made = staging / "new"
         changes.make_file(made, size)
         changes.rename(made, path)
@@ -101,7 +101,7 @@ class MappedFile:
             MappedFile.maps += more
 
     def fault_single_pages(self) -> None:
-        """Have a page that is touched brought in alone.
+        """Load only the page that is touched.
 
         The kernel brings in those around it otherwise, as many as the device reads ahead: of a new
         file pages of zeros by the megabyte, which cost a thousand times what the one page does.
@@ -122,7 +122,7 @@ class MappedFile:
             self.prepared = min(stop, self.size)
 
     def prepare_ahead(self, end: int) -> None:
-        """Have all bytes before `end` prepared by another thread meanwhile.
+        """Let another thread prepare all bytes before `end` meanwhile.
 
         Making pages costs more than writing them. What fails there is tried again by `prepare`,
         which says so, if it ever comes to that.
@@ -169,7 +169,7 @@ class MappedFile:
         return self.data[at : at + length].tobytes()
 
     def flush(self, start: int = 0, end: int | None = None) -> None:
-        """Have the bytes of [start, end) on disk before returning.
+        """Flush the bytes of [start, end), and wait for it.
 
         Raises:
             OSError: the device failed; what is on disk is unknown.
@@ -180,7 +180,7 @@ class MappedFile:
             changes.sync_memory(self.path, self.address, first, length)
 
     def begin_flush(self, start: int = 0, end: int | None = None) -> None:
-        """Have the device begin with the bytes of [start, end); `flush` waits for it.
+        """Start the write-back of [start, end); `flush` waits for it.
 
         Raises:
             OSError: the file cannot be opened.
@@ -190,7 +190,7 @@ class MappedFile:
             changes.begin_sync(self.path, start, length)
 
     def begin_flush_meanwhile(self) -> None:
-        """Have another thread begin to flush all of it; what fails there, `flush` says."""
+        """Let another thread start to flush all of it; `flush` reports what fails there."""
         if self.size >= _WORTH_BEGINNING:
             _helpers(os.getpid()).submit(changes.begin_sync, self.path, 0, self.size)
 

@@ -71,7 +71,7 @@ class SpecialSink:
 
         Raises:
             OSError: no space, no permission.
-            ReputError: a queue that cannot have a directory, a property that is no number.
+            ReputError: a queue that cannot have a directory, a property that is not a number.
         """
         try:
             is_put = self._put(record)

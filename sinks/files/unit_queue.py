@@ -1,4 +1,4 @@
-"""Queues of units that stand one after another: what extensions and batch queues have in common."""
+"""Queues of units that stand one after another: what extensions and batch queues share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UnitQueue:
     """The units of one queue; `wrote` counts bytes in the last file."""
 
     def __init__(self, files: FileQueue, wrote: int, spare: int = 0) -> None:
-        """Go on behind what is there.
+        """Continue after what is there.
 
         Args:
             files: the queue's.
@@ -44,7 +44,7 @@ class UnitQueue:
         return at
 
     def end_file(self) -> None:
-        """Leave the last file, whose rest is too small; nothing has to be said of that."""
+        """Leave the last file, whose rest is too small; it needs no mark."""
 
     @property
     def end(self) -> int:
@@ -52,7 +52,7 @@ class UnitQueue:
         return self.files.bases[-1] + self.wrote if self.files.bases else 0
 
     def flush(self) -> None:
-        """Have every unit on disk that was appended."""
+        """Flush every unit that was appended."""
         self.files.flush(self.flushed, self.wrote)
         self.flushed = self.wrote
 
@@ -111,7 +111,7 @@ class UnitSink(Generic[Queue]):
         }
 
     def flush(self) -> None:
-        """Have every unit on disk that was appended."""
+        """Flush every unit that was appended."""
         for queue in self._queues.values():
             queue.flush()
 

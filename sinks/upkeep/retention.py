@@ -47,7 +47,7 @@ def expired_files(root: Path, settings: BrokerSettings, min_offset: int) -> list
 
 
 def left_behind(root: Path, settings: BrokerSettings, firsts: Mapping[str, int]) -> list[Path]:
-    """Return files from before a queue's beginning that are cut off from it.
+    """Return files from before a queue's beginning, with a gap between.
 
     They were removed as expired, one by one and without a sync, so a power cut may bring back one
     and not the next; a queue with a gap can be opened by nobody.

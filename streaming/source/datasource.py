@@ -12,7 +12,7 @@ stores                           JSON {"name": "path"}, or {"name": {"path": …
                                  …, "brokerConf": …, "broker": {setting: value},
                                  "commitlog": [path]}}
 startingOffsets       earliest   earliest, latest, a physical offset, timestamp:MS, or JSON with
-                                 one of these for each store; a stream with a checkpoint goes on
+                                 one of these for each store; a stream with a checkpoint resumes
 startingTimestamp                ms, or ISO 8601 with its zone; the first record stored then or
                                  later: the log is looked at up to there, unless
                                  ascendingStoreTime is true

@@ -139,7 +139,7 @@ class StoreOffsets:
     def flaw(self, log: CommitLog) -> FormatError | None:
         """Return what is wrong after the log's end and must not be skipped, None for nothing.
 
-        A broker that holds the store has recovered it: what follows is cut off.
+        A broker that holds the store has recovered it: it drops what follows.
         """
         if self._is_live():
             return None

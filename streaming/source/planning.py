@@ -180,7 +180,7 @@ def share_out(
         name: the store's.
         choice: what to read.
         file_size: of the log's files.
-        min_partitions: so many tasks at least, if there is so much.
+        min_partitions: at least this many tasks, if there is enough to read.
     """
     piece = min(PARTITION_BYTES, max(1, choice.bytes // (min_partitions or 1)))
     tasks: list[InputPartition] = []

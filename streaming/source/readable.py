@@ -106,12 +106,12 @@ class Readable:
                 return
 
     def pass_over(self, error: FormatError, start: int, following: int, end: int) -> int:
-        """Have a place passed over from now on; return where records go on.
+        """Pass over a place from now on; return where records continue.
 
         Args:
             error: what is wrong there.
             start: physical offset.
-            following: physical offset where records go on.
+            following: physical offset where records continue.
             end: physical offset up to which the output was dispatched: only what is before it can
                 have entries.
         """

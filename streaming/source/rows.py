@@ -96,12 +96,12 @@ def read_batches(
         store: what to read.
         start: physical offset.
         end: physical offset.
-        fail_on_data_loss: or go on behind what has expired.
-        skips_corrupt: go on after bytes that are not a record, and log what they are.
+        fail_on_data_loss: or continue after what has expired.
+        skips_corrupt: continue after bytes that are not a record, and log what they are.
         is_record: a record is known to begin at `start`.
 
     Raises:
-        FormatError: something that is no record stands in the range.
+        FormatError: something that is not a record stands in the range.
         ReputError: the range has expired, and that must not be.
     """
     return read_wanted(
@@ -127,13 +127,13 @@ def read_wanted(
     Args:
         store: what to read.
         ranges: start and end, physical offsets.
-        fail_on_data_loss: or go on behind what has expired.
+        fail_on_data_loss: or continue after what has expired.
         skips_corrupt: see `read_batches`.
         is_record: a record is known to begin at the first start, as at all others.
         wanted: what may be left out; None for nothing.
 
     Raises:
-        FormatError: something that is no record stands in a range.
+        FormatError: something that is not a record stands in a range.
         ReputError: a range has expired, and that must not be.
     """
     log = CommitLog(commitlog_directories(store.path, store.settings), store.settings)

@@ -83,7 +83,7 @@ class StoresRead:
         """Return the stores of `path` and of `stores`, in this order.
 
         Raises:
-            UsageError: there is none, or two are called alike.
+            UsageError: there is no store, or two have one name.
         """
         stores: list[NamedStore] = []
         own = self._values.get("output", "").strip()

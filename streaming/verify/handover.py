@@ -300,7 +300,7 @@ def _commands(config: StoreConfig, places: Sequence[str]) -> list[str]:
 
 
 def _stopped_at(config: StoreConfig, stop: FormatError) -> str:
-    """Return where dispatch cannot go on, and what can be done about it."""
+    """Return where dispatch cannot continue, and what to do about it."""
     said = explained(stop, config)
     remedy = said.remedy if said is not None else "Restore the file from a replica"
     return (

@@ -30,7 +30,7 @@ class LogRecords:
         log: the files.
         pipeline: parses them.
         tag_entries: tags are keys as well.
-        scope: see there.
+        scope: see `Scope`.
         log_blocks: the pipeline's blocks, past what cannot be read.
         lost: what cannot be read.
         other_tags_before: see `stores.verify.index.parting.Records`.

@@ -64,7 +64,7 @@ def verify(config: StoreConfig) -> Report:
 
 
 def obstacle(config: StoreConfig, position: int) -> FormatError | None:
-    """Return why dispatch cannot go on at a physical offset before the log's end, None if it can.
+    """Return why dispatch cannot continue at an offset before the log's end, None if it can.
 
     Raises:
         ReputError, OSError: as of `verify`.

@@ -167,7 +167,7 @@ class Subject:
         return cut.end if end is None else min(max(end, self.tail), cut.end)
 
     def obstacle(self, position: int) -> FormatError | None:
-        """Return why dispatch cannot go on at a physical offset before the log's end."""
+        """Return why dispatch cannot continue at a physical offset before the log's end."""
         return self.obstacles.at(position)
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOG = "commitlog"
 QUEUES = "consume queues"
 INDEX = "index"
-# Reading on costs no more than beginning elsewhere: a batch of rows is made anew there.
+# Reading on costs no more than beginning elsewhere, where a new batch of rows begins.
 _NEAR = 1 << 20
 # What that costs, in bytes that are read in that time.
 _BEGINNING = 1 << 20

@@ -131,7 +131,7 @@ class Wanted:
         if self.offset_ids is None:
             return self.offsets
         found = [offset for id_ in self.offset_ids if (offset := offset_of(id_)) is not None]
-        # An id of another form is no record's.
+        # No record has an id of another form.
         return self.offsets.within(Span(min(found, default=0), max(found, default=-1)))
 
     def indexed(self) -> tuple[frozenset[str], frozenset[int]] | None:
