@@ -37,7 +37,7 @@ def load(raw: bytes) -> dict[str, str]:
     return found
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines(text: str) -> Iterator[str]:  # noqa: C901 - as Java reads them, one rule after the other
     """Yield lines as they are once joined: without comments and empty ones."""
     line: list[str] = []
     is_beginning, is_continued, is_escaped = True, False, False

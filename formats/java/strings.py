@@ -35,7 +35,7 @@ def decode(raw: bytes) -> str:
         return "".join(pieces)
 
 
-def _piece(raw: bytes, at: int) -> tuple[int, bool]:
+def _piece(raw: bytes, at: int) -> tuple[int, bool]:  # noqa: C901, PLR0911 - Java's own rules, one after the other
     """Return the length of the piece at `at` and whether it is a character (`UTF_8#malformedN`)."""
     first = raw[at]
     rest = raw[at + 1 : at + 4]

@@ -160,7 +160,7 @@ def _close_record(out: Bytes, at: int, begin: int, end: int) -> int:
 
 
 @kernel
-def encode_messages(
+def encode_messages(  # noqa: C901, PLR0912, PLR0915 - kernel
     data: Bytes,
     columns: RowColumns,
     rows: NDArray[np.int64],
@@ -169,8 +169,8 @@ def encode_messages(
     routes: NDArray[np.int32],
     pieces: RoutePieces,
     key: int,
-    coordinates: bool,
-    properties: bool,
+    coordinates: bool,  # noqa: FBT001 - kernel
+    properties: bool,  # noqa: FBT001 - kernel
     out: Bytes,
 ) -> tuple[int, int, int, int, int]:
     """Encode messages as long as they fit.

@@ -83,7 +83,7 @@ def _property_crc(data: Bytes, at: int, size: int) -> int:
 
 
 @kernel
-def check(
+def check(  # noqa: C901, PLR0912, PLR0911 - kernel
     data: Bytes, at: int, limit: int, position: int, file_end: int, rules: int
 ) -> tuple[int, int, int, int, int, int, int, int]:
     """Check the frame at `data[at]` and say where its parts are.

@@ -71,7 +71,7 @@ def _look_ahead(
 
 
 @making_kernel
-def insert(
+def insert(  # noqa: C901 - kernel
     first: int,
     first_key: int,
     count: int,

@@ -24,7 +24,7 @@ _PAIR_LANES = np.uint64(0x0000FFFF0000FFFF)
 
 
 @kernel
-def hash_utf8(state: np.uint32, data: Bytes | bytes, at: int, length: int) -> np.uint32:
+def hash_utf8(state: np.uint32, data: Bytes | bytes, at: int, length: int) -> np.uint32:  # noqa: C901 - kernel
     """Continue a String.hashCode over UTF-8 bytes, malformed ones included.
 
     Args:

@@ -37,7 +37,7 @@ _UNIQ_KEY_WORD = int.from_bytes(b"UNIQ_KEY", "big")
 
 
 @kernel
-def find(data: Bytes, at: int, length: int) -> tuple[int, ...]:
+def find(data: Bytes, at: int, length: int) -> tuple[int, ...]:  # noqa: C901, PLR0912, PLR0915 - kernel
     """Find the properties that dispatch needs.
 
     Args:
@@ -117,7 +117,7 @@ def find(data: Bytes, at: int, length: int) -> tuple[int, ...]:
 
 
 @kernel
-def has_plain_batch(data: Bytes, at: int, length: int) -> bool:
+def has_plain_batch(data: Bytes, at: int, length: int) -> bool:  # noqa: C901 - kernel
     """Tell whether INNER_BASE and INNER_NUM are absent, or short numbers of plain digits.
 
     Args:

@@ -166,7 +166,7 @@ def _delay_level(data: Bytes, at: int, length: int) -> int:
 
 
 @kernel
-def scan(
+def scan(  # noqa: C901, PLR0912, PLR0915 - kernel
     data: Bytes,
     at: int,
     stop: int,
@@ -185,9 +185,9 @@ def scan(
     tag_prefix: NDArray[np.uint32],
     kind: NDArray[np.uint8],
     delays: NDArray[np.int64],
-    index_keys: bool,
-    tag_entries: bool,
-    multi_dispatch: bool,
+    index_keys: bool,  # noqa: FBT001 - kernel
+    tag_entries: bool,  # noqa: FBT001 - kernel
+    multi_dispatch: bool,  # noqa: FBT001 - kernel
     physical_offset: NDArray[np.int64],
     size: NDArray[np.int32],
     queue: NDArray[np.int32],

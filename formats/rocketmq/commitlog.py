@@ -240,7 +240,7 @@ def read(
     return _read_record(data[at : at + size], position, rules)
 
 
-def _read_record(raw: bytes, position: int, rules: ReadRules) -> tuple[Verdict, Record | int]:
+def _read_record(raw: bytes, position: int, rules: ReadRules) -> tuple[Verdict, Record | int]:  # noqa: PLR0911 - a verdict for each thing that can be wrong
     header = _HEADER.unpack_from(raw)
     _, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born = header
     if physical != position:

@@ -178,7 +178,7 @@ def _same(data: Bytes, a: int, b: int, length: int) -> bool:
 
 
 @kernel
-def split_properties(
+def split_properties(  # noqa: C901 - kernel
     data: Bytes, at: int, length: int, first: int, names: Slices, values: Slices
 ) -> tuple[int, bool]:
     """Write the slices of a record's properties from number `first` on.
@@ -245,7 +245,7 @@ def _put(slices: Slices, row: int, at: int, length: int) -> None:
 
 
 @kernel
-def read_rows(
+def read_rows(  # noqa: PLR0915 - kernel
     data: Bytes,
     at: int,
     stop: int,

@@ -127,7 +127,7 @@ def _read_ahead(log: NDArray[np.int64], descriptor: int, position: int) -> None:
 
 
 @kernel
-def _add_matching(
+def _add_matching(  # noqa: C901 - kernel
     text: Bytes | bytes,
     topic_length: int,
     start: int,
@@ -257,7 +257,7 @@ def find(
 
 
 @kernel
-def match_many(
+def match_many(  # noqa: C901 - kernel
     text: Bytes | bytes,
     topic_length: int,
     prefix: int,

@@ -57,7 +57,7 @@ def _is_matched(file: int, begin: int, end: int) -> bool:
 
 
 @kernel
-def _walk(hashed: np.int64, search: NDArray[np.int64], first: int) -> int:
+def _walk(hashed: np.int64, search: NDArray[np.int64], first: int) -> int:  # noqa: C901 - kernel
     """Put the physical offsets of a hash into `search`, from `first` on; return how many."""
     begin, end, limit = search[BEGIN], search[END], search[LIMIT]
     slots, items = search[SLOTS], search[ITEMS]

@@ -29,7 +29,7 @@ DONE, FULL, WINDOW, PARTED = 0, 1, 2, 3
 
 
 @kernel
-def compare(
+def compare(  # noqa: C901 - kernel
     first: int,
     first_key: int,
     count: int,

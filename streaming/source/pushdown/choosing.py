@@ -297,4 +297,4 @@ def announce(store: str, choice: Choice, wanted: Wanted, *, aloud: bool) -> None
     line = choice.describe(store, wanted)
     _logger.info("%s", line)
     if aloud:
-        print(f"reput: {line}", file=sys.stderr, flush=True)
+        print(f"reput: {line}", file=sys.stderr, flush=True)  # noqa: T201 - in a program of the user's, where nobody has set up a log
