@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Records(Protocol):
-    """Where the bytes of a record come from, see `Pipeline`."""
+    """Where the bytes of a record come from, see `Parser`."""
 
     def record_at(self, position: int, size: int) -> Record:
         """Return the record of `size` bytes at a physical offset."""

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 # Waiting for parsed blocks, writing queues, writing the index, syncing files to disk, recording
 # that they are.
 PHASES = ("parse", "consumequeue", "index", "flush", "record")
@@ -20,14 +13,9 @@ class Stopwatch:
     def __init__(self) -> None:
         self._spent = dict.fromkeys(PHASES, 0.0)
 
-    @contextlib.contextmanager
-    def timed(self, phase: str) -> Iterator[None]:
-        """Count the time within, whatever ends it."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._spent[phase] += time.perf_counter() - began
+    def add(self, phase: str, seconds: float) -> None:
+        """Count seconds that a phase has taken."""
+        self._spent[phase] += seconds
 
     def take(self) -> dict[str, float]:
         """Return the seconds spent since the last call, by phase; no zeros."""
