@@ -1,1 +1,1 @@
-"""What is in the commitlog's files? Records, the end of the log, what was cut away it."""
+"""What is in the commitlog's files? Records, the end of the log, what was cut from it."""

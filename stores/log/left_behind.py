@@ -1,4 +1,4 @@
-"""Finds files that a broker has cut away its log and could not remove.
+"""Finds files that a broker has cut from its log and could not remove.
 
 A broker that cuts its log removes the files after the cut, but not one that is still read. Brokers
 of 5.x keep such a file open for good: `DefaultMessageStore#isOffsetAligned`, the look before a
