@@ -131,19 +131,23 @@ def version_of(text: str) -> BrokerVersion:
 def _whole(name: str, default: int, smallest: int = 1) -> Any:
     """Return a field that a whole number of broker.conf sets."""
     return field(
-        default=default, metadata={"read": lambda conf: conf.whole(name, default, smallest)}
+        default=default,
+        metadata={"name": name, "read": lambda conf: conf.whole(name, default, smallest)},
     )
 
 
 def _whole_or_none(name: str) -> Any:
     """Return a field that a whole number of broker.conf sets; None where it says nothing."""
-    return field(default=None, metadata={"read": lambda conf: conf.whole(name, 0) or None})
+    return field(
+        default=None, metadata={"name": name, "read": lambda conf: conf.whole(name, 0) or None}
+    )
 
 
 def _switch(name: str, *, default: bool = False) -> Any:
     """Return a field that a switch of broker.conf sets."""
     return field(
-        default=default, metadata={"read": lambda conf: conf.switch(name, default=default)}
+        default=default,
+        metadata={"name": name, "read": lambda conf: conf.switch(name, default=default)},
     )
 
 
@@ -172,8 +176,9 @@ class BrokerSettings:
     calculates_bitmaps: bool = _switch("enableCalcFilterBitMap")
     multi_dispatch: bool = _switch("enableMultiDispatch")
     lmq: bool = _switch("enableLmq")
-    delays: tuple[int, ...] = field(  # messageDelayLevel
-        default_factory=BrokerConf({}).delays, metadata={"read": BrokerConf.delays}
+    delays: tuple[int, ...] = field(
+        default_factory=BrokerConf({}).delays,
+        metadata={"name": "messageDelayLevel", "read": BrokerConf.delays},
     )
     max_message_size: int = _whole("maxMessageSize", commitlog.MAX_MESSAGE_SIZE)
     checks_property_crc: bool = _switch("enabledAppendPropCRC")

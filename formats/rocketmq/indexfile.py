@@ -93,6 +93,15 @@ class Header(NamedTuple):
         return max(self.index_count, FIRST_ITEM)
 
 
+class Item(NamedTuple):
+    """One item; see the table above."""
+
+    key_hash: int
+    physical_offset: int
+    time_diff: int
+    previous: int
+
+
 def seeded(previous: Header | None) -> Header:
     """Return the header of a new file: it carries on from the one before it.
 

@@ -68,6 +68,7 @@ class TestLayout:
             (consumequeue.Entry, consumequeue.FIELDS),
             (batchconsumequeue.Unit, batchconsumequeue.FIELDS),
             (indexfile.Header, indexfile.HEADER_FIELDS),
+            (indexfile.Item, indexfile.ITEM_FIELDS),
         ],
     )
     def test_a_named_tuple_has_the_layouts_fields_in_its_order(self, unit, fields):

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from reput.formats.kernels.scan import Columns
     from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.formats.rocketmq.indexfile import Item
     from reput.stores.findings import Report, Scope
     from reput.stores.verify.index.parting import Records
-    from reput.stores.verify.index.replay import Item
 
 
 class IndexCheck:

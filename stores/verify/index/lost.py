@@ -14,9 +14,10 @@ from reput.stores.findings import Kind
 from reput.stores.verify.index.kernels import PARTED, pass_expired
 
 if TYPE_CHECKING:
+    from reput.formats.rocketmq.indexfile import Item
     from reput.stores.findings import Report
     from reput.stores.following.lost_places import LostPlaces
-    from reput.stores.verify.index.replay import IndexReplay, Item
+    from reput.stores.verify.index.replay import IndexReplay
 
 _LAST = (1 << 63) - 1
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from reput.formats.kernels.scan import Columns
     from reput.formats.rocketmq.commitlog import Record
+    from reput.formats.rocketmq.indexfile import Item
     from reput.stores.findings import Report, Scope
     from reput.stores.verify.index.lost import LostItems
-    from reput.stores.verify.index.replay import IndexReplay, Item
+    from reput.stores.verify.index.replay import IndexReplay
 
 # More differences than this mean another log or other settings: more of them tell nothing.
 _MOST = 20_000

@@ -5,7 +5,7 @@ So an item's `previous`, all slots and the header are known exactly, and compare
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from reput.formats.rocketmq.indexfile import (
     ITEM_STRUCT,
     NO_ITEM,
     Header,
+    Item,
 )
 from reput.stores.findings import Kind
 from reput.stores.verify.index.reader import IndexReader, index_files
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report, Scope
-
-
-class Item(NamedTuple):
-    """One item; see `formats.rocketmq.indexfile`."""
-
-    key_hash: int
-    physical_offset: int
-    time_diff: int
-    previous: int
 
 
 class IndexReplay:

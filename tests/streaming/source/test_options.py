@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from reput.formats.errors import UsageError
+from reput.formats.rocketmq.broker import BrokerSettings
 from reput.streaming.source import options
 from reput.streaming.source.options import Bound, parse
+from reput.streaming.source.store_options import BROKER_NAMES
 
 
 def test_defaults_read_all_of_one_store(tmp_path):
@@ -122,3 +125,13 @@ def test_known_ends_are_of_stores_by_name(tmp_path):
 def test_known_ends_that_are_none_are_refused(text):
     with pytest.raises(UsageError, match=r"knownEnds must be JSON such as"):
         parse({"stores": '{"a": "/a"}', "knownEnds": text})
+
+
+def test_each_broker_setting_that_is_read_has_an_option():
+    """
+    Spark hands names over in lower case: a setting that is not listed would be refused.
+    """
+    read = {each.metadata.get("name") for each in dataclasses.fields(BrokerSettings)} - {None}
+
+    assert len(read) > 10
+    assert read <= set(BROKER_NAMES)
