@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _POLYNOMIAL = 0xEDB88320
 _BLOCK = 16
+_LANES = 4
 
 _I8, _I32, _I64, _I128 = (ir.IntType(bits) for bits in (8, 32, 64, 128))
 _PAIR = ir.VectorType(_I64, 2)
@@ -92,26 +93,30 @@ class _Fold:
         return b.load(b.inttoptr(at, _PAIR.as_pointer()), align=1)
 
     def emit(self) -> None:
-        """Four lanes of 16 bytes while 64 remain, then one lane, then down to 32 bits."""
+        """Emit four lanes of 16 bytes while 64 remain, then one lane, then down to 32 bits."""
         address, length = self.function.args
         blocks = [self.function.append_basic_block(n) for n in ("start", "wide", "narrow", "end")]
         start, wide, narrow, end = blocks
-        lane_width = ir.Constant(_I64, 64)
-
         b = ir.IRBuilder(start)
-        seed = _pair(0xFFFFFFFF, 0)
-        first = b.xor(self.load(b, address, 0), seed)
-        is_wide = b.icmp_signed(">=", length, lane_width)
+        first = b.xor(self.load(b, address, 0), _pair(0xFFFFFFFF, 0))
+        is_wide = b.icmp_signed(">=", length, ir.Constant(_I64, _LANES * _BLOCK))
         # Below 64 bytes the other three lanes do not exist: their loads must not happen.
         setup = self.function.append_basic_block("setup")
         b.cbranch(is_wide, setup, narrow)
+        joined = self.emit_wide(setup, wide, narrow, first)
+        state = self.emit_narrow(narrow, end, (first, ir.Constant(_I64, _BLOCK), start), joined)
+        self.reduce(ir.IRBuilder(end), state)
 
+    def emit_wide(self, setup: Any, wide: Any, narrow: Any, first: Any) -> tuple[Any, Any, Any]:
+        """Emit the four lanes, and how they are joined; return state, bytes done and block."""
+        address, length = self.function.args
+        lane_width = ir.Constant(_I64, _LANES * _BLOCK)
         b = ir.IRBuilder(setup)
-        lanes = [first, *(self.load(b, address, 16 * i) for i in (1, 2, 3))]
+        lanes = [first, *(self.load(b, address, _BLOCK * i) for i in range(1, _LANES))]
         b.branch(wide)
 
         b = ir.IRBuilder(wide)
-        states = [b.phi(_PAIR) for _ in range(4)]
+        states = [b.phi(_PAIR) for _ in range(_LANES)]
         done = b.phi(_I64)
         more = b.icmp_signed("<=", b.add(done, lane_width), length)
         step = self.function.append_basic_block("step")
@@ -120,7 +125,9 @@ class _Fold:
 
         b = ir.IRBuilder(step)
         at = b.add(address, done)
-        folded = [self.fold(b, s, _FOLD_64, self.load(b, at, 16 * i)) for i, s in enumerate(states)]
+        folded = [
+            self.fold(b, s, _FOLD_64, self.load(b, at, _BLOCK * i)) for i, s in enumerate(states)
+        ]
         done_after = b.add(done, lane_width)
         b.branch(wide)
         for state, lane, following in zip(states, lanes, folded, strict=True):
@@ -134,25 +141,24 @@ class _Fold:
         for state in states[1:]:
             joined = self.fold(b, joined, _FOLD_16, state)
         b.branch(narrow)
+        return joined, done, join
 
+    def emit_narrow(self, narrow: Any, end: Any, *origins: tuple[Any, Any, Any]) -> Any:
+        """Emit one lane; `origins` are state, bytes done and block of where it is entered from."""
+        address, length = self.function.args
         b = ir.IRBuilder(narrow)
         state = b.phi(_PAIR)
-        done_narrow = b.phi(_I64)
+        done = b.phi(_I64)
         one = self.function.append_basic_block("one")
-        b.cbranch(b.icmp_signed("<", done_narrow, length), one, end)
+        b.cbranch(b.icmp_signed("<", done, length), one, end)
         b = ir.IRBuilder(one)
-        following = self.fold(b, state, _FOLD_16, self.load(b, b.add(address, done_narrow), 0))
-        after = b.add(done_narrow, ir.Constant(_I64, _BLOCK))
+        following = self.fold(b, state, _FOLD_16, self.load(b, b.add(address, done), 0))
+        after = b.add(done, ir.Constant(_I64, _BLOCK))
         b.branch(narrow)
-        for value, count, origin in (
-            (first, ir.Constant(_I64, _BLOCK), start),
-            (joined, done, join),
-            (following, after, one),
-        ):
+        for value, count, origin in (*origins, (following, after, one)):
             state.add_incoming(value, origin)
-            done_narrow.add_incoming(count, origin)
-
-        self.reduce(ir.IRBuilder(end), state)
+            done.add_incoming(count, origin)
+        return state
 
     def reduce(self, b: ir.IRBuilder, state: Any) -> None:
         """Bring 128 bits down to 64, then by Barrett's reduction to the 32 of the CRC."""
