@@ -22,8 +22,9 @@ FREE = {"kernel", "making_kernel", "command"}
 LARGE_ROOMS: dict[str, str] = {}
 LONG_MODULES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {
-    "formats/kernels/crc.py:emit": "Machine code as it is emitted, block after block of one loop.",
-    "formats/rocketmq/commitlog.py:_read_record": "A record's fields and checks in the order of its bytes.",
+    "formats/rocketmq/commitlog.py:_read_record": (
+        "fields and checks in the order of the bytes; queries read each message by it, a call counts"
+    ),
 }
 
 
