@@ -1,14 +1,15 @@
-"""Which parts of a log may hold records of some queues or keys: the rest need not be read.
+"""Tells which parts of a log may hold records of some queues or keys: the rest need not be read.
 
 A consume queue names its records, but not every record is in a queue: those of a transaction that
 is not committed, those that were put out of turn, those of a queue whose files are gone, those that
-are not dispatched yet. So all queues of the store are read: their entries and the blanks at files'
-ends fill the log, and what they leave is a *gap*, which is read as well. Then nothing is missed:
-a record has an entry in its own queue, or its bytes are a gap. The queues of light messages
-(`%LMQ%…`) do not count here, because they hold records of other topics.
+are not dispatched yet. So the reader takes all queues of the store. Their entries and the blanks at
+files' ends fill the log, and what they leave is a *gap*, which it reads as well. Then nothing is
+missed: a record has an entry in its own queue, or its bytes are in a gap. The queues of light
+messages (`%LMQ%…`) do not count here, because they hold records of other topics.
 
-The same for keys: a record that has an entry was indexed when it was dispatched, so a hit, or a
-gap, or what the index does not reach. What is assumed: the index was not switched off in between.
+The same holds for keys: a record that has an entry was indexed when it was dispatched, so it is a
+hit, or in a gap, or past what the index reaches. This assumes that the index was never switched off
+in between.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _read_file(
 
 
 def gaps_of(queues: list[Queue], log: CommitLog, start: int, end: int) -> list[Range] | None:
-    """Return the parts of [`start`, `end`) that no entry names; None where that cannot be said.
+    """Return the parts of [`start`, `end`) that no entry names; None if that cannot be told.
 
     The blank at a file's end is in none of them.
 
@@ -211,7 +212,7 @@ def settled(queues: list[Queue], log: CommitLog, *, is_closed: bool) -> tuple[li
     """Return a broker's queues without stale entries, and up to where its log was dispatched.
 
     A cut leaves stale entries past a queue's end. They stay there, all together, until others are
-    written over them. The last entry of a queue tells: where the log was dispatched, a record that
+    written over them. The last entry of a queue tells. Where the log was dispatched, a record that
     matches a stale entry would have been dispatched over it.
 
     Args:
@@ -220,9 +221,9 @@ def settled(queues: list[Queue], log: CommitLog, *, is_closed: bool) -> tuple[li
         is_closed: the broker was closed in order.
 
     Returns:
-        The queues; and the physical offset before which all is dispatched: for a broker that runs,
-        or was killed, the beginning of the file before that of the last dispatched record, for
-        that one may be stale too: dispatch lags the log by less than a file.
+        The queues; and the physical offset before which all is dispatched. For a broker that runs,
+        or was killed, that is the beginning of the file before that of the last dispatched record,
+        which may be stale too: dispatch lags the log by less than a file.
     """
     found = [
         queue if queue.topic.startswith(_LIGHT) else _without_stale(queue, log) for queue in queues
