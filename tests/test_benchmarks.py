@@ -110,5 +110,7 @@ def test_two_states_take_turns(tmp_path: Path) -> None:
     assert all(seconds > 0 for pair in pairs for side in pair.values() for seconds in side.values())
     assert [line.split("  ")[0] for line in printed.splitlines()[2:]] == [
         "rebuild",
+        "query key",
+        "query offset",
         "start after a kill",
     ]
