@@ -1,1 +1,1 @@
-"""What do the bytes mean? Layouts, arithmetic and kernels of RocketMQ's files; no I/O, no state."""
+"""What do the bytes mean? Layouts, arithmetic and kernels of RocketMQ's files; no I/O."""

@@ -69,7 +69,7 @@ def rebuild(
 
 def verify(
     store: Path,
-    output: Path,
+    output: Path | None = None,
     *,
     broker_version: str,
     broker_conf: Mapping[str, str] | None = None,
@@ -78,7 +78,7 @@ def verify(
 
     Args:
         store: the broker's storePathRootDir.
-        output: what is compared; the store itself for a broker's own files.
+        output: what is compared; None for the broker's own files in the store.
         broker_version: the version that the files are compared with.
         broker_conf: what the broker.conf sets, by name.
 
@@ -93,7 +93,13 @@ def verify(
     from reput.streaming.verify import output as verification  # noqa: PLC0415 - the compiler
 
     return verification.verify(
-        store_config(store, output, broker_version=broker_version, broker_conf=broker_conf or {})
+        store_config(
+            store,
+            output,
+            broker_version=broker_version,
+            broker_conf=broker_conf or {},
+            in_place=output is None,
+        )
     )
 
 

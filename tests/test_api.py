@@ -78,6 +78,21 @@ def test_what_verify_finds(golden, tmp_path):
     assert not report.ok
 
 
+def test_verify_of_a_brokers_own_files(tmp_path):
+    """
+    Without an output the store's own queues and index are compared.
+    """
+    own = goldens.load("5.3.3", "basic", goldens.unpack("5.3.3", tmp_path / "goldens"))
+    report = reput.verify(own.path, broker_version="5.3.3", broker_conf=own.conf)
+    assert report.ok
+
+    queue = next((own.path / "consumequeue").rglob("00000000000000000000"))
+    with queue.open("r+b") as file:
+        file.write(b"\x01")
+    report = reput.verify(own.path, broker_version="5.3.3", broker_conf=own.conf)
+    assert not report.ok
+
+
 def test_the_types_are_for_others_too(tmp_path):
     """
     A checker sees the signatures: `py.typed` is there, and nothing public is Any by accident.

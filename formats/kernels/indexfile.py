@@ -1,4 +1,4 @@
-"""Fills index files, compiled; layout and readable twins are in `formats.rocketmq.indexfile`."""
+"""Fills index files, compiled; layout: `formats.rocketmq.indexfile`; its twins are in the tests."""
 
 from __future__ import annotations
 

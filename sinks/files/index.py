@@ -1,8 +1,8 @@
 """Writes index files: the keys of all records, strictly in commitlog order.
 
 RocketMQ `IndexService#buildIndex`. An insert cannot be repeated harmlessly, so this sink never
-decides what is new: the caller hands each record over once (`checkpoints.progress` says
-where to begin), and `cut` takes back what a killed process had inserted beyond that.
+decides what is new: the caller hands each record over once (`checkpoints.progress` says where to
+begin), and `sinks.upkeep.rollback` rolls back what a killed process had inserted beyond that.
 """
 
 from __future__ import annotations

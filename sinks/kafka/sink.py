@@ -1,10 +1,10 @@
 """Sends a store's messages to Kafka, a transaction at a time, each with the position after it.
 
-`KafkaSink.send` reads like what it does: follow the log → read a range of it from the last
-committed position on → choose, encode and send messages → add the position → look whether the log
-is still the one that dispatch went over → commit → advance. Whatever goes wrong before the commit
-leaves nothing that readers would see; the next attempt reads the same range again. Whether a commit
-that was not answered has happened is what the opening of the next client finds out.
+One `KafkaSink.send` is: follow the log → read a range of it from the last committed position on →
+choose, encode and send messages → add the position → look whether the log is still the one that
+dispatch went over → commit → advance. With transactions, a failure before the commit leaves nothing
+that readers would see; without them, what has arrived stays and comes again. The opening of the
+next client finds out whether a commit that was not answered has happened.
 
 It knows one store and no thread; `streaming.kafka.feed` calls it beside dispatch.
 """
@@ -46,7 +46,7 @@ class KafkaSink:
     """One store's way to Kafka.
 
     Attributes:
-        position: last committed, as far as is known; None before `open`.
+        position: after what was sent and committed, or needed no commit; None before `open`.
     """
 
     def __init__(

@@ -169,7 +169,7 @@ class StoreDispatcher:
 
         Args:
             end: physical offset.
-            observe: called with each block that is written.
+            observe: called with each block that is written whole.
             is_over: asked after each block whether to end there.
 
         Raises:

@@ -63,7 +63,7 @@ class Line:
 
         Args:
             end: physical offset.
-            observe: called with each block that is written.
+            observe: called with each block that is written whole.
             is_over: asked after each block whether to end there.
 
         Raises:
@@ -140,8 +140,8 @@ class Line:
     def waits(self) -> bool:
         """Tell whether there is something to dispatch that no batch will come for.
 
-        A held-back record that no broker will touch again, what Kafka was too far behind for, or
-        something to say.
+        A held-back record that no broker will touch again, a filter that is known now, what the
+        broker has flushed meanwhile, what Kafka was too far behind for, or something to say.
         """
         if self._is_capped:
             return self._kafka.room(self._wanted) > self._books.progress.end

@@ -65,7 +65,7 @@ class Output:
     Attributes:
         is_consistent: the files hold what the books say; False while they are ahead, and from a
             failed write on.
-        failure: the last error of the system in a write.
+        failure: the last error of the system while a block was read or written.
     """
 
     def __init__(

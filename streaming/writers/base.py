@@ -46,7 +46,8 @@ class Result:
 class Writers(Protocol):
     """All stores' writers of a job.
 
-    A result carries the error of its store. What keeps all stores from being written is raised.
+    A result carries the error of its store where the other stores are still to be asked. What
+    keeps all stores from being written is raised, as is an error of closing or of a last look.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""How an output is written: one statement of the options, wherever the writer is."""
+"""How an output is written: what a job hands to its writer, wherever that is."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ offset size      field of a message in a batch's body
      8 4         body CRC, not used
     12 4         flag
     16 4 + n     body
-    20 2 + p     properties, see `formats.rocketmq.properties`
+20 + n 2 + p     properties, see `formats.rocketmq.properties`
 ====== ========= =====================================================
 
 Messages have the record's place, times and sysFlag; their queue offsets follow one another from the

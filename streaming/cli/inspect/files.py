@@ -10,8 +10,8 @@ from reput.streaming.settings.config import read_broker_conf
 from reput.streaming.settings.model.choices import BodyMode
 from reput.streaming.settings.model.inspections import (
     BatchOptions,
-    CheckpointOptions,
     ExtOptions,
+    FileOptions,
     IndexOptions,
     LogOptions,
     QueueOptions,
@@ -96,7 +96,7 @@ def index(options: IndexOptions) -> None:
     print_inspection(shown, options.limit, as_json=options.as_json)
 
 
-def checkpoint(options: CheckpointOptions) -> None:
+def checkpoint(options: FileOptions) -> None:
     """Show the longs of a broker's checkpoint file.
 
     Example: `reput inspect checkpoint /data/rocketmq/store/checkpoint`

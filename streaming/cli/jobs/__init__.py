@@ -1,1 +1,1 @@
-"""How do `run` and `rebuild` start and end a job? With these modules."""
+"""How do `run` and `rebuild` start and end a job? From their options to the exit code."""

@@ -14,8 +14,8 @@ from reput.streaming.settings.model.stores import Conf, StoreFile, StoreName, Ve
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointOptions:
-    """Options of `reput inspect checkpoint`."""
+class FileOptions:
+    """Which file `reput inspect …` shows."""
 
     file: Annotated[
         Path,
@@ -25,7 +25,7 @@ class CheckpointOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Rows(CheckpointOptions):
+class _Rows(FileOptions):
     limit: Annotated[int, Option(least=0, panel=SHOWING, help="Rows to show; 0: all.")] = ROWS
 
 

@@ -25,8 +25,8 @@ from reput.streaming.settings.model.checks import (
 from reput.streaming.settings.model.exports import ExportOptions
 from reput.streaming.settings.model.inspections import (
     BatchOptions,
-    CheckpointOptions,
     ExtOptions,
+    FileOptions,
     IndexOptions,
     LogOptions,
     QueueOptions,
@@ -76,7 +76,7 @@ CLASSES = {
     "inspect ext": ExtOptions,
     "inspect batch": BatchOptions,
     "inspect index": IndexOptions,
-    "inspect checkpoint": CheckpointOptions,
+    "inspect checkpoint": FileOptions,
 }
 
 
