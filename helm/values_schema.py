@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helm.monitoring import alerts
+from helm.monitoring.alerts.rules import ALERTS
 from reput.formats.rocketmq import broker
 from reput.streaming.settings import config, kafka_pass_through
 from reput.streaming.settings import kafka as kafka_config
@@ -33,7 +33,7 @@ BROKER_SETTINGS = CHART / "files" / "broker-settings.json"
 _SIZE = "[1-9][0-9]*[kmgt]?b?"
 _PATH = "/.+"
 _WORD = r"\S+"
-# A text in place of a value: helm prints it where somebody writes a secret.
+# A text in place of a value: helm prints it where you write a secret.
 _ELSEWHERE = "no secrets among values: name a file in {0}_file or a variable in {0}_env"
 
 
@@ -149,7 +149,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         "pattern": rf"^({'|'.join(families)})(\.[0-9]+)?$",
     }
     set_options(schema)
-    definitions["alert"] = {"enum": [alert.as_rule()["alert"] for alert in alerts.ALERTS]}
+    definitions["alert"] = {"enum": [alert.as_rule()["alert"] for alert in ALERTS]}
     yield SCHEMA, json.dumps(schema, indent=2) + "\n"
     yield OWN_OPTIONS, json.dumps(dict(sorted(own_options().items())), indent=2) + "\n"
     yield BROKER_SETTINGS, json.dumps(broker_settings(), indent=2) + "\n"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from helm.monitoring import dashboard, generate, picture
-from helm.monitoring.alerts import ALERTS
+from helm.monitoring import generate, picture
+from helm.monitoring.alerts.rules import ALERTS
+from helm.monitoring.dashboard.board import all_panels, expressions
 from reput.formats.rocketmq import broker
 from reput.streaming.settings.config import FlushPolicy
 
@@ -164,12 +165,12 @@ def test_what_was_seen_is_counted_right():
     """docs/monitoring.md: queries, tiles and panels are as many as there are now."""
     text = (DOCS / "monitoring.md").read_text("utf-8")
     board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
-    tiles = [panel for panel in dashboard.all_panels(board) if panel["type"] == "stat"]
+    tiles = [panel for panel in all_panels(board) if panel["type"] == "stat"]
     words = {8: "Eight", 9: "Nine", 12: "twelve"}
 
     assert f"![{words[len(tiles)]} tiles and {words[len(picture.MAIN)]} panels" in text
     assert f"![{words[len(picture.KAFKA)]} panels" in text
-    queries = len(dashboard.expressions(board)) + len(ALERTS)
+    queries = len(expressions(board)) + len(ALERTS)
     assert f"| queries of dashboard and alerts | {queries} passed, 0 failed |" in text
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from helm.monitoring import alerts, dashboard
+from helm.monitoring.alerts import placeholders, rules
+from helm.monitoring.dashboard import board
 
 HELM = Path(__file__).resolve().parent.parent
 CHART_RULES = HELM / "reput" / "files" / "alerts.yaml"
@@ -34,21 +35,19 @@ _Lines.add_representer(str, _Lines.represent_text)
 
 
 def generated() -> dict[Path, str]:
-    """Return what belongs into which file."""
-    rules = _written(alerts.rule_file())
-    # Nothing says where its reader keeps the runbook, and a broken link helps nobody.
-    plain = _written(alerts.rule_file(has_links=False))
-    board = json.dumps(dashboard.build(), indent=2, sort_keys=True) + "\n"
-    values = {**alerts.THRESHOLDS, **alerts.SCOPE}
+    """Return the text of each file that is made."""
+    # Where the runbook is kept is unknown here, and a broken link does not help.
+    plain = _written(rules.rule_file(has_links=False))
+    values = {**placeholders.THRESHOLDS, **placeholders.SCOPE}
     return {
-        CHART_RULES: rules,
-        CHART_DASHBOARD: board,
-        PLAIN_RULES: alerts.fill(plain, values),
+        CHART_RULES: _written(rules.rule_file()),
+        CHART_DASHBOARD: json.dumps(board.build(), indent=2, sort_keys=True) + "\n",
+        PLAIN_RULES: placeholders.fill(plain, values),
     }
 
 
-def _written(rules: dict[str, Any]) -> str:
-    return _NOTE + yaml.dump(rules, Dumper=_Lines, sort_keys=False, width=1000)
+def _written(rule_file: dict[str, Any]) -> str:
+    return _NOTE + yaml.dump(rule_file, Dumper=_Lines, sort_keys=False, width=1000)
 
 
 def main() -> int:

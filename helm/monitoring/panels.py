@@ -1,8 +1,8 @@
 """Runs every query of dashboard and alerts against a Prometheus: `panels.py http://HOST:PORT`.
 
-A query that fails, or a panel that has nothing to show, is said; the exit code is 1 then. Kafka's
-panels need data where a store is sent to Kafka. An expression that compares returns nothing while
-all is well, so alerts only have to run.
+It names each query that fails and each panel that has nothing to show; the exit code is 1 then.
+Kafka's panels need data where a store is sent to Kafka. An expression that compares returns nothing
+while all is well, so alerts only have to run.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-from helm.monitoring import dashboard, generate
+from helm.monitoring import generate
 from helm.monitoring import series as s
-from helm.monitoring.alerts import ALERTS, SCOPE, THRESHOLDS, fill
+from helm.monitoring.alerts.placeholders import SCOPE, THRESHOLDS, fill
+from helm.monitoring.alerts.rules import ALERTS
+from helm.monitoring.dashboard.board import expressions
 
 _RATE_INTERVAL = "1m"
 
@@ -70,7 +72,7 @@ def run_all(server: str) -> tuple[int, list[str]]:
     is_sent = bool(query(server, s.KAFKA_CONNECTED))
     panels = [
         (title, fill_variables(text), is_sent or "_kafka_" not in text)
-        for title, text in dashboard.expressions(board)
+        for title, text in expressions(board)
     ]
     rules = [
         (alert.name, fill(alert.expression, {**THRESHOLDS, **SCOPE}), False) for alert in ALERTS

@@ -17,7 +17,8 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helm.monitoring import dashboard, generate, panels
+from helm.monitoring import generate, panels
+from helm.monitoring.dashboard.board import all_panels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +101,7 @@ def draw(
 
     end = time.time() if at is None else at
     board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
-    shown = {panel["title"]: panel for panel in dashboard.all_panels(board)}
+    shown = {panel["title"]: panel for panel in all_panels(board)}
     rows = -(-len(titles) // _COLUMNS)
     above = _TILES if titles == MAIN else 0.0
     figure = plt.figure(figsize=(15, above + _ROW * rows), layout="constrained")

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from helm.monitoring import alerts, panels
+from helm.monitoring import panels
+from helm.monitoring.alerts import placeholders
+from helm.monitoring.alerts.rules import rule_file
 from tests.alerts.place import LOCALHOST, answer_of, until
 from tests.cluster.chart import TOOLS, CheckError, free_port
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 SPEED = 30
 # For logs of megabytes in place of terabytes.
 THRESHOLDS = {
-    **alerts.THRESHOLDS,
+    **placeholders.THRESHOLDS,
     "behindBytes": 1 << 20,
     "behindBytesCritical": 4 << 20,
     "behindSeconds": 4,
@@ -95,9 +97,9 @@ class Server:
         (self.directory / "prometheus.yml").write_text(yaml.safe_dump(config), "utf-8")
 
     def _write_rules(self, dispatchers: int) -> None:
-        rules = yaml.safe_dump(alerts.rule_file(SPEED, has_links=False), sort_keys=False)
-        scope = {**alerts.SCOPE, "dispatchers": dispatchers}
-        filled = alerts.fill(rules, {**THRESHOLDS, **scope})
+        rules = yaml.safe_dump(rule_file(SPEED, has_links=False), sort_keys=False)
+        scope = {**placeholders.SCOPE, "dispatchers": dispatchers}
+        filled = placeholders.fill(rules, {**THRESHOLDS, **scope})
         (self.directory / _RULES).write_text(filled, "utf-8")
 
     def expect_dispatchers(self, number: int) -> None:

@@ -11,7 +11,9 @@ promql_parser = pytest.importorskip("promql_parser")
 
 import yaml  # noqa: E402
 
-from helm.monitoring import alerts, dashboard, generate, series  # noqa: E402
+from helm.monitoring import generate, series  # noqa: E402
+from helm.monitoring.alerts.placeholders import SCOPE, THRESHOLDS  # noqa: E402
+from helm.monitoring.dashboard.board import all_panels, expressions  # noqa: E402
 
 BOARD = json.loads(generate.CHART_DASHBOARD.read_text())
 RULES = [
@@ -20,10 +22,7 @@ RULES = [
     for rule in group["rules"]
 ]
 EXPRESSIONS = [
-    *(
-        (title, text.replace("$__rate_interval", "1m"))
-        for title, text in dashboard.expressions(BOARD)
-    ),
+    *((title, text.replace("$__rate_interval", "1m")) for title, text in expressions(BOARD)),
     *((rule.get("alert") or rule["record"], rule["expr"]) for rule in RULES),
 ]
 
@@ -63,7 +62,7 @@ def test_panels_explain_themselves():
     """
     Each says what it tells; sizes fill rows, so nothing overlaps.
     """
-    panels = dashboard.all_panels(BOARD)
+    panels = all_panels(BOARD)
     places = [
         (x, y)
         for grid in (panel["gridPos"] for panel in panels)
@@ -86,7 +85,7 @@ def test_the_dashboard_chooses_source_cluster_and_store():
     assert list(variables) == ["datasource", "cluster", "store"]
     assert variables["store"]["multi"]
     assert variables["store"]["includeAll"]
-    for panel in dashboard.all_panels(BOARD):
+    for panel in all_panels(BOARD):
         for target in panel["targets"]:
             assert target["datasource"]["uid"] == "${datasource}"
             # The tile of dispatchers says in its description that it is of all.
@@ -111,16 +110,16 @@ def test_limits_are_drawn():
         panel["title"]: [
             step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
         ]
-        for panel in dashboard.all_panels(BOARD)
+        for panel in all_panels(BOARD)
         if panel["type"] == "timeseries"
         and panel["fieldConfig"]["defaults"]["custom"].get("thresholdsStyle", {}).get("mode")
         == "dashed"
     }
 
     assert limits == {
-        "Behind, bytes": [None, alerts.THRESHOLDS["behindBytes"], alerts.THRESHOLDS["behindBytesCritical"]],
+        "Behind, bytes": [None, THRESHOLDS["behindBytes"], THRESHOLDS["behindBytesCritical"]],
         "Oldest undispatched record": [
-            None, alerts.THRESHOLDS["behindSeconds"], alerts.THRESHOLDS["behindSecondsCritical"],
+            None, THRESHOLDS["behindSeconds"], THRESHOLDS["behindSecondsCritical"],
         ],
         "Kafka held back": [None, 1],
     }  # fmt: skip
@@ -134,7 +133,7 @@ def test_a_state_stands_beside_no_counts(name):
     """
     (panel,) = (
         panel
-        for panel in dashboard.all_panels(BOARD)
+        for panel in all_panels(BOARD)
         if any(name in target["expr"] for target in panel["targets"])
     )
     defaults = panel["fieldConfig"]["defaults"]
@@ -150,8 +149,8 @@ def test_placeholders_are_all_filled():
     text = generate.CHART_RULES.read_text()
 
     assert set(re.findall(r"\$\{(\w+)\}", text)) == {
-        *alerts.THRESHOLDS,
-        *alerts.SCOPE,
+        *THRESHOLDS,
+        *SCOPE,
         "runbookUrl",
     }
     assert "${" not in generate.PLAIN_RULES.read_text()

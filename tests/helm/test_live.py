@@ -13,7 +13,10 @@ pytest.importorskip("yaml")
 
 import yaml
 
-from helm.monitoring import alerts, dashboard, panels, series
+from helm.monitoring import panels, series
+from helm.monitoring.alerts.placeholders import SCOPE, fill
+from helm.monitoring.alerts.rules import ALERTS, rule_file
+from helm.monitoring.dashboard.board import build, expressions
 from tests.alerts.causes import CAUSES
 from tests.alerts.server import SPEED, THRESHOLDS, Server
 from tests.cluster.chart import CheckError, free_port
@@ -27,7 +30,7 @@ def test_shortened_rules_are_the_same_but_for_durations():
     """
     What is made to fire within minutes is what fires in production.
     """
-    rules, short = (alerts.rule_file(speed)["groups"][1]["rules"] for speed in (1, SPEED))
+    rules, short = (rule_file(speed)["groups"][1]["rules"] for speed in (1, SPEED))
 
     for rule, other in zip(rules, short, strict=True):
         assert DURATION.sub("_", rule.pop("expr")) == DURATION.sub("_", other.pop("expr"))
@@ -46,7 +49,7 @@ def test_shortened_rules_have_each_duration_divided():
     """
     To a second at least, as Prometheus takes no window of none; no other number is so long.
     """
-    rules, short = (alerts.rule_file(speed)["groups"][1]["rules"] for speed in (1, SPEED))
+    rules, short = (rule_file(speed)["groups"][1]["rules"] for speed in (1, SPEED))
     looked_at = 0
 
     for rule, other in zip(rules, short, strict=True):
@@ -67,9 +70,9 @@ def test_shortened_rules_are_rules(tmp_path):
     """
     Prometheus takes them; a window of no time would be refused.
     """
-    text = yaml.safe_dump(alerts.rule_file(SPEED))
+    text = yaml.safe_dump(rule_file(SPEED))
     path = tmp_path / "rules.yaml"
-    path.write_text(alerts.fill(text, {**THRESHOLDS, **alerts.SCOPE, "runbookUrl": "x"}))
+    path.write_text(fill(text, {**THRESHOLDS, **SCOPE, "runbookUrl": "x"}))
     result = run(find_tool("promtool"), "check", "rules", str(path))
 
     assert result.returncode == 0, result.stdout + result.stderr
@@ -136,8 +139,8 @@ def test_kafka_s_panels_need_data_where_a_store_is_sent_to_kafka(monkeypatch, is
     monkeypatch.setattr(panels, "query", query)
     total, wrong = panels.run_all("http://127.0.0.1:1")
 
-    asked = [text for _, text in dashboard.expressions(dashboard.build())]
-    assert total == len(asked) + len(alerts.ALERTS)
+    asked = [text for _, text in expressions(build())]
+    assert total == len(asked) + len(ALERTS)
     assert len(wrong) == is_sent * sum("_kafka_" in text for text in asked)
     assert all(": no data: " in each for each in wrong)
 
@@ -162,7 +165,7 @@ def test_every_alert_has_a_cause():
         r"^\| Reput(\w+) \|", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE
     )
 
-    names = {alert.name for alert in alerts.ALERTS}
+    names = {alert.name for alert in ALERTS}
     assert sorted(caused) == sorted(names)
     assert sorted(seen) == sorted(caused)
     page = (ROOT / "docs" / "monitoring.md").read_text()

@@ -9,7 +9,8 @@ from tests.helm.helm_tools import CHART, ROOT, find_tool, run
 pytest.importorskip("yaml")
 pytest.importorskip("grafana_foundation_sdk")
 
-from helm.monitoring import dashboard, panels
+from helm.monitoring import panels
+from helm.monitoring.dashboard.visualizations import GREY
 
 BOARD = json.loads((CHART / "files" / "dashboard.json").read_text())
 RULES = ROOT / "helm" / "monitoring" / "reput.rules.yaml"
@@ -165,5 +166,5 @@ def test_every_value_of_a_sick_store_has_a_colour_that_is_not_green():
             continue
         (mapping,) = panel["fieldConfig"]["defaults"]["mappings"]
         for value in {"-1", "1", "2", "3", "4"} & set(mapping["options"]):
-            assert mapping["options"][value]["color"] in {"red", "yellow", dashboard._GREY}
+            assert mapping["options"][value]["color"] in {"red", "yellow", GREY}
         assert "-1" in mapping["options"]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from helm import golden, values_schema
-from helm.monitoring import alerts
+from helm.monitoring.alerts.rules import ALERTS
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq import broker
 from reput.sinks.kafka.client.settings import KafkaSecurity, KafkaSettings
@@ -357,7 +357,7 @@ def test_every_alert_may_be_disabled(tmp_path):
     """
     By the name that it has in Prometheus.
     """
-    names = [alert.as_rule()["alert"] for alert in alerts.ALERTS]
+    names = [alert.as_rule()["alert"] for alert in ALERTS]
     result = template({"prometheusRule": {"enabled": True, "disabled": names}}, tmp_path)
     (rule,) = objects(result.stdout, "PrometheusRule")
 
