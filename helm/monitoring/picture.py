@@ -15,7 +15,7 @@ import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from helm.monitoring import generate, panels
 from helm.monitoring.dashboard.board import all_panels
@@ -63,6 +63,14 @@ _COLORS = {"green": "#9fd69f", "yellow": "#f2d974", "red": "#e88a8a"}
 _LINE_COLORS = {"yellow": "#c99700", "red": "#c4162a"}
 
 
+class _Line(NamedTuple):
+    """A line of a graph; its times are seconds from the graph's left edge."""
+
+    label: str
+    times: list[float]
+    values: list[float]
+
+
 def _range(server: str, expression: str, seconds: float, end: float) -> list[Any]:
     values = {
         "query": expression,
@@ -90,7 +98,7 @@ def draw(
         server: URL of Prometheus.
         path: of the file.
         seconds: how far back.
-        store: which one is shown.
+        store: the one that is shown.
         at: Unix time that the picture ends with; now by default.
         titles: of the panels; the tiles stand above `MAIN` only.
     """
@@ -105,55 +113,76 @@ def draw(
     rows = -(-len(titles) // _COLUMNS)
     above = _TILES if titles == MAIN else 0.0
     figure = plt.figure(figsize=(15, above + _ROW * rows), layout="constrained")
-    below: Any = figure
-    if above:
-        parts: Any = figure.subfigures(2, 1, height_ratios=(above, _ROW * rows))
-        top, below = parts.flat
-        _draw_tiles(top, server, [each for each in shown.values() if each["type"] == "stat"], end)
+    heights = [above, _ROW * rows] if above else [_ROW * rows]
+    *top, below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flat
+    for tiles in top:
+        _draw_tiles(tiles, server, [each for each in shown.values() if each["type"] == "stat"], end)
     axes = below.subplots(rows, _COLUMNS)
     for axis, title in zip(axes.flat, titles, strict=False):
-        unit = shown[title]["fieldConfig"]["defaults"]["unit"]
-        axis.set_title(title, fontsize=10, loc="left")
-        highest = 0.0
-        for target in shown[title]["targets"]:
-            expression = _filled(target["expr"], store)
-            for line in _range(server, expression, seconds, end):
-                if line["metric"].get("pod", store) != store:
-                    continue
-                times, values = _broken([(float(at), float(v)) for at, v in line["values"]])
-                highest = max([highest, *(value for value in values if not math.isnan(value))])
-                label = _short(target["legendFormat"], store, line["metric"])
-                axis.plot([at - end + seconds for at in times], values, linewidth=1, label=label)
-        for step in shown[title]["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ()):
-            if step["value"] and step["value"] < 2 * highest:
-                axis.axhline(
-                    step["value"],
-                    color=_LINE_COLORS.get(step["color"], step["color"]),
-                    linestyle="--",
-                    linewidth=1,
-                    label=f"alert from {readable(step['value'], unit)}",
-                )
-        axis.yaxis.set_major_formatter(lambda value, _, unit=unit: readable(value, unit))
-        axis.xaxis.set_major_formatter(lambda value, _: f"{int(value // 60)}:{int(value % 60):02d}")
-        # A line of zeros has to be seen above the axis.
-        axis.set_ylim(-0.02 * (highest or 1), 1.1 * highest or 1)
-        axis.set_xlim(0, seconds)
-        axis.set_yticks(_ticks(1.1 * highest or 1, _KIBI if unit in _BINARY else 10, _LINES))
-        axis.set_xticks(range(0, int(seconds) + 1, 60))
-        axis.grid(alpha=0.3)
-        axis.tick_params(labelsize=8)
-        # Below, as in Grafana: over the lines it would hide some.
-        axis.legend(
-            fontsize=7,
-            loc="upper left",
-            bbox_to_anchor=_BELOW,
-            ncols=_LEGENDS,
-            frameon=False,
-        )
+        lines = _lines(server, shown[title], store, seconds, end)
+        _draw_graph(axis, shown[title], lines, seconds)
     for axis in axes[-1]:
         axis.set_xlabel("minutes:seconds", fontsize=8, loc="right", labelpad=0)
     figure.savefig(path, dpi=80)
     plt.close(figure)
+
+
+def _lines(
+    server: str, panel: dict[str, Any], store: str, seconds: float, end: float
+) -> list[_Line]:
+    """Return the lines of a panel: those of the store, and of the process that dispatches it."""
+    found = []
+    for target in panel["targets"]:
+        for line in _range(server, _filled(target["expr"], store), seconds, end):
+            if line["metric"].get("pod", store) != store:
+                continue
+            times, values = _broken([(float(at), float(v)) for at, v in line["values"]])
+            label = _short(target["legendFormat"], store, line["metric"])
+            found.append(_Line(label, [at - end + seconds for at in times], values))
+    return found
+
+
+def _draw_graph(axis: Any, panel: dict[str, Any], lines: Sequence[_Line], seconds: float) -> None:
+    """Draw a panel's lines, and the limits that are not far above them."""
+    defaults = panel["fieldConfig"]["defaults"]
+    unit = defaults["unit"]
+    axis.set_title(panel["title"], fontsize=10, loc="left")
+    for line in lines:
+        axis.plot(line.times, line.values, linewidth=1, label=line.label)
+    known = (value for line in lines for value in line.values if not math.isnan(value))
+    highest = max([0.0, *known])
+    for step in defaults.get("thresholds", {}).get("steps", ()):
+        if step["value"] and step["value"] < 2 * highest:
+            axis.axhline(
+                step["value"],
+                color=_LINE_COLORS.get(step["color"], step["color"]),
+                linestyle="--",
+                linewidth=1,
+                label=f"alert from {readable(step['value'], unit)}",
+            )
+    _scale(axis, unit, highest, seconds)
+    # Below, as in Grafana: over the lines it would hide some.
+    axis.legend(
+        fontsize=7,
+        loc="upper left",
+        bbox_to_anchor=_BELOW,
+        ncols=_LEGENDS,
+        frameon=False,
+    )
+
+
+def _scale(axis: Any, unit: str, highest: float, seconds: float) -> None:
+    """Give a graph its ranges, and round values beside them."""
+    axis.yaxis.set_major_formatter(lambda value, _: readable(value, unit))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{int(value // 60)}:{int(value % 60):02d}")
+    # A line of zeros has to be seen above the axis.
+    top = 1.1 * highest or 1
+    axis.set_ylim(-0.02 * (highest or 1), top)
+    axis.set_xlim(0, seconds)
+    axis.set_yticks(_ticks(top, _KIBI if unit in _BINARY else 10, _LINES))
+    axis.set_xticks(range(0, int(seconds) + 1, 60))
+    axis.grid(alpha=0.3)
+    axis.tick_params(labelsize=8)
 
 
 def _draw_tiles(figure: Any, server: str, tiles: Sequence[dict[str, Any]], end: float) -> None:
