@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("reput", "formats", "sinks", "checkpoints", "stores", "streaming")
+FOLDERS = ("reput", "formats", "sinks", "checkpoints", "stores", "streaming", "helm")
 MODULES_IN_A_ROOM = 16
 LINES_OF_A_MODULE = 350
 LINES_OF_A_FUNCTION = 40

@@ -108,8 +108,7 @@ def draw(
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     end = time.time() if at is None else at
-    board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
-    shown = {panel["title"]: panel for panel in all_panels(board)}
+    shown = _checked_in()
     rows = -(-len(titles) // _COLUMNS)
     above = _TILES if titles == MAIN else 0.0
     figure = plt.figure(figsize=(15, above + _ROW * rows), layout="constrained")
@@ -125,6 +124,12 @@ def draw(
         axis.set_xlabel("minutes:seconds", fontsize=8, loc="right", labelpad=0)
     figure.savefig(path, dpi=80)
     plt.close(figure)
+
+
+def _checked_in() -> dict[str, dict[str, Any]]:
+    """Return the panels of the checked-in dashboard by their titles."""
+    board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
+    return {panel["title"]: panel for panel in all_panels(board)}
 
 
 def _lines(
