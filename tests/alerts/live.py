@@ -2,8 +2,8 @@
 
 A real Prometheus scrapes a real job; for Kafka's alerts the job sends to a real Kafka broker. One
 job runs beside a live writer all the time, is stopped and started again, and is compared with the
-log in the end; the others each get something that goes wrong in production (`causes`), and a
-Prometheus of their own; what fires besides is printed. Windows and holds of the alerts are those of
+log in the end. Each of the others gets something that goes wrong in production (`causes`), and a
+Prometheus of its own; what fires besides is printed. Windows and holds of the alerts are those of
 the rule file divided by `SPEED`; the expressions are the same. `--directory` keeps everything;
 `--markdown`, `--picture` and `--kafka-picture` write what docs/monitoring.md shows.
 `helm/tools.sh promtool` gets Prometheus, and tests/kafka/build.sh the broker.
@@ -189,7 +189,7 @@ def make_fire(
     expected: Sequence[str],
     path: Path | None = None,
 ) -> Fired:
-    """Have a cause happen, and return what fired.
+    """Let a cause happen, and return what fired.
 
     Args:
         directory: for what it needs.
@@ -266,8 +266,8 @@ def _watch(directory: Path, seconds: float, path: Path | None) -> Live:
     return shown
 
 
-def main() -> int:
-    """Run all and return the exit code."""
+def _given() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--seconds", type=float, default=300.0, help="how long the live writer writes"
@@ -277,9 +277,17 @@ def main() -> int:
     parser.add_argument("--markdown", type=Path, help="write the tables here")
     parser.add_argument("--picture", type=Path, help="write a PNG of the main panels here")
     parser.add_argument("--kafka-picture", type=Path, help="write one of a slow Kafka's panels")
-    given = parser.parse_args()
-    directory = given.directory or Path(tempfile.mkdtemp(prefix="reput-live-"))
-    directory.mkdir(parents=True, exist_ok=True)
+    return parser.parse_args()
+
+
+def _run_all(
+    directory: Path, given: argparse.Namespace
+) -> tuple[dict[str, Fired], Live | None, list[str]]:
+    """Run the causes, and the live job beside them.
+
+    Returns:
+        what each cause made fire, what the live job showed, and what failed.
+    """
     causes = [each for each in CAUSES if not given.only or pod_of(each[0]) in given.only]
     is_live = not given.only or LIVE in given.only
     results: dict[str, Fired] = {}
@@ -307,6 +315,15 @@ def main() -> int:
             except Exception as error:  # noqa: BLE001 - said below
                 failures.append(f"{LIVE}: {error}")
                 print(failures[-1], flush=True)
+    return results, shown, failures
+
+
+def main() -> int:
+    """Run all and return the exit code."""
+    given = _given()
+    directory = given.directory or Path(tempfile.mkdtemp(prefix="reput-live-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    results, shown, failures = _run_all(directory, given)
     text = table(results, shown)
     print(text)
     if given.markdown:

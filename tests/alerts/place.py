@@ -143,7 +143,7 @@ class Place:
         fcntl.lockf(self._held, fcntl.LOCK_EX, 1, 0)
 
     def get(self, path: str) -> str | None:
-        """Return what the job answers, None if it does not or says no."""
+        """Return what the job answers, None without an answer or at an error."""
         return answer_of(self.port, path)
 
     def value(self, name: str) -> float | None:
@@ -163,7 +163,7 @@ class Place:
 
     @contextlib.contextmanager
     def writing(self, seconds: float = 3600.0) -> Iterator[subprocess.Popen[bytes]]:
-        """Have a writer append to the log at a rate."""
+        """Run a writer that appends to the log at a rate."""
         shutil.rmtree(self.store, ignore_errors=True)
         log = str(self.store / names.COMMITLOG)
         words = (log, str(_RATE), str(seconds), str(self.log_file))
@@ -178,7 +178,7 @@ class Place:
 
 
 def answer_of(port: int, path: str) -> str | None:
-    """Return what a job answers at its port for metrics, None if it does not or says no."""
+    """Return what a job answers at its port for metrics, None without an answer or at an error."""
     try:
         with urllib.request.urlopen(f"http://{LOCALHOST}:{port}{path}", timeout=10) as answer:
             text: str = answer.read().decode()

@@ -81,7 +81,7 @@ class Server:
         # What ended the thread that notes what fires.
         self._failure: Exception | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        # Of a job that only starts no dispatcher is expected yet: windows are short here.
+        # While a job starts, no dispatcher is expected yet: windows are short here.
         self._write_rules(0)
         (self.directory / _TARGETS).write_text("[]", "utf-8")
         config = {
@@ -143,7 +143,7 @@ class Server:
         """Tell whether an alert was seen to fire; its name is without the prefix.
 
         Raises:
-            CheckError: nobody looks any longer.
+            CheckError: the thread that looks has ended.
         """
         if self._failure is not None:
             raise CheckError(f"what fires is not noted: {self._failure!r}") from self._failure
