@@ -21,7 +21,7 @@ from tests.alerts.kafka_causes import (
     kafka_stopped,
 )
 from tests.alerts.place import Place, until
-from tests.cluster.chart import CheckError
+from tests.cluster.rig import CheckError
 
 if TYPE_CHECKING:
     import subprocess

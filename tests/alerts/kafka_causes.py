@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from helm.monitoring import panels
 from helm.monitoring import series as s
 from tests.alerts.place import until
-from tests.cluster.chart import expect
+from tests.cluster.rig import expect
 from tests.kafka.broker import Broker
 
 if TYPE_CHECKING:

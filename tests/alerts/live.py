@@ -32,7 +32,7 @@ from tests.alerts.causes import CAUSES, pod_of
 from tests.alerts.kafka_causes import kafka_slow
 from tests.alerts.place import SMALL_LOG_FILE, Place, until
 from tests.alerts.server import Server
-from tests.cluster.chart import TOOLS, CheckError, expect, free_port
+from tests.cluster.rig import TOOLS, CheckError, expect, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.formats.rocketmq import names
 from reput.streaming.demo.writer import Writer
-from tests.cluster.chart import expect
+from tests.cluster.rig import expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

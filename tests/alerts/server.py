@@ -20,7 +20,7 @@ from helm.monitoring import panels
 from helm.monitoring.alerts import placeholders
 from helm.monitoring.alerts.rules import rule_file
 from tests.alerts.place import LOCALHOST, answer_of, until
-from tests.cluster.chart import TOOLS, CheckError, free_port
+from tests.cluster.rig import TOOLS, CheckError, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

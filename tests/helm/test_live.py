@@ -19,7 +19,7 @@ from helm.monitoring.alerts.rules import ALERTS, rule_file
 from helm.monitoring.dashboard.board import build, expressions
 from tests.alerts.causes import CAUSES
 from tests.alerts.server import SPEED, THRESHOLDS, Server
-from tests.cluster.chart import CheckError, free_port
+from tests.cluster.rig import CheckError, free_port
 from tests.helm.helm_tools import ROOT, TOOLS, find_tool, run
 
 # With a unit, or the seconds that `predict_linear` looks ahead, or of a process's age.
