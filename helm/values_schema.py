@@ -77,7 +77,7 @@ def set_options(schema: dict[str, Any]) -> None:
 
 
 def own_options() -> dict[str, str]:
-    """Return by the name of each option that the chart sets where it does."""
+    """Return the names of the options that the chart sets, and where it sets each."""
     return {
         flag.removeprefix("--"): field.option.chart.path
         for field in options_of(RunOptions)
@@ -120,7 +120,7 @@ class _Recorder(dict[str, str]):
         self.names: set[str] = set()
 
     def __bool__(self) -> bool:
-        """Return true, or it would be taken for no properties at all."""
+        """Return true, as an empty mapping would count as no properties at all."""
         return True
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -1,8 +1,8 @@
 """The names of the series that the driver exports, as dashboard and alerts use them.
 
-One place, so that a test can hold it against what the driver really exports. `ALL` says for each
-name which labels it has besides those of every store (`STORE_LABELS`); those in `PROCESS` belong
-to the process and have no store.
+They stand in one place, so a test can compare them with what the driver really exports. `ALL` says
+for each name which labels it has besides those of every store (`STORE_LABELS`). Those in `PROCESS`
+belong to the process and have no store.
 """
 
 from __future__ import annotations

@@ -82,11 +82,13 @@ def check_spark(cluster: Cluster) -> None:
     settings = [part for setting in more for part in ("--set", setting)]
     cluster.run("helm", "install", "spark", str(CHART), *VALUES, *settings, "-n", NAMESPACE)
     application = cluster.get("sparkapplication", "spark-reput-broker-a")
-    cluster.apply(*(operator_pod(application, who) for who in ("driver", "executor")))
-    for who in ("driver", "executor"):
+    cluster.apply(*(operator_pod(application, role) for role in ("driver", "executor")))
+    for role in ("driver", "executor"):
         cluster.until(
-            f"the {who}",
-            lambda who=who: containers_of(cluster, f"spark-{who}") == {f"spark-kubernetes-{who}"},
+            f"the {role}",
+            lambda role=role: (
+                containers_of(cluster, f"spark-{role}") == {f"spark-kubernetes-{role}"}
+            ),
         )
     found = cluster.get("pvc", "output-spark-reput-broker-a-0")
     expect(found["status"]["phase"] == "Bound", f"the claim is {found['status']}")
