@@ -70,7 +70,7 @@ class Upgraded:
             log = CommitLog(commitlog_directories(self.store, settings), settings, self.store)
             pipeline = Pipeline(log, QueueDirectory(lambda _: False), settings, threads=1)
             for block in pipeline.blocks(self.position(part.first), self.position(part.end)):
-                sink.write(block.columns, block.count)
+                sink.write(block)
             pipeline.close()
             log.close()
         sink.flush()
