@@ -303,9 +303,8 @@ class Job:
                 before.
         """
         has_failed = self.error is not None
-        is_ending = self._stopping.is_set()
         failure = self._accounts.take(
-            self._writers.close(has_failed=has_failed, is_ending=is_ending)
+            self._writers.close(has_failed=has_failed, is_ending=self._stopping.is_set)
         )
         self.summary.writer_cpu_seconds = self._writers.cpu_seconds
         if not has_failed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from reput.formats.errors import ReputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -86,10 +86,10 @@ class Writers(Protocol):
     def look_for_flaws(self) -> Iterable[Result]:
         """Look for damage past each log's end, if the writers do not do so themselves."""
 
-    def close(self, *, has_failed: bool, is_ending: bool) -> Iterable[Result]:
+    def close(self, *, has_failed: bool, is_ending: Callable[[], bool]) -> Iterable[Result]:
         """Close all outputs, also after one that cannot be closed.
 
         Args:
             has_failed: the job ends with an error.
-            is_ending: the job was asked to end, and so may Spark have been.
+            is_ending: asked when Spark is gone: was the job asked to end, as Spark was then?
         """

@@ -39,7 +39,7 @@ from reput.streaming.writers.protocol import (
 from reput.streaming.writers.task import Task, TaskResult, carry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -133,7 +133,7 @@ class ExecutorWriters:
         """Do nothing: writers look for themselves."""
         return ()
 
-    def close(self, *, has_failed: bool, is_ending: bool) -> list[Result]:
+    def close(self, *, has_failed: bool, is_ending: Callable[[], bool]) -> list[Result]:
         """Close all outputs in order; after a failure, without a writer in the place of a lost one.
 
         Raises:
@@ -143,7 +143,7 @@ class ExecutorWriters:
         try:
             return self._send(dict.fromkeys(opened, CLOSE), _MOVE_PATIENCE, starts=not has_failed)
         except UnreachableError:
-            if has_failed or (is_ending and self._are_closed()):
+            if has_failed or (is_ending() and self._are_closed()):
                 return []
             raise
 

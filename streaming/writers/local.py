@@ -121,7 +121,7 @@ class LocalWriters:
                 dispatcher.look_for_flaw()
             yield Result(store)
 
-    def close(self, **_: bool) -> Sequence[Result]:
+    def close(self, **_: object) -> Sequence[Result]:
         """Close all outputs, also after one that cannot be closed.
 
         Raises:

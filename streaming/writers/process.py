@@ -106,7 +106,8 @@ class Writer:
                 self._drain()
                 self._close()
         # Without an output, or with one that is closed, there is nothing more to do here.
-        goes_on = self._dispatcher is not None
+        # A closing order is the last one even if Kafka does not have everything: `run` closes then.
+        goes_on = order.kind != CLOSE and self._dispatcher is not None
         if not goes_on:
             self._listener.stop()
         with connection, contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ import pytest
 
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
-from reput.formats.errors import FormatError, ReputError, UsageError
+from reput.formats.errors import FormatError, KafkaError, ReputError, UsageError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.batch import Batch
@@ -28,7 +28,9 @@ from reput.streaming.verify.output import verify
 from reput.streaming.writers import process as writer_process
 from reput.streaming.writers import protocol
 from reput.streaming.writers import task as writer_task
+from reput.streaming.writers.base import UnreachableError
 from reput.streaming.writers.counted import Counted
+from reput.streaming.writers.executors import ExecutorWriters
 from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.placement_mode import default_placement
 from reput.streaming.writers.protocol import (
@@ -391,6 +393,33 @@ class TestWriter:
         assert progress.load(config.output).clean
         assert not locks.is_held(config.output / progress.STATE_DIRECTORY / locks.WRITER_LOCK)
 
+    def test_one_that_closes_without_kafka_ends_at_once(self, made, monkeypatch):
+        """
+        Kafka does not have everything, which the answer says; the output is closed in order then,
+        and not once nobody has spoken for half a minute.
+        """
+
+        def refuse(*_: object, **__: object) -> None:
+            raise KafkaError("Kafka does not have all of it")
+
+        broker, config = made
+        end = broker.append(10)
+        monkeypatch.setattr(StoreDispatcher, "drain_kafka", refuse)
+        spec = Spec.of("job", config, replace(LAZY, available_now=True))
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(protocol.address_of(spec.output))
+        listener.listen()
+        writer = writer_process.Writer(spec, listener, os.getpid())
+        thread = threading.Thread(target=writer.run)
+        thread.start()
+        writer_task._speak(spec, order(DISPATCH, end))
+        answer = protocol.answer_of(writer_task._speak(spec, order(CLOSE)))
+        thread.join(protocol.SILENCE_SECONDS / 2)
+
+        assert not thread.is_alive()
+        assert answer.failure is not None
+        assert progress.load(config.output).clean
+
     def test_sigterm_ends_it_in_order(self, made, carrier):
         broker, config = made
         carrier.send(DISPATCH, broker.append(10))
@@ -506,3 +535,20 @@ class TestJob:
             wait_for(job, end)
 
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+def test_a_signal_while_the_writers_close_is_no_error(made, monkeypatch):
+    """
+    It ends Spark as well: what counts is that the job was asked to end when Spark was found gone.
+    """
+    job = Job([made[1]], JobOptions(available_now=True, placement=Placement.EXECUTORS))
+
+    def signalled(*_: object, **__: object) -> None:
+        job.stop()
+        raise UnreachableError("Spark could not reach the stores' writers: connection refused")
+
+    monkeypatch.setattr(ExecutorWriters, "_send", signalled)
+    monkeypatch.setattr(ExecutorWriters, "_are_closed", lambda _: True)
+    job._close()
+
+    assert job.error is None
