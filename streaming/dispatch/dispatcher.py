@@ -196,9 +196,11 @@ class StoreDispatcher:
         parts = self.parts
         if not parts.output.is_consistent:
             return None
-        if parts.following.look_at_rest():
+        has_happened = parts.following.look_at_rest()
+        if has_happened:
             return self.dispatch(max(parts.reach.end(), self.progress.end))
-        return self.dispatch_waiting() if parts.reach.has_grown() else None
+        is_more_flushed = has_happened is not None and parts.reach.has_grown()
+        return self.dispatch_waiting() if is_more_flushed else None
 
     def take_unsaid(self) -> list[str]:
         """Return what an operator should know of a batch that ended with an error."""

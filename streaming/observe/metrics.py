@@ -182,11 +182,14 @@ class Metrics:
         self._scraped.set()
 
     def alive(self, *, is_active: bool = True) -> None:
-        """Take note that the job goes on: a block was written, or the log was looked at."""
+        """Take note that the job works: a block was written, or the log was looked at."""
+        self._note_life(frozenset(), is_active=is_active)
+
+    def _note_life(self, awaited: frozenset[str], *, is_active: bool) -> None:
         self._alive_at = time.monotonic()
         self._is_active = is_active
         self._active.set(float(is_active))
-        self._awaited = frozenset()
+        self._awaited = awaited
 
     def awaits_logs(self) -> None:
         """Take note that the job has not begun because a store has no first message yet.
@@ -194,8 +197,9 @@ class Metrics:
         Raises:
             StoreError: one is not a store.
         """
-        self.alive(is_active=False)
-        self._awaited = frozenset(n for n, config in self._configs.items() if is_awaited(config))
+        awaited = frozenset(n for n, config in self._configs.items() if is_awaited(config))
+        # At once: a scrape in between would be told that no store waits.
+        self._note_life(awaited, is_active=False)
 
     def is_awaited(self, store: str) -> bool:
         """Tell whether the job has not begun because this store has no first message yet."""

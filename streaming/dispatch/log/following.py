@@ -102,18 +102,19 @@ class Following:
         self._live.forget(self._log.min_offset, self._log.end_of_files)
         return is_cut
 
-    def look_at_rest(self) -> bool:
+    def look_at_rest(self) -> bool | None:
         """Look whether the log was cut though nothing new is at its end; twice a second at most.
 
         Returns:
-            Whether something has happened, which a batch has to tell.
+            Whether something has happened, which a batch has to tell; None if it is too early
+            to look.
 
         Raises:
             ReputError, OSError: as `look`.
         """
         now = time.monotonic()
         if now - self._followed_at < _FOLLOW_SECONDS:
-            return False
+            return None
         self._followed_at = now
         signs = self._log.signs(self._books.progress.end)
         if signs != self._signs or now - self._refreshed_at >= _REFRESH_SECONDS:
