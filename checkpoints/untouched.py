@@ -131,7 +131,7 @@ class _Queues:
         finally:
             os.close(descriptor)
         if not is_full:
-            raise StoreError(path, "it is not full, and the queue goes on in a later file", REMEDY)
+            raise StoreError(path, "it is not full, but its queue continues in a later one", REMEDY)
 
     def _is_single(self, path: str, name: str, end: int, kind: _Kind) -> bool:
         """Check a queue of one file, as most are, without listing it; tell if it is one."""

@@ -93,7 +93,7 @@ def _section(holder: Any, name: str, where: str) -> dict[str, Any]:
     if section is None:
         return {}
     if not isinstance(section, dict):
-        raise _broken(f"{name} of {where} is no object")
+        raise _broken(f"{name} of {where} is not an object")
     return section
 
 
@@ -103,14 +103,14 @@ def _broken(what: str) -> ValueError:
 
 def _filter(group: str, fields: Any, where: str) -> ConsumerFilter:
     if not isinstance(fields, dict):
-        raise _broken(f"{where} is no object")
+        raise _broken(f"{where} is not an object")
 
     def number(name: str, holder: Mapping[str, Any] = fields) -> int:
         value = holder.get(name)
         if value is None:
             return 0
         if type(value) is not int:
-            raise _broken(f"{name} of {where} is no integer")
+            raise _broken(f"{name} of {where} is not an integer")
         return value
 
     def string(name: str) -> str:
@@ -118,7 +118,7 @@ def _filter(group: str, fields: Any, where: str) -> ConsumerFilter:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise _broken(f"{name} of {where} is no string")
+            raise _broken(f"{name} of {where} is not a string")
         return value
 
     bloom = _section(fields, "bloomFilterData", where)
@@ -127,7 +127,7 @@ def _filter(group: str, fields: Any, where: str) -> ConsumerFilter:
     if not isinstance(positions, list) or not all(
         type(position) is int and 0 <= position < bit_count for position in positions
     ):
-        raise _broken(f"bitPos of {where} are no bits below {bit_count}")
+        raise _broken(f"bitPos of {where} does not list bits below {bit_count}")
     return ConsumerFilter(
         group,
         string("expression"),

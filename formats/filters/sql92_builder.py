@@ -202,7 +202,7 @@ def _refuse_no_range(low: Operand, high: Operand, position: int) -> None:
     """Refuse two constants if the first is above the second."""
     if not (isinstance(low, Literal | Truth) and isinstance(high, Literal | Truth)):
         return
-    reason = "these are no low and no high end"
+    reason = "these are not a low and a high end"
     if low.constant is None or high.constant is None:
         raise OperandError(reason, position, "RuntimeException")
     try:

@@ -102,8 +102,8 @@ def _plain(text: str) -> str:
                 digits = text[position : position + 4]
                 if not _HEX.fullmatch(digits):
                     raise UsageError(
-                        f"\\u{digits} is no escape: four hexadecimal digits follow a \\u, and a "
-                        "backslash itself is written as two"
+                        f"\\u{digits} is not an escape: four hexadecimal digits follow a \\u, and "
+                        "a backslash itself is written as two"
                     )
                 letter = chr(int(digits, 16))
                 position += 4

@@ -151,7 +151,7 @@ _EXPLANATIONS = {
     Verdict.BAD_TIMESTAMP: "a record without a store timestamp",
     Verdict.BAD_BODY_CRC: "a record whose body does not match its CRC",
     Verdict.BAD_PROPERTY_CRC: "a record that does not match its property CRC",
-    Verdict.BAD_DELAY: "a delayed record whose DELAY is no number",
+    Verdict.BAD_DELAY: "a delayed record whose DELAY is not a number",
     Verdict.BAD_BATCH: "a record whose INNER_BASE or INNER_NUM is not a number that fits",
     Verdict.UNKNOWN_QUEUE: "a queue that is not known yet",
     Verdict.FULL: "more records than fit",

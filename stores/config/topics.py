@@ -37,7 +37,7 @@ def parse_topics(text: str) -> TopicTypes:
     except (RecursionError, AttributeError) as error:
         raise ValueError(str(error)) from error
     if not isinstance(table, dict):
-        raise ValueError("topicConfigTable is no object")  # noqa: TRY004 - the file's value
+        raise ValueError("topicConfigTable is not an object")  # noqa: TRY004 - the file's value
     return TopicTypes(
         frozenset(table), frozenset(topic for topic, config in table.items() if _is_batch(config))
     )

@@ -124,7 +124,7 @@ def base_of(path: Path) -> int:
         raise FormatError(
             path,
             0,
-            f"the name {printable(path.name)!r} is no offset of {names.DIGITS} digits",
+            f"the name {printable(path.name)!r} is not an offset of {names.DIGITS} digits",
             "These files are named by where they begin; give the file its own name back.",
         )
     return base
@@ -139,9 +139,7 @@ def _files_of(path: Path, unit: int) -> list[Path]:
         base_of(file)
         size = file.stat().st_size
         if size % unit:
-            raise FormatError(
-                file, size - size % unit, f"{size} bytes are no whole number of {unit}"
-            )
+            raise FormatError(file, size - size % unit, f"{size} bytes is not a multiple of {unit}")
     return files
 
 

@@ -102,9 +102,9 @@ def hole_error(log: CommitLog, hole: Hole) -> FormatError:
     return FormatError(
         path,
         byte,
-        f"the log goes on after a hole: {hole.end - hole.start} bytes that are no record (physical "
-        f"offsets {hole.start} to {hole.end}), then whole records that are not older than the last "
-        f"one before, from {where} on",
+        f"the log continues after a hole: {hole.end - hole.start} bytes that are not a record "
+        f"(physical offsets {hole.start} to {hole.end}), then whole records that are not older "
+        f"than the last one before, from {where} on",
         f"{REMEDY} {HOLE_NOTE}",
     )
 

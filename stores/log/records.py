@@ -100,7 +100,7 @@ def record_at(log: LogFiles, offset: int) -> Record:
             path,
             byte,
             f"no record at physical offset {offset}: the commitlog holds {log.min_offset} to {end}",
-            "Files before that have expired; past the end nothing was written, or it was cut off. "
+            "Files before that have expired; past the end nothing was written, or it was cut away. "
             "Or the id is of another broker.",
         )
     verdict, record = look_at(log, offset)

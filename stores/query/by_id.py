@@ -63,7 +63,8 @@ def find_by_id(store: MessageStore, message_id: str, topic: str | None = None) -
     if not topic:
         if offset_id is None:
             raise UsageError(
-                f"this is no offset id ({problem}): to look for it as a unique id, give its topic"
+                f"this is not an offset id ({problem}): to look for it as a unique id, give "
+                "its topic"
             )
         return IdAnswer(None, False, offset_id, unique_id, problem, None)
     answer = store.by_key(topic, message_id, kind=KeyKind.UNIQUE)

@@ -141,8 +141,8 @@ class KafkaFeed:
     def _where_next(self) -> str:
         end = self._state.end
         if end < 0:
-            return "the next start goes on at the position that Kafka has"
-        return f"the next start goes on at physical offset {end}"
+            return "the next start resumes at the position that Kafka has"
+        return f"the next start resumes at physical offset {end}"
 
     def lacks(self) -> KafkaError | None:
         """Return what to say of a job that ends now, None if Kafka has all that is dispatched."""

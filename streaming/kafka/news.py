@@ -31,9 +31,9 @@ class KafkaNews:
         if text == state.stopped and now - at < _AGAIN_SECONDS:
             return
         self._said[store] = state.stopped, now
-        where = f", which goes on at physical offset {state.end}" if state.end >= 0 else ""
+        where = f", which resumes at physical offset {state.end}" if state.end >= 0 else ""
         LOG.error(
-            "%s: Kafka is held back until the next start%s; consume queues and index go on: %s",
+            "%s: Kafka is held back until the next start%s; consume queues and index continue: %s",
             store,
             where,
             state.stopped,

@@ -56,6 +56,6 @@ class Outage:
     def end(self) -> None:
         """Take note that an attempt went well."""
         if self._tries:
-            LOG.info("%s: sending to Kafka goes on after %.1f s", self._store, self.seconds)
+            LOG.info("%s: sending to Kafka resumes after %.1f s", self._store, self.seconds)
         self.error = None
         self._tries, self._pause = 0, _SAY_SECONDS

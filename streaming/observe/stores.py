@@ -64,7 +64,7 @@ TEXTS: Texts = {
     "rocketmq_index_fill_ratio": ("How full the newest index file is.", ()),
     "rocketmq_reput_record_waiting": ("Dispatch waits at a record that came out of turn.", ()),
     "rocketmq_reput_starts_total": ("Openings of the output since it was begun.", ()),
-    "rocketmq_reput_recoveries_total": ("Openings at which something was taken back.", ()),
+    "rocketmq_reput_recoveries_total": ("Openings at which something was rolled back.", ()),
     "rocketmq_reput_log_truncations_total": (
         "Times the log was found rewritten.",
         (),
@@ -175,7 +175,7 @@ class StoreMetrics:
         except (ReputError, OSError) as error:
             if self._trouble != str(error):
                 LOG.warning(
-                    "%s: its log cannot be looked at, so how far it is behind is not known: %s",
+                    "%s: its log cannot be looked at, so its lag is not known: %s",
                     self._config.name,
                     error,
                     extra={"store": self._config.name, "event": NOTICE},

@@ -215,7 +215,7 @@ def skip_expired(log: CommitLog, name: str, start: int, *, fail_on_data_loss: bo
     lost = f"store {name}: physical offsets {start} to {log.min_offset} have expired"
     if fail_on_data_loss:
         raise ReputError(
-            f"{lost} before they were read. Restore the files, or go on after the gap with the "
+            f"{lost} before they were read. Restore the files, or resume after the gap with the "
             "option failOnDataLoss=false"
         )
     LOG.warning("%s and are skipped (failOnDataLoss=false)", lost)

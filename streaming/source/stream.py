@@ -179,10 +179,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             if self._options.fail_on_data_loss:
                 raise ReputError(
-                    f"{message}. Begin with a new checkpoint, or go on at the offset without those "
-                    "with the option failOnDataLoss=false"
+                    f"{message}. Begin with a new checkpoint, or resume at the offset without "
+                    "those records with the option failOnDataLoss=false"
                 )
-            LOG.warning("%s; going on at the offset (failOnDataLoss=false)", message)
+            LOG.warning("%s; resuming at the offset (failOnDataLoss=false)", message)
             # Until something is appended, Spark asks with the same offset again and again.
             self._told[name] = mark
 
@@ -204,7 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if self._options.fail_on_data_loss:
             raise ReputError(
-                f"{message}. Begin with a new checkpoint, or go on at the log's end with the "
+                f"{message}. Begin with a new checkpoint, or resume at the log's end with the "
                 "option failOnDataLoss=false"
             )
         return end

@@ -37,7 +37,7 @@ def source_error(text: str, failed: str = "the streaming query failed") -> Reput
 
 @contextlib.contextmanager
 def naming_its_end(
-    remedy: str = "Start again; the output goes on where it was",
+    remedy: str = "Start again; the output resumes where it was",
 ) -> Iterator[None]:
     """Say it in one line if Spark's JVM has ended: killed, or out of memory.
 

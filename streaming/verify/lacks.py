@@ -79,10 +79,10 @@ def _report_rest(subject: Subject) -> None:
         subject.report.note(Kind.PROGRESS, path, 0, f"{rest} yet{who}")
         return
     path, byte = subject.log.file_of(at)
-    remedy = "`reput rebuild` with the same store and output goes on there"
+    remedy = "`reput rebuild` with the same store and output resumes there"
     if _waits_for_broker(subject, at, subject.progress.store_timestamp):
         remedy = (
-            "what stands there is older than the record before, and may have been cut off: it "
+            "what stands there is older than the record before, and may have been cut away: it "
             "counts once the broker has written after it, or has stopped"
         )
     subject.report.lack(path, byte, f"{rest}, and nothing is writing: {remedy}")

@@ -127,7 +127,7 @@ class Subject:
             )
             and self.obstacle(max(found.end, self.log.min_offset)) is None
         ):
-            detail = f"the broker has gone on after {found.end}: verified as a broker's own"
+            detail = f"the broker has continued after {found.end}: verified as a broker's own"
             self.report.note(Kind.PROGRESS, path, 0, detail)
             return None
         return found

@@ -33,8 +33,8 @@ _LOOKED_AT = 1000
 _MANY = 10
 # After the version that fits: what else can be done.
 _GO_ON = (
-    "(broker_version in a reput.toml). If the broker was upgraded since, go on with --any-version "
-    "(any_version = true)"
+    "(broker_version in a reput.toml). If the broker was upgraded since, continue with "
+    "--any-version (any_version = true)"
 )
 # Newest files that are asked: one that was just begun may say nothing.
 _NEWEST = 16

@@ -74,7 +74,7 @@ def events_of(dispatcher: StoreDispatcher) -> list[str]:
     rolled_back = [
         Event(
             f"{reason}; {recovery.entries} entries and {recovery.items} index items "
-            "beyond its progress were taken back",
+            "beyond its progress were rolled back",
             kind_of_event(reason),
         )
         for reason in recovery.reasons

@@ -101,7 +101,7 @@ def _speak(spec: Spec, order: Order) -> bytes:
                     raise ReputError(
                         f"{spec.output}: its writer process has died {deaths} times in this "
                         "batch; look for the reason in the kernel's log (memory) and the "
-                        "executor's standard error, then start the job again: it goes on"
+                        "executor's standard error, then start the job again: it resumes"
                     )
             elif hello is not None:
                 patience = _LEFT_PATIENCE if hello.is_left else _FOREIGN_PATIENCE

@@ -691,7 +691,7 @@ class TestRebuild:
         said = json.loads(done.stdout)
         assert fits(said, "run")
         assert ("kafka" in said["stores"][0]) == (placement == "driver")
-        assert "nothing is lost, the next start goes on at" in said["error"]
+        assert "nothing is lost, the next start resumes at" in said["error"]
         assert (said["complete"], said["queues_complete"], said["exit_code"]) == (False, True, 3)
         assert (said["messages"], said["files"] > 0) == (50, True)
         assert said["error"] in done.stderr

@@ -47,5 +47,5 @@ def test_kafka_that_is_held_back_is_said_once(caplog):
         ("ERROR", "kafka", "b"),
     ]
     first, second = (each.getMessage() for each in caplog.records)
-    assert "goes on at physical offset 70" in first
+    assert "resumes at physical offset 70" in first
     assert "physical offset" not in second

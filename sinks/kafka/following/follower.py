@@ -145,7 +145,7 @@ class Follower:
         self._reports.add_loss()
         if self._link.settings.on_truncation != CONTINUE:
             raise KafkaError(
-                f"{what}. To go on with the log's new records, which may have the queue offsets "
+                f"{what}. To continue with the log's new records, which may have the queue offsets "
                 'of those, set on_truncation = "continue" for one start'
             )
         self._reports.add(what)
@@ -236,7 +236,7 @@ class Follower:
         self._reports.add_loss()
         if self._fail_on_data_loss:
             raise KafkaError(
-                f"{lost} to Kafka. Restore the files, or go on after the gap with "
+                f"{lost} to Kafka. Restore the files, or resume after the gap with "
                 "--no-fail-on-data-loss"
             )
         self._reports.add(f"{lost} to Kafka, and are missing there")

@@ -105,7 +105,7 @@ class OutputMemory:
         return KafkaError(
             f"{link.name}: what was sent under {link.transactional_id} has moved to {moved} "
             f"({link.settings.progress_topic}), and nothing under that id is of this log. If it is "
-            "to go on there, give the store the name and id_prefix that make up that id; for a "
+            "to continue there, give the store the name and id_prefix that make up that id; for a "
             'way of its own under this one, set on_rename = "begin" for one start: it sends '
             "from where start says"
         )

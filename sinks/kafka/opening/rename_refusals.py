@@ -70,7 +70,7 @@ def several(settings: KafkaSettings, name: str, others: Sequence[Other]) -> str:
     return (
         f"{name}: several positions of {settings.progress_topic} are of this log, each at "
         f"another physical offset: {ids}. Give the store the name and id_prefix of the one that it "
-        "is to go on with, which make up the id; or give the output that was sent under it: it "
+        "is to continue, which make up the id; or give the output that was sent under it: it "
         "remembers the id"
     )
 
@@ -83,7 +83,7 @@ def refusal(settings: KafkaSettings, name: str, me: Me, other: Other) -> str:
         f"{name}: {settings.progress_topic} has no position of {me.transactional_id}, but the one "
         f"of {other.transactional_id}{origin} is of this log: {_how_far(position)} under that id, "
         "which is id_prefix and the store's name. Give the store "
-        'that name and id_prefix again; or set on_rename = "continue" for one start, which goes on '
+        'that name and id_prefix again; or set on_rename = "continue" for one start, which resumes '
         "there under the new id, and ends a job that still sends under the old one. "
         '(on_rename = "begin" is for a second way beside that one: it sends from where start says, '
         "and so what the other one has sent as well)"

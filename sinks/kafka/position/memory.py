@@ -82,7 +82,7 @@ def remembered(path: Path) -> Memory | None:
         raise KafkaError(
             f"{path}: it is damaged, so what Kafka was sent of this output is not known: {error!r} "
             f"in {raw[:_SHOWN]!r}. Restore the file; or stop the job and remove it. Without it "
-            "sending goes on at the position that Kafka has. If Kafka has none of this store, "
+            "sending resumes at the position that Kafka has. If Kafka has none of this store, "
             'start = "earliest" sends everything, also what was sent before, and start = "latest" '
             "only what comes after the next start"
         ) from error

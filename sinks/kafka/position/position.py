@@ -127,7 +127,7 @@ class Position:
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise KafkaError(
-                f"{where} is no position of a store: {error!r}. Another program writes to this "
+                f"{where} is not a position of a store: {error!r}. Another program writes to this "
                 "topic; give another progress_topic"
             ) from error
 

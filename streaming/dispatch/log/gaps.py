@@ -93,7 +93,7 @@ class Gaps:
         if self._fail_on_data_loss:
             raise ExpiredError(
                 f"{self._config.path}: {lost} have expired before they were "
-                "dispatched. Restore the files, or go on after the gap with "
+                "dispatched. Restore the files, or resume after the gap with "
                 "--no-fail-on-data-loss"
             )
         text = f"{lost} are lost: they expired before they were dispatched"

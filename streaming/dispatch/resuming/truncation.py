@@ -261,7 +261,7 @@ def roll_back_queues(
         Event(
             f"queue offsets go back after physical offset {found.vouched_from}, before which all "
             "that was dispatched has expired: the log was cut there, or topics were made again. "
-            f"Entries of messages that are gone were taken back, in queues: {len(numbers)}. The "
+            f"Entries of messages that are gone were rolled back, in queues: {len(numbers)}. The "
             "first: "
             f"{config.output / name}, from queue offset {number} on",
             TRUNCATION,

@@ -72,13 +72,13 @@ class TestFile:
     @pytest.mark.parametrize(
         ("group", "message"),
         [
-            ("5", "group g of topic t is no object"),
-            ('{"expression":5}', "expression of group g of topic t is no string"),
-            ('{"bornTime":"5"}', "bornTime of group g of topic t is no integer"),
+            ("5", "group g of topic t is not an object"),
+            ('{"expression":5}', "expression of group g of topic t is not a string"),
+            ('{"bornTime":"5"}', "bornTime of group g of topic t is not an integer"),
             ('{"bloomFilterData":{"bitNum":8,"bitPos":[8]}}', "bitPos of group g of topic t"),
             ('{"bloomFilterData":{"bitNum":8,"bitPos":[-1]}}', "bitPos of group g of topic t"),
             ('{"bloomFilterData":{"bitNum":8,"bitPos":7}}', "bitPos of group g of topic t"),
-            ('{"bloomFilterData":[1]}', "bloomFilterData of group g of topic t is no object"),
+            ('{"bloomFilterData":[1]}', "bloomFilterData of group g of topic t is not an object"),
         ],
     )
     def test_a_broken_file_says_where(self, group, message):

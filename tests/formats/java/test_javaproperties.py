@@ -82,7 +82,7 @@ def test_java_reads_the_same(tmp_path):
 
 
 def test_what_java_refuses_is_named():
-    with pytest.raises(UsageError, match=r"\\u12 is no escape: four hexadecimal digits follow"):
+    with pytest.raises(UsageError, match=r"\\u12 is not an escape: four hexadecimal digits follow"):
         load(b"a=1\nb=\\u12")
 
 

@@ -106,7 +106,7 @@ class TestCommitLog:
     def test_a_name_that_is_no_offset_is_an_error(self, basic, settings, tmp_path):
         path = shutil.copy(file_of(basic, "commitlog"), tmp_path / "log")
 
-        with pytest.raises(FormatError, match="no offset"):
+        with pytest.raises(FormatError, match="is not an offset"):
             inspect_commitlog(path, settings)
 
 

@@ -696,7 +696,7 @@ class TestProgress:
         report = verify(config)
 
         assert report.findings == []
-        assert "gone on" in report.notes[0].detail
+        assert "has continued after" in report.notes[0].detail
 
 
 class TestExpired:

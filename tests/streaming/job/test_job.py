@@ -180,7 +180,7 @@ def test_a_running_job_that_waits_at_a_hole_does_not_end_as_if_all_were_fine(
                 time.sleep(0.05)
             assert not metrics.is_ready(1 << 40)
 
-    with pytest.raises(FormatError, match="goes on after a hole") as raised:
+    with pytest.raises(FormatError, match="continues after a hole") as raised:
         run()
     assert raised.value.path == str(path)
     assert errors() == 1

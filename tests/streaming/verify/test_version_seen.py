@@ -55,7 +55,7 @@ def test_what_real_brokers_wrote(golden, version, scenario, given):
     assert f"not of {given}" in said
     fitting, _, rest = said.partition("give --broker-version ")[2].partition(" (")
     assert family in fitting.split(" or ")
-    assert rest.endswith("go on with --any-version (any_version = true)")
+    assert rest.endswith("continue with --any-version (any_version = true)")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -229,7 +229,7 @@ class TestWriter:
         answer = carrier.send(CLOSE, end)
 
         assert answer.end == end
-        assert any("killed" in e or "taken back" in e for b in answer.batches for e in b.events)
+        assert any("killed" in e or "rolled back" in e for b in answer.batches for e in b.events)
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
         assert not (config.output / names.ABORT).exists()
 
@@ -466,7 +466,7 @@ class TestJob:
             wait_for(job, broker.append(30))
             events = job.summary.stores[0].events
 
-        assert any("taken back" in event for event in events)
+        assert any("rolled back" in event for event in events)
         assert job.summary.stores[0].messages == 60
         assert job.summary.stores[0].bytes == broker.log.end
         assert differences(files_of(config.output), broker.expected(config.settings)) == []

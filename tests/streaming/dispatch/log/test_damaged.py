@@ -345,9 +345,9 @@ class TestHole:
         _, config, start, after = self.holed(made, 200, first)
         reader = planned(config)
         _, end = reader.read(reader.initialOffset())
-        with pytest.raises(FormatError, match="goes on after a hole"):
+        with pytest.raises(FormatError, match="continues after a hole"):
             reader.read(end)
-        with pytest.raises(FormatError, match="goes on after a hole") as raised:
+        with pytest.raises(FormatError, match="continues after a hole") as raised:
             rebuild(config.path, config.output, broker_version="5.5", broker_conf=SMALL)
         report = verify(config)
         result = examine(config)
@@ -439,7 +439,7 @@ class TestHole:
         dispatcher.close()
 
         assert [event.kind for event in events] == ["corrupt"]
-        assert "goes on after a hole" in events[0]
+        assert "continues after a hole" in events[0]
         assert not dispatcher.waits
 
     def test_what_is_wrong_after_the_end_is_so_until_a_broker_has_the_store(
@@ -453,7 +453,7 @@ class TestHole:
         dispatcher.dispatch(start)
         assert dispatcher.flaw is None
         dispatcher.look_for_flaw()
-        assert "goes on after a hole" in str(dispatcher.flaw)
+        assert "continues after a hole" in str(dispatcher.flaw)
         with monkeypatch.context() as patched:
             patched.setattr("reput.checkpoints.disk.locks.is_held", lambda path: True)
             assert dispatcher.flaw is None
