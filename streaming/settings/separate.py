@@ -144,7 +144,7 @@ def refuse_inside_any(said: str, directory: Path) -> None:
             if (path / name).is_dir():
                 what = "an output of reput" if name == names.STATE else "a broker's store"
                 raise UsageError(
-                    f"{said}: this is inside {path}, which is {what}, for {name} is there; "
+                    f"{said}: this is inside {path}, which is {what}, as {name} is there; "
                     "take a directory elsewhere"
                 )
 
@@ -232,7 +232,7 @@ def _refuse_nested(output: Path) -> None:
                 by = "" if path == output else f" by {path}, which leads to {path.resolve()}"
                 raise UsageError(
                     f"the output {output} is inside {place}{by}, which is another output of reput, "
-                    f"for {names.STATE} is there; {_OWN_DIRECTORY}"
+                    f"as {names.STATE} is there; {_OWN_DIRECTORY}"
                 )
     if not root.is_dir():
         return
@@ -243,7 +243,7 @@ def _refuse_nested(output: Path) -> None:
 
 def _inside_it(output: Path, other: Path) -> str:
     return (
-        f"the output {output} has {other} inside it, which is another output of reput, for "
+        f"the output {output} has {other} inside it, which is another output of reput, as "
         f"{names.STATE} is there; {_OWN_DIRECTORY}, or move that one away"
     )
 

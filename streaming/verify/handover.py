@@ -304,8 +304,8 @@ def _stopped_at(config: StoreConfig, stop: FormatError) -> str:
     said = explained(stop, config)
     remedy = said.remedy if said is not None else "Restore the file from a replica"
     return (
-        f"{_place(stop)}. {remedy.rstrip('.')}. What is left out there a broker that recovers cuts "
-        "off with all that follows, so such an output is for queries and DataFrames, and is not "
+        f"{_place(stop)}. {remedy.rstrip('.')}. A broker that recovers cuts away what is left out "
+        "there, with all that follows. So such an output is for queries and DataFrames, and is not "
         "handed over"
     )
 
