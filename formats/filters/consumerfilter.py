@@ -225,7 +225,7 @@ class FilterBitmaps:
         }
 
     def forget(self, first: int, end: int) -> bool:
-        """Drop what ended before any record was stored that is left; tell whether any was dropped.
+        """Drop filters that ended before the oldest record was stored; tell if there were any.
 
         It goes by places in the log and by no clock: a filter that has ended counts for no record
         that is stored after the log's end of that time.
@@ -297,8 +297,8 @@ class FilterBitmaps:
 class _Term:
     """A filter from its birth until `until`, ms; without an expression it sets no bits.
 
-    `log_end` is a physical offset that no record reaches that was stored before it ended; None
-    where that is not known yet.
+    `log_end` is a physical offset after all records that were stored before the filter ended; None
+    if it is not known yet.
     """
 
     entry: ConsumerFilter

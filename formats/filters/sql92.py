@@ -5,7 +5,7 @@
 Names are properties of the message, which are Strings or absent. What a broker accepts, this
 accepts, its oddities included: the bit maps that it stores must come out the same.
 
-* the text may go on after a complete expression: `a LIKE 'x'` is `a`, `a = 007` is `a = 0`. Only
+* the text may continue after a complete expression: `a LIKE 'x'` is `a`, `a = 007` is `a = 0`. Only
   the token that follows the expression is looked at: it must be one, and must not continue it;
 * no LIKE, no arithmetic, no `!=`; minus and NOT bind to the operand alone: `NOT a = b` is
   `(NOT a) = b`;

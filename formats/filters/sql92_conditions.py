@@ -5,8 +5,8 @@ Integer (int), Long, Double (float) or null. Values of two types are compared by
 RocketMQ's `ComparisonExpression`:
 
 * a String beside a number is parsed into the number's type, so `a > 5` fails for a="7.5";
-* two Strings are ordered as Doubles, and a failure where one of them is not a Double;
-* a String before a Boolean is TRUE where it says "true"; after a Boolean it is a failure;
+* two Strings are compared as Doubles; if one of them is not a Double, the evaluation fails;
+* a String before a Boolean is TRUE if it says "true"; after a Boolean, the evaluation fails;
 * any other mixture is unequal. NaN is equal to itself and above all, -0.0 is below 0.0.
 """
 

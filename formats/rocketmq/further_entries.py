@@ -33,7 +33,7 @@ _NEVER_MULTI = ("%RETRY%", "rmq_sys_")
 
 
 class TopicSettings(Protocol):
-    """What a broker's files say of a record's topic, see `streaming.dispatch.live_settings`."""
+    """What a broker's files say of a record's topic."""
 
     def is_batch(self, topic: str, store_timestamp: int) -> bool:
         """Tell whether a record's queue is one of type BatchCQ."""

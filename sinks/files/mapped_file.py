@@ -1,9 +1,8 @@
 """A file of fixed size that is written through memory.
 
-Files are made whole, then prepared piece by piece ahead of the writer: preparing has the kernel
-allocate the blocks and the pages, so a later write costs no page fault, and a full disk is an
-`OSError` here instead of a SIGBUS at some store in a kernel. Nothing may be written that was not
-prepared.
+Files are made whole, then prepared piece by piece ahead of the writer. Linux allocates blocks and
+pages then. So a later write costs no page fault, and a full disk is an `OSError` here, and not a
+SIGBUS when compiled code writes. Only what was prepared may be written.
 """
 
 from __future__ import annotations

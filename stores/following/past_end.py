@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def newer_record(log: EndedLog, position: int, last: tuple[int, int] | None) -> int | None:
-    """Return where a whole record of the log stands close past what is not one, None if none does.
+    """Return where the next whole record begins, close after bytes that are not one; else None.
 
     Past a cut there are whole records, but they are left over; see `stores.log.left_over`.
     """

@@ -67,8 +67,8 @@ class LogFile(NamedTuple):
 def list_files(directories: Sequence[Path], file_size: int) -> dict[int, LogFile]:
     """Return the files of all directories, by where they begin.
 
-    Files that a broker made ahead of one that a cut removed are left out: they hold nothing, and
-    the one before them comes back with the next record.
+    A broker makes files ahead. If a cut removes the file before such a file, the empty file is left
+    out. The broker makes the removed one again with its next record.
 
     Args:
         directories: where a commitlog's files stand.

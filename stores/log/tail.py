@@ -88,7 +88,7 @@ def find_tail(
 def tail_and_last(
     log: CommitLog, known: int | None, *, skips_corrupt: bool, holes: HoleWatch | None = None
 ) -> tuple[Tail, tuple[int, int] | None]:
-    """Return the end, and begin and size of the last record before it if the look had to find it.
+    """Return the end; and where the last record begins, and its size, if the search met it.
 
     The arguments and errors are those of `find_tail`.
     """

@@ -124,6 +124,7 @@ def command(function: Callable[[Any], Any], name: str) -> typer.Typer:
     run.__doc__ = function.__doc__
     sign(run, [*own, *options_of(saying)])
     flags = frozenset(each.flag for each in own if each.kind is Path)
+    # Typer makes the page from a class, so what differs by command is in a class of its own.
     page = type("Page", (Page,), {"path_flags": flags - {""}})
     made = typer.Typer(**_PLAIN)
     made.command(name, cls=page, context_settings=CONTEXT)(run)

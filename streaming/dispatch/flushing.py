@@ -49,7 +49,7 @@ class Flushing:
         self._books = books
         self._output = output
         self._removes_expired = removes_expired
-        # Files are removed that had expired when the log began here.
+        # Files that had expired up to this offset are removed already.
         self._expired_to = 0
         self.flushed_at = self._flushed_partly_at = time.monotonic()
 
@@ -151,7 +151,7 @@ class Flushing:
         """Return the CRCs of the queues' last bytes, see `Progress.tails`."""
         known: dict[str, int] = where["tails"]
         if self._config.in_place:
-            # A broker may go on with these files.
+            # A broker may continue with these files.
             return {}
         ends = {name: end for name, end in where["queues"].items() if name not in known}
         return known | tails.read(self._config.output, ends, self._config.settings)

@@ -170,7 +170,7 @@ class Job:
         _ = self._preparation.ends
         self._close()
         for config, store in zip(self.configs, self.summary.stores, strict=True):
-            # Of an output that its writer has not opened, its record tells where it stands.
+            # While its writer has not opened an output, the output's record tells where it stands.
             known = progress.load(config.output)
             store.end = max(known.end, 0) if known is not None else 0
         return self._accounts.finish()
@@ -231,7 +231,7 @@ class Job:
             self._batch_lock.release()
 
     def _observe(self, store: str, block: Block) -> None:
-        """Say that the batch goes on."""
+        """Say that the batch makes progress."""
         self._accounts.metrics.alive()
         if self.on_block is not None:
             self.on_block(store, block)
@@ -277,7 +277,7 @@ class Job:
     def _end_at_flaws(self) -> None:
         """End with what is wrong past a log's end: a job that runs waits there.
 
-        What is planned to be dispatched up to a log's end is looked at when that is planned.
+        What is wrong before the end is found when a batch is planned.
         """
         self._raise(self._accounts.take(self._writers.look_for_flaws()))
         for config in self.configs:

@@ -141,7 +141,7 @@ class Identity:
         )
 
     def is_where_it_begins(self, position: Position) -> bool:
-        """Tell whether it makes no difference for this log that no record vouches for a position.
+        """Tell whether a position may be used although no record shows that it is of this log.
 
         All that was sent has expired; or nothing was, and this store begins there as well.
         """

@@ -70,10 +70,10 @@ class Ownership:
     def look_for_heir(self) -> None:
         """Look whether a later process has taken over since this one began.
 
-        At the first look the position counts as the predecessor's, whatever its clock says, unless
-        it moves on. It may be a later process's that has nothing to send just now. Then this
+        At the first look, a position that does not change is taken for the predecessor's, whatever
+        its time says. It may be a later process's that has nothing to send just now. Then this
         process continues, and its claim keeps its own, earlier time: when the later process has a
-        message to send, it finds that time, and takes the position back.
+        message to send, it finds that time, and claims the position again.
 
         Raises:
             FencedError: one has; opening would end its transaction.
