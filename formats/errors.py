@@ -166,7 +166,7 @@ def recovered(text: str) -> ReputError | None:
         found = _MARKER.search(line)
         if found is None:
             continue
-        # The text may have been cut off on its way.
+        # The text may have been truncated on its way.
         with contextlib.suppress(ValueError, KeyError, TypeError):
             fields, _ = json.JSONDecoder().raw_decode(line, found.end())
             return made_again(found[1], fields)

@@ -1,7 +1,7 @@
 """What a verification finds: where an output differs from what its commitlog gives.
 
-A finding names a file and a byte in it. Findings are bounded, for a wrong setting makes every
-entry one; their number is not.
+A finding names a file and a byte in it. Findings are bounded, because a wrong setting makes
+every entry one; their number is not.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Report:
         skipped: of these, places that were passed over as asked, and still hold no records.
         writer: the process that writes to the output at the moment, "" for none. What it has not
             dispatched yet is not lacking.
-        repeated: entries of messages that are left out, for the queue had one at that queue offset
+        repeated: entries of messages that are left out, as the queue had one at that queue offset
             already. A message may have others, in further queues.
         notes: what is not a finding, as a broker has it too: what a crash or an upgrade leaves, a
             deleted topic, entries that its rebuild leaves out. `handover` may say no for one. The

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,7 +56,7 @@ FOREIGN = (
     ),
     Foreign(r"\bwait(?:s|ed|ing)? with\b", "held back", "a record that was waited with"),
     Foreign(
-        r"\b(?:take[sn]?|taking|took)(?: (?:it|them|all|items|entries|what \w+ \w+))? back\b",
+        r"\b(?:[Tt]ake[sn]?|[Tt]aking|took)(?: (?:it|them|all|items|entries|what \w+ \w+))? back\b",
         "rolled back, removed, reclaimed",
         "the next start takes it back",
     ),
@@ -64,7 +65,7 @@ FOREIGN = (
     Foreign(r"\bbeneath\b", "below", "the calls beneath"),
     Foreign(r"\bnone such\b", "no such", "there is none such"),
     Foreign(
-        r"\b(?:go|goes|going|gone|went) on\b",
+        r"\b(?:[Gg]o|goes|[Gg]oing|gone|went) on\b",
         "resume after a stop, continue otherwise",
         "dispatch goes on after the gap",
     ),
@@ -74,8 +75,11 @@ FOREIGN = (
     ),
     Foreign(r"\bcut(?:s|ting)? off\b", "cut away", "records that were cut off"),
     Foreign(
-        r", for (?:it|they|there|nothing|none|we|he|its \w+ (?:is|are))\b",
-        "because",
+        r", for (?:it|they|there|nothing|none|we|he)\b"
+        # A clause, and not a noun with a relative clause: `for the store that it is about`.
+        r"|, for (?:(?!(?:that|which|who|whose|where|when|as|to|of|what|each)\b)[\w-]+ ){1,4}"
+        r"(?:is|are|was|were|may|can|must|has|have|had|does|makes|goes|begins)\b",
+        "because, as",
         "it is refused, for it would mean another time",
     ),
     Foreign(r"(?:^|[.:] +)Which is\b", "This is", "Which is exact."),
@@ -86,14 +90,14 @@ FOREIGN = (
         "Of a block, this many records stand for all.",
     ),
     Foreign(
-        r"\bso the next (?:ones?|two|three|four|five|six|seven)\b",
+        r"\bso the (?:next (?:ones?|two|three|four|five|six|seven|eight)|rest)(?=[.;,]|$)",
         "say it where it belongs",
         "decimal text, so the next ones",
     ),
     Foreign(r"\bsee there\b", "the answer itself", "Sizes: see there."),
 )
 
-# `behind` where it is lag.
+# `behind` where it is lag, or a term.
 LAG = re.compile(
     r"\b(?:how far|far|further|furthest) behind\b"
     r"|\b(?:bytes|seconds|[KMG]i?B) behind(?:[.,;:]|$| \|| its log\b| the log\b| dispatch\b)"
@@ -101,6 +105,8 @@ LAG = re.compile(
     r"| (?:dispatch|by)\b|[.,;:]|$)"
     r"|\bbehind(?:,| by| bytes| seconds)"
     r"|\b(?:Kafka|grep) behind\b"
+    # A file that a broker could not remove: the word for it.
+    r"|\bleft behind\b"
     r"|\bready-behind\b|_behind_|\bbehind[A-Z]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -172,6 +178,21 @@ def said(path: Path) -> str:
     return "\n".join(line for line in lines if " " in line)
 
 
+def module(path: Path) -> str:
+    """Return the texts of a module and its comments, a run of comments a line."""
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    notes, last = [""], 0
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        if token.type == tokenize.COMMENT:
+            text = _CODE.sub("", token.string.lstrip("#: "))
+            if token.start[0] == last + 1:
+                notes[-1] += f" {text}"
+            else:
+                notes.append(text)
+            last = token.start[0]
+    return "\n".join([said(path), *notes])
+
+
 # Which texts are read, and how: a pattern below the checkout, and what returns its sentences.
 PLACES: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("README.md", page),
@@ -186,12 +207,14 @@ PLACES: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("helm/reput/templates/*.tpl", template),
     ("helm/reput/files/alerts.yaml", alerts),
     ("helm/reput/files/dashboard.json", described),
-    ("streaming/settings/model/*.py", said),
-    ("streaming/cli/**/*.py", said),
-    ("streaming/show/*.py", said),
-    ("streaming/endings/*.py", said),
-    ("streaming/export/*.py", said),
-    ("streaming/demo/*.py", said),
+    ("ARCHITECTURE.md", page),
+    ("checkpoints/**/*.py", module),
+    ("formats/**/*.py", module),
+    ("reput/*.py", module),
+    ("sinks/**/*.py", module),
+    ("stores/**/*.py", module),
+    ("streaming/**/*.py", module),
+    ("docs/examples/*.py", module),
 )
 
 
@@ -244,6 +267,8 @@ def test_a_pattern_finds_its_sample(phrase):
         "Kafka does not take holds back Kafka only.",
         "Who reads it?",
         "The name is for it alone, and for nothing else.",
+        "It is counted, for the store that it is about.",
+        "A file left behind holds nothing of the log.",
     ],
 )
 def test_plain_english_passes(text):

@@ -8,8 +8,8 @@ number again after a crash. The table's commit holds the rows and the number tog
 which the table has the number is not written again. The numbers are those of one checkpoint, so
 checkpoint and table belong together; the checkpoint's id is what the table keeps the number under.
 
-It reads what is there and ends; with a number of seconds behind these it goes on until it is
-stopped, and appends so often.
+It reads what is there and ends; with a number of seconds after these it continues until it is
+stopped, and appends this often.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BATCH_BYTES = "64m"
 
 
 def main(store: str, table: str, checkpoint: str, seconds: str = "", **options: str) -> None:
-    """Append what is there, or follow the log and append every so many seconds."""
+    """Append what is there, or follow the log and append after this many seconds each."""
     spark = build_session("delta append")
     register(spark)
 

@@ -171,7 +171,7 @@ def hop(
     """Go from record to record until one starts at `stop` or after it, or something else stands.
 
     Args:
-        data: see `check`, so the next five.
+        data: see `check`.
         at: index of a record.
         limit: index after the readable bytes.
         position: physical offset of `data[at]`.
@@ -209,7 +209,7 @@ def hop_to_time(
     """Go from record to record until one has a store timestamp; else as `hop`.
 
     Args:
-        data: see `check`, so the next five.
+        data: see `check`.
         at: index of a record.
         limit: index after the readable bytes.
         position: physical offset of `data[at]`.

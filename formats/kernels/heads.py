@@ -82,7 +82,7 @@ def sum_heads(
     """Go from record to record inside one file, adding up their hashes.
 
     Args:
-        data: see `frames.check`, so the next five.
+        data: see `frames.check`.
         at: index of a record.
         limit: index after the last readable byte.
         position: physical offset of `data[at]`.

@@ -31,7 +31,7 @@ def pass_older(
     `stores.query.by_time.first_since` does the same without a kernel.
 
     Args:
-        data: see `frames.check`, so the next five.
+        data: see `frames.check`.
         at: index of a record.
         limit: index after the readable bytes.
         position: physical offset of `data[at]`.

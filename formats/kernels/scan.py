@@ -212,7 +212,7 @@ def scan(  # noqa: C901, PLR0912, PLR0915 - kernel
         file_end: physical offset of the file's end.
         rules: see `frames.check`; with `PARSE_BATCHES` the numbers of inner batches are checked.
         first: rows that are filled already (a continued scan).
-        slots: see `routes.RouteArrays`, so the next eight.
+        slots: see `routes.RouteArrays`.
         topic_at: by route.
         topic_length: by route.
         topics: bytes.
@@ -225,7 +225,7 @@ def scan(  # noqa: C901, PLR0912, PLR0915 - kernel
         index_keys: hash the keys.
         tag_entries: hash the tags as keys too.
         multi_dispatch: records with INNER_ properties are special.
-        physical_offset: see `Columns`, so the rest; written.
+        physical_offset: see `Columns`; written, like all below.
         size: by record.
         queue: by record.
         queue_offset: by record.

@@ -60,7 +60,7 @@ def inner_batch(properties: Mapping[str, str]) -> tuple[int, int] | None:
     (`CommitLog#setBatchSizeIfNeeded`).
 
     Raises:
-        ValueError: they are no numbers (the broker then takes the record for unreadable).
+        ValueError: they are not numbers (the broker then takes the record for unreadable).
     """
     base, number = properties.get(INNER_BASE), properties.get(INNER_NUM)
     if base is None or number is None:

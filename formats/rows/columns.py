@@ -55,7 +55,7 @@ class RowColumns(NamedTuple):
     Attributes:
         physical_offset: bytes.
         size: bytes.
-        queue_id: as stored, so the next seven.
+        queue_id: as stored, like all whole numbers below.
         queue_offset: entries.
         flag: the user's.
         sys_flag: see `formats.rocketmq.commitlog`.
@@ -67,12 +67,12 @@ class RowColumns(NamedTuple):
         needs_decoding: 1 where slices cannot show the texts: malformed UTF-8, or very many
             properties.
         property_end: number of the record's last property + 1; they are numbered through.
-        born_host: address and port, so the next one.
-        store_host: 8 or 20 bytes.
+        born_host: address and port, 8 or 20 bytes.
+        store_host: likewise.
         body: as stored.
-        topic: UTF-8, so the rest.
+        topic: UTF-8, like all texts below.
         raw_properties: all of them, as stored.
-        tags: value of TAGS, so the next two.
+        tags: value of TAGS.
         keys: value of KEYS.
         uniq_key: value of UNIQ_KEY.
         names: of properties, by their number.

@@ -55,7 +55,7 @@ class ConsumeQueueSink(QueueFiles):
         self._following: dict[int, int] = {}
 
     def begin_block(self) -> None:
-        """Have room for all queues that have a number: before the records of a block are put."""
+        """Make room for all queues that have a number, before the records of a block are put."""
         self._grow(len(self._queues.names))
 
     def put(self, columns: Columns, row: int, count: int) -> int:

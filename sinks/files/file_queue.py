@@ -79,8 +79,8 @@ class FileQueue:
     def room(self, at: int, length: int) -> int:
         """Prepare the last file for `length` bytes at `at`, and some more; return how far it is.
 
-        As much again as was written here: a page for a quiet queue, for there may be thousands; a
-        busy one gets a quarter of a megabyte, and the next one meanwhile.
+        As much again as was written here: a page for a quiet queue, because there may be thousands;
+        a busy one gets a quarter of a megabyte, and the next one meanwhile.
         """
         file = self.last()
         end = at + length

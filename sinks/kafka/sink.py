@@ -286,7 +286,7 @@ class KafkaSink:
 
         Returns:
             Physical offset and size of the last record, size 0 if there was none. None if the log
-            is not the one that dispatch saw, and what is sent cannot be taken back.
+            is not the one that dispatch saw, and what is sent cannot be undone.
         """
         link, place = self._link, (0, 0)
         deadline = time.monotonic() + link.settings.transaction_seconds

@@ -105,7 +105,7 @@ class FileWalk:
         return self._met == len(self._marks) and self._sums.tolist() == self._wanted
 
     def step(self, most: int) -> None:
-        """Go on through about `most` bytes.
+        """Continue through about `most` bytes.
 
         Raises:
             OSError: the device failed.

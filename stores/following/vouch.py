@@ -13,11 +13,11 @@ touched in another way than by growing at its end:
   work, in a flush or with other stores, is not a pause.
 
 A broker writes only at its log's end. So if the last record that was read is the same, and the log
-goes on right after it, the broker had all that was read. A cut stays unseen between two looks that
-see both growth and an end. It shows with the next record that the broker writes. Until then, files
-that are not certain are compared again while the log is at rest, in small steps and for at most a
-hundredth of the time. Once the last file is certain, it gets a thousandth: if a broker flushes
-seldom, or the file system notes no times of mapped writes, nothing else shows a cut.
+continues right after it, the broker had all that was read. A cut stays unseen between two looks
+that see both growth and an end. It shows with the next record that the broker writes. Until then,
+files that are not certain are compared again while the log is at rest, in small steps and for at
+most a hundredth of the time. Once the last file is certain, it gets a thousandth: if a broker
+flushes seldom, or the file system notes no times of mapped writes, nothing else shows a cut.
 Source: docs/adr/0011-following-the-log.md.
 """
 
@@ -192,7 +192,7 @@ class Vouch:
         return any(head) and size >= 0 and magic in {0, MAGIC_V1, MAGIC_V2}
 
     def _compare_on(self, known: Known, now: float) -> Comparison | None:
-        """Go on comparing a file that is not certain; None as long as none is found changed."""
+        """Compare more of a file that is not certain; None as long as none is found changed."""
         walk = self._step(known, now)
         if walk is None:
             return None

@@ -2,14 +2,14 @@
 
 A log ends where no record stands. If a page was lost, or garbage written into the last file,
 records resume after such a place, and only a look at all that follows tells. What a broker has cut
-off by its recovery looks nearly the same: it erases nothing, and its next records go over what was
+away by its recovery looks nearly the same: it erases nothing, and its next records go over what was
 there. A run of records that were left over in that way is known by its first one: that one is older
 than the log's last record, or its predecessor began before the log's end, or its queue offset is no
 higher than that of a record of its queue before it in the same file. If it is older, and the run
 continues with newer ones whose numbers go back, these are of another log and judged by themselves.
 
 Certain: the records are whole, and name this very place. Suspected: that they belong to the log,
-for a broker that has just recovered has cut at the same place, and writes over them with its next
+as a broker that has just recovered has cut at the same place, and writes over them with its next
 message. Source: docs/formats/commitlog.md, "Holes".
 """
 

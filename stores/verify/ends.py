@@ -215,7 +215,7 @@ class RestCheck:
     def pass_expired(self) -> int:
         """Return the byte after a queue's units of expired records, and the fill before them.
 
-        Of a queue that the log has no record of.
+        It is for a queue that the log has no record of.
         """
         itemsize = self._unit.itemsize
         position = min(self._files.bases, default=0)

@@ -1,4 +1,4 @@
-"""Which records may be dispatched now: a running broker may yet take back the last ones.
+"""Which records may be dispatched now: a running broker may yet cut away the last ones.
 
 A record has to wait that came out of turn, until the log shows that it is a part of it; and one for
 which the broker may not have written its consumers' filters yet.

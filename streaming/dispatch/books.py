@@ -134,7 +134,7 @@ class Books:
             del self._begun[expired]
 
     def is_point_due(self, batch: Batch) -> bool:
-        """Tell whether a long batch has gone on far enough for another point of the trail."""
+        """Tell whether a long batch has come far enough for another point of the trail."""
         points = self.progress.trail
         before = points[-1].end if points else batch.start
         return self.progress.end > before + _POINT_BYTES

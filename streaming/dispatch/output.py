@@ -223,7 +223,7 @@ class Output:
         positions = self.entries.positions()
         written = positions | self.special.positions()
         ahead = (set(known.ahead) - positions.keys()) | self.entries.ahead()
-        # Of a queue that is known: files that have expired since it was opened are in the books.
+        # If a queue is known, the books have its files that expired since it was opened.
         began = (self.entries.firsts() | self.special.firsts()).items()
         older = self.index.before(self._log.min_offset)
         return {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reput.streaming.settings.config import StoreConfig
 
 _MARK = "store_of_job"
-# A path in a sentence ends with the sentence's own signs, or goes on below a directory.
+# A path in a sentence ends with the sentence's own signs, or continues below a directory.
 _PATH_ENDS = r"(?=[/\s:;,'\")]|\.?$|\. )"
 
 

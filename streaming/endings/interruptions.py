@@ -60,7 +60,7 @@ def command() -> str:
 def wants_json() -> bool:
     """Tell whether errors are answered as JSON.
 
-    Read from the words, for an error or a signal may come before they are parsed.
+    Read from the words: an error or a signal may come before they are parsed.
     """
     words = sys.argv[1:]
     return "--json" in (words[: words.index("--")] if "--" in words else words)
@@ -75,7 +75,7 @@ class _Command:
     """What is known of the command by now.
 
     Attributes:
-        is_process: signals are ours, for the process is.
+        is_process: signals are ours, because the process is.
         early: name of a signal that came before something took it, "" for none.
         has_begun: it takes signals itself, or has.
         answers: its answer is being printed.
@@ -119,7 +119,7 @@ def interrupted_code() -> int:
 def _is_endless() -> bool:
     """Tell whether the command has done what it was asked for whenever it ends.
 
-    Read from its words, for a signal may come before they are parsed. That is not so for `run`:
+    Read from its words: a signal may come before they are parsed. That is not so for `run`:
     where it has begun it ends in order and says itself what is left; where it has not, that is not
     known.
     """

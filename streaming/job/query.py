@@ -84,7 +84,7 @@ def _source_options(
 def fresh_checkpoint(configs: Sequence[StoreConfig], options: JobOptions) -> Path:
     """Return an empty directory for Spark's own record of the query.
 
-    An old one is of no use, for the outputs know where they are, and would do harm: if it is ahead
+    An old one is of no use, as the outputs know where they are, and would do harm: if it is ahead
     of an output, Spark sees nothing to do.
     """
     parent = options.checkpoint or configs[0].output / STATE_DIRECTORY

@@ -64,7 +64,7 @@ def shortfalls(
         configs: the stores, in the order of the summary.
         summary: what the job has done.
         known_ends: physical offsets where logs ended when the job began, as far as it looked: all
-            that a job that was not interrupted has to reach, for a broker may be writing.
+            that a job that was not interrupted has to reach, as a broker may be writing.
         is_interrupted: the logs are looked at once more.
         only_flushed: only what the broker has on disk was to be dispatched.
 

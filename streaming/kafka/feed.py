@@ -254,7 +254,7 @@ class KafkaFeed:
             except _TRIED_AGAIN as error:
                 self._sink.close()
                 self._stopping.wait(self._failed(error))
-                # Dispatch has gone on meanwhile.
+                # Dispatch has continued meanwhile.
                 extent = self._extent
                 continue
             self._outage.end()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Where a request has its client's certificate.
 PEER = "reput.peer_certificate"
-# Of an answer in words.
+# Type of an answer in words.
 CONTENT = ("Content-Type", "text/plain; charset=utf-8")
 
 

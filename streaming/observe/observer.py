@@ -15,7 +15,7 @@ class Observer(Protocol):
     """What a job tells of itself; `streaming.observe.metrics.Metrics` shows it to Prometheus."""
 
     def alive(self) -> None:
-        """Take note that the job goes on."""
+        """Take note that the job makes progress."""
 
     def batch(self, store: str, batch: Batch, state: State) -> None:
         """Count a batch."""

@@ -83,7 +83,7 @@ TEXTS: Texts = {
 
 @dataclass(frozen=True)
 class Behind:
-    """The lag of dispatch behind the log's end.
+    """How far dispatch lags behind the log's end.
 
     Attributes:
         bytes: of log that are not dispatched.
@@ -131,7 +131,7 @@ class StoreMetrics:
         self._latency_seconds += batch.latency_seconds
 
     def is_ready(self, within_bytes: int) -> bool:
-        """Tell whether it is no further behind than this, and does not wait for an operator."""
+        """Tell whether its lag is within this, and it does not wait for an operator."""
         state = self.state
         is_held_back = state is not None and state.kafka is not None and state.kafka.stopped
         if state is not None and (state.flaw or is_held_back):
@@ -188,8 +188,8 @@ class StoreMetrics:
         if self._log is None or self._watch is None:
             settings, path = self._config.settings, self._config.path
             log = self._log = CommitLog(commitlog_directories(path, settings), settings, path)
-            # The job looks in the same way, so both see one end; but a job that stops at a corrupt
-            # record falls behind what follows it.
+            # The job looks in the same way, so both see one end; but for a job that stops at a
+            # corrupt record, what follows it is lag.
             holes = HoleWatch(log, self._is_live) if self._skips_corrupt else None
             self._watch = TailWatch(log, skips_corrupt=True, holes=holes)
         end = self._watch.look().end
@@ -266,7 +266,7 @@ def _collect_output(families: Families, labels: tuple[str, str, str], state: Sta
         ("starts_total", progress.starts),
         ("recoveries_total", progress.recoveries),
         ("log_truncations_total", progress.truncations),
-        # Not counters: a place that a broker has cut off, or a repair has put back, is gone.
+        # Not counters: a place that a broker has cut away, or a repair has put back, is gone.
         ("corrupt_skipped", len(progress.skipped)),
         ("data_loss_gaps", len(progress.lost)),
         ("data_loss_bytes", sum(end - start for start, end in progress.lost)),

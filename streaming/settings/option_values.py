@@ -18,7 +18,7 @@ _OTHER_UNITS = (
     ("microseconds", 10**6, range(10**15, 10**17)),
     ("nanoseconds", 10**9, range(10**17, 4 * 10**18)),
 )
-# Of a size, as a JSON schema checks it.
+# Pattern of a size, as a JSON schema checks it.
 SIZE_PATTERN = r"^[0-9]+\s*[kmgtKMGT]?([iI]?[bB])?$"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 

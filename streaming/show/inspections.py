@@ -30,7 +30,7 @@ def _shown_row(row: Mapping[str, object]) -> dict[str, object]:
         is_time = isinstance(value, int) and name.endswith(("timestamp", _TIMESTAMP))
         shown[title] = Moment(value) if is_time and isinstance(value, int) else value
     if "field" in row and "value" in row:
-        # Of a checkpoint: longs of two kinds in one column.
+        # A checkpoint has longs of two kinds in one column.
         value = row["value"]
         is_time = str(row["field"]).endswith(_TIMESTAMP) and isinstance(value, int)
         shown["time"] = local_time(value) if is_time and isinstance(value, int) else None

@@ -1,6 +1,6 @@
 """What a stream's offset carries besides a place: what tells that the log up to there is the same.
 
-A log that was cut and has grown past an offset looks as if it went on there. So an offset has the
+A log that was cut and has grown past an offset looks as if it continued there. So an offset has the
 sum of the record hashes of its file up to the place (`stores.following.identity`). Where that is
 another sum now, records that were never read stand before the offset, and read ones are gone.
 """

@@ -159,7 +159,7 @@ def _read_range(
     log: CommitLog, position: int, end: int, columns: RowColumns, *, skips: bool
 ) -> Iterator[tuple[Bytes, int]]:
     """Fill the columns again and again; yield the bytes that they point into, and their rows."""
-    # Of a few records that stand alone no whole block is read.
+    # If a few records stand alone, no whole block is read for them.
     block = min(BLOCK_BYTES, max(_SMALLEST_BLOCK, end - position))
     length = block
     while position < end:

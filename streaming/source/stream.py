@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._offsets = open_stores(self._options)
         return self._offsets
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, so the next ones
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins.
 
         Raises:
@@ -260,7 +260,7 @@ class RangeReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """Keep the options; nothing is opened yet."""
         self._planner = StreamReader(options)
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, so the next ones
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins.
 
         Raises:

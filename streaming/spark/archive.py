@@ -34,7 +34,7 @@ def archive_path(java: Path) -> Path:
 def archive_option(java: Path) -> str:
     """Return the Java option that reads the archive, "" if there is none."""
     archive = archive_path(java)
-    # Java compares it with its jars, and goes on without it where they differ.
+    # Java compares it with its jars, and continues without it where they differ.
     return f"-XX:SharedArchiveFile={archive} {QUIET_LOG}" if archive.is_file() else ""
 
 

@@ -169,7 +169,7 @@ class _Checks:
         try:
             untouched.check(output, found, self._subject.settings, self._subject.log.min_offset)
         except StoreError as error:
-            # A job that runs may have gone on, or back, since the record was read.
+            # A job that runs may have moved on, or back, since the record was read.
             if progress.load(output) == found:
                 self._subject.report.add(Kind.PROGRESS, Path(error.path), 0, error.problem)
 

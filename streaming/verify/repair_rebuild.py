@@ -170,7 +170,7 @@ class RepairRebuild:
     def _is_complete(self) -> bool:
         """Tell whether the record names all that was dispatched.
 
-        In place, a broker may have gone on where the last writer had stopped in order.
+        In place, a broker may have continued where the last writer had stopped in order.
         """
         known = self.known
         return known is not None and not (known.clean and self._config.in_place)

@@ -116,7 +116,7 @@ class Subject:
         return found
 
     def _if_ours(self, found: Progress | None) -> Progress | None:
-        """Return the progress record, None if a broker has gone on after it."""
+        """Return the progress record, None if a broker has continued after it."""
         path = self.config.output / progress.STATE_DIRECTORY / progress.FILE_NAME
         if (
             found is not None

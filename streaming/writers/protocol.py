@@ -41,7 +41,7 @@ _LENGTH = struct.Struct(">q")
 
 @dataclass(frozen=True)
 class Spec:
-    """What a writer is for; plain values, for it goes through Spark and a pipe.
+    """What a writer is for; plain values, because it goes through Spark and a pipe.
 
     Attributes:
         job: the only one whose orders count.
@@ -113,7 +113,7 @@ class Order(NamedTuple):
     Attributes:
         kind: DISPATCH up to `end`; TEND: say what is new; CLOSE the output and end.
         end: physical offset; -1: none yet. A writer that has just been started dispatches up to
-            there whatever the kind, for the one before it may have died with that undone.
+            there whatever the kind: the one before it may have died with that undone.
         starts: start a writer if there is none.
         patience: seconds to wait for another writer's lock.
         seen: what the job has already: a writer's `incarnation` and how many of its batches.

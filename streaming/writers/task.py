@@ -53,7 +53,7 @@ class TaskResult(NamedTuple):
 
     Attributes:
         host: the executor's, by Spark's name.
-        answer: pickled, for only the driver has a use for what is in it; empty: there is no
+        answer: pickled, as only the driver has a use for what is in it; empty: there is no
             writer, and none was wanted.
         failure: why there is no answer.
     """

@@ -102,7 +102,7 @@ def batch_of(
     """
     # Full from the start: it is sent at once.
     memory = MemoryRecordsBuilder(_MAGIC, codec, 0)
-    builder = memory._builder  # noqa: SLF001 - see the producer, so the rest
+    builder = memory._builder  # noqa: SLF001 - see the producer
     builder._buffer += records  # noqa: SLF001
     builder._num_records = count  # noqa: SLF001
     builder._last_offset = count - 1  # noqa: SLF001

@@ -76,10 +76,10 @@ class KafkaSettings:
         auto_create_topics: ask the broker to make topics that are missing.
         on_refusal: `STOP` or `DEAD_LETTER`.
         dead_letter_topic: where refused messages go.
-        on_truncation: `STOP` or `CONTINUE` where the log is not the one that was sent any more.
+        on_truncation: `STOP` or `CONTINUE` where the log is no longer the one that was sent.
         on_rename: `STOP`, `CONTINUE` or `BEGIN` where the log was sent under another id.
         on_failure: `HOLD`: what Kafka does not take holds back Kafka only; `STOP`: it ends the job.
-        retry_seconds: how long Kafka may be away where the job ends for it; 0: for ever.
+        retry_seconds: how long Kafka may be away where an outage ends the job; 0: for ever.
         refusal_seconds: how long a topic that is missing or not allowed is asked for again.
         max_lag: bytes of log that dispatch may be ahead of Kafka; 0: any.
         batch_bytes: of records, for one partition.

@@ -133,7 +133,7 @@ class Position:
 
 
 class Found(NamedTuple):
-    """A position, and in which partition it stands: it goes on there."""
+    """A position, and in which partition it stands: the next one goes there too."""
 
     position: Position
     partition: int

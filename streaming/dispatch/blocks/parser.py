@@ -260,6 +260,6 @@ class Parser:
         """Return the record of `size` bytes at a physical offset.
 
         Raises:
-            FormatError: it is not there any more.
+            FormatError: it is no longer there.
         """
         return self.record_in(self._log.read(position, size), PAD, position)

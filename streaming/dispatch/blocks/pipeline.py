@@ -96,7 +96,7 @@ class Pipeline:
     def _has_next(
         self, waiting: deque[Future[Block]], ranges: Iterator[tuple[int, int]], known: int
     ) -> bool:
-        """Have blocks parsed ahead; tell whether there is one to wait for."""
+        """Start to parse blocks ahead; tell whether there is one to wait for."""
         while len(waiting) < self._threads + _AHEAD:
             piece = next(ranges, None)
             if piece is None:
@@ -105,7 +105,7 @@ class Pipeline:
         return bool(waiting)
 
     def _cancel(self, waiting: deque[Future[Block]]) -> None:
-        """Take back blocks that nobody asks for any more."""
+        """Cancel blocks that are no longer asked for."""
         for future in waiting:
             future.cancel()
         for future in waiting:
@@ -151,7 +151,7 @@ class Pipeline:
         """Return the record of `size` bytes at a physical offset.
 
         Raises:
-            FormatError: it is not there any more.
+            FormatError: it is no longer there.
         """
         return self.parser.record_at(position, size)
 

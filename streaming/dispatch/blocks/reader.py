@@ -81,7 +81,7 @@ class Reader:
 
         Args:
             batch: moves on with the blocks.
-            end: physical offset where records are not dispatched any more.
+            end: physical offset from which on records are not dispatched.
             is_over: asked after each block whether to end there.
 
         Raises:

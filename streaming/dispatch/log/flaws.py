@@ -74,7 +74,7 @@ class Flaws:
     def found(self) -> FormatError | None:
         """Return what is wrong past the log's end, as far as it was noticed; None if nothing is.
 
-        A broker that holds the store has recovered it: what follows its log's end is cut off.
+        A broker that holds the store has recovered it: what follows its log's end is cut away.
         """
         if self._flaw is None or self._flaw[0] < self._books.progress.end:
             return None

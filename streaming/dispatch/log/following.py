@@ -141,7 +141,7 @@ class Following:
         return self._reach.tail() <= self._books.progress.end
 
     def _compare(self, *, is_forced: bool = False, is_at_rest: bool = False) -> bool:
-        """Roll back where the log is not the same any more; tell whether it was not."""
+        """Roll back if the log is no longer the same; tell whether it was not."""
         known = truncation.known_log(self._books.progress)
         if is_forced:
             seen: Comparison | None = compare(self._log, known)

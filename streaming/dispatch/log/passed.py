@@ -32,7 +32,7 @@ READABLE = "records can be read there now; `reput rebuild --repair` puts them in
 
 
 class Obstacles:
-    """Says why dispatch cannot go on at places of a log."""
+    """Says why dispatch cannot continue at places of a log."""
 
     def __init__(self, log: CommitLog, live: LiveSettings, settings: BrokerSettings) -> None:
         """Look at nothing yet.
@@ -49,7 +49,7 @@ class Obstacles:
         self._pipeline = Pipeline(log, self._queues, settings)
 
     def at(self, position: int) -> FormatError | None:
-        """Return why dispatch cannot go on at a physical offset before the log's end.
+        """Return why dispatch cannot continue at a physical offset before the log's end.
 
         Raises:
             ReputError: the log has changed meanwhile.
@@ -159,7 +159,7 @@ def next_after(log: CommitLog, places: Iterable[tuple[int, int]], position: int)
     Args:
         log: the files.
         places: physical offsets [start, end) that an output has passed over before.
-        position: physical offset at which dispatch cannot go on.
+        position: physical offset at which dispatch cannot continue.
 
     Returns:
         None if the position is in none of them, or what is wrong there goes beyond it.

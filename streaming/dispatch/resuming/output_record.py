@@ -1,6 +1,6 @@
 """What an output's record says to those that only read: its settings, and what it read of its log.
 
-Imports little, for every query begins with it; `checkpoints.progress` brings numpy.
+Imports little, because every query begins with it; `checkpoints.progress` brings numpy.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def resume(config: StoreConfig, log: CommitLog, done: Recovery) -> Progress:
         why = f"its last writer failed: {failure}" if failure else "its last writer was killed"
         done.reasons.append(Event(why, RECOVERY))
         if (config.output / names.CHECKPOINT).exists():
-            # It may be of a flush that was not recorded any more, and is rolled back now.
+            # It may be of a flush that was not recorded: that is rolled back now.
             recovery.write_checkpoint(config, found)
         recovery.roll_back_to(config, found, done)
     return truncation.follow(config, log, found, done)

@@ -74,7 +74,7 @@ def still_same(log: CommitLog, found: Progress, seen: Comparison, events: list[s
 
 
 def with_nothing_vouched(found: Progress, log: CommitLog) -> Progress:
-    """Return the progress; once all that it knows has expired, with where the log goes on.
+    """Return the progress; once all that it knows has expired, with where the log continues.
 
     See `Progress.vouched_from`.
     """
@@ -238,7 +238,7 @@ def roll_back_queues(
 ) -> Progress:
     """Remove entries of messages that are gone from queues whose numbers have gone back.
 
-    The record that shows it is the first of its queue in the log, so the queue goes on as in a
+    The record that shows it is the first of its queue in the log, so the queue continues as in a
     rebuild. All entries that go are of records that have expired.
 
     Args:

@@ -72,7 +72,7 @@ ANY = Span()
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the filters leave: None for texts, and `ANY` for numbers, is no condition.
+    """What the filters leave; None for texts, and `ANY` for numbers, mean no condition.
 
     Attributes:
         stores: values of brokerName.
