@@ -202,6 +202,20 @@ class StoreDispatcher:
         is_more_flushed = has_happened is not None and parts.reach.has_grown()
         return self.dispatch_waiting() if is_more_flushed else None
 
+    def catch_up(self, batches: list[Batch]) -> None:
+        """Dispatch what no batch comes for: after a cut, and what was held back.
+
+        Args:
+            batches: gets what was dispatched, also where an error ends this.
+
+        Raises:
+            ReputError, OSError: as `dispatch`.
+        """
+        if (batch := self.follow()) is not None:
+            batches.append(batch)
+        if self.waits:
+            batches.append(self.dispatch_waiting())
+
     def take_unsaid(self) -> list[str]:
         """Return what an operator should know of a batch that ended with an error."""
         return self.parts.news.take_unsaid()

@@ -150,10 +150,7 @@ def _tended(store: str, dispatcher: StoreDispatcher) -> Result:
     try:
         if dispatcher.flush_if_due():
             phases = dispatcher.take_phases()
-        if (batch := dispatcher.follow()) is not None:
-            batches.append(batch)
-        if dispatcher.waits:
-            batches.append(dispatcher.dispatch_waiting())
+        dispatcher.catch_up(batches)
     except BaseException as error:  # noqa: BLE001 - raised by the job
         failure = error
     return Result(store, batches, failure, dispatcher.take_unsaid(), phases)

@@ -182,10 +182,7 @@ class Writer:
             return
         with self._failing():
             dispatcher.flush_if_due()
-            if (batch := dispatcher.follow()) is not None:
-                self._batches.append(batch)
-            if dispatcher.waits:
-                self._batches.append(dispatcher.dispatch_waiting())
+            dispatcher.catch_up(self._batches)
 
     def _answer(self, order: Order) -> bytes:
         incarnation, seen = order.seen
