@@ -42,7 +42,7 @@ class State:
         return cls(
             progress=dispatcher.progress,
             recorded_end=dispatcher.recorded_end,
-            index_fill=dispatcher.index.fill if dispatcher.index is not None else 0.0,
+            index_fill=dispatcher.index.fill,
             holds=dispatcher.holds,
             kafka=dispatcher.kafka.state if dispatcher.kafka is not None else None,
             flaw=dispatcher.flaw,
