@@ -85,12 +85,12 @@ def copy_index_head(
     """
     report, scope = Report(), Scope(floor, floor, True, True)
     replay = IndexCheck(root, settings, scope, report, _NoLog()).head()
-    opened = replay.files[: replay.opened]
-    if not opened:
-        return IndexHead()
-    bad = _damaged(report, opened)
-    broken = [path.name for path in opened if path in bad]
     try:
+        opened = replay.files[: replay.opened]
+        if not opened:
+            return IndexHead()
+        bad = _damaged(report, opened)
+        broken = [path.name for path in opened if path in bad]
         kept = [path.name for path in opened[:-1] if path not in bad]
         last = opened[-1]
         if last.name in broken or replay.reader is None:
