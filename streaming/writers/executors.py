@@ -22,6 +22,7 @@ from pyspark.serializers import CPickleSerializer
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
+from reput.streaming.endings.concerned import about
 from reput.streaming.endings.failures import cause_of
 from reput.streaming.writers.base import Result, UnreachableError
 from reput.streaming.writers.counted import Counted
@@ -79,7 +80,15 @@ class ExecutorWriters:
     reports_blocks = False
 
     def __init__(self, configs: Sequence[StoreConfig], options: JobOptions) -> None:
-        """Remember what the writers are for; `open` starts them."""
+        """Remember what the writers are for; `open` starts them.
+
+        Raises:
+            UsageError: a value of a broker.conf is not a number.
+        """
+        for each in configs:
+            # Each writer makes its own; a wrong value is refused before any output is opened.
+            with about(each.name):
+                options.flush_policy(each)
         self.dispatchers: dict[str, StoreDispatcher] = {}
         self._configs = configs
         self._options = options

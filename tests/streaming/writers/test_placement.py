@@ -552,3 +552,15 @@ def test_a_signal_while_the_writers_close_is_no_error(made, monkeypatch):
     job._close()
 
     assert job.error is None
+
+
+def test_a_wrong_flush_setting_is_refused_before_spark(made):
+    """
+    By the driver, as it is where the driver writes: no writer is started, no output opened.
+    """
+    _, config = made
+    wrong = replace(config, properties={**config.properties, "flushIntervalConsumeQueue": "soon"})
+
+    with pytest.raises(UsageError, match="flushIntervalConsumeQueue"):
+        Job([wrong], JobOptions(placement=Placement.EXECUTORS))
+    assert not (config.output / progress.STATE_DIRECTORY).exists()
