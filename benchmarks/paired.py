@@ -67,15 +67,20 @@ dispatcher.close()
 _SMALL_BYTES = 1 << 20
 
 
-def _run(tree: Path, program: str, *paths: Path) -> float:
-    """Run a program with the packages of one state; return the seconds that it printed."""
+def _python(tree: Path, *words: str) -> str:
+    """Run Python with the packages of one state; return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-c", _COMMON + program, *map(str, paths)], cwd=tree, check=False,
+        [sys.executable, *words], cwd=tree, check=False,
         env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"{tree}: {done.stderr[-2000:]}")
-    return float(done.stdout or "nan")
+    return done.stdout
+
+
+def _run(tree: Path, program: str, *paths: Path) -> float:
+    """Run a program with the packages of one state; return the seconds that it printed."""
+    return float(_python(tree, "-c", _COMMON + program, *map(str, paths)) or "nan")
 
 
 def _ask(tree: Path, log: Path, output: Path, *words: str) -> float:
@@ -83,12 +88,7 @@ def _ask(tree: Path, log: Path, output: Path, *words: str) -> float:
     package = "reput" if (tree / "reput").is_dir() else "streaming"
     where = ("--store", str(log), "--output", str(output / "log"), "--broker-version", "5.5")
     began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", package, "query", *words, *where], cwd=tree, check=False,
-        env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True,
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"{tree}: {done.stderr[-2000:]}")
+    _python(tree, "-m", package, "query", *words, *where)
     return time.perf_counter() - began
 
 
