@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 import reput
-from tests.builders import goldens
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
-def golden(tmp_path):
+def store(golden, tmp_path):
     """Return the input of a store that a real broker wrote, without its own queues."""
-    store = goldens.load("5.3.3", "basic", goldens.unpack("5.3.3", tmp_path / "goldens"))
-    return replace(store, path=store.copy_input(tmp_path / "store"))
+    found = golden("5.3.3", "basic")
+    return replace(found, path=found.copy_input(tmp_path / "store"))
 
 
 def imported_by(statement: str) -> set[str]:
@@ -51,38 +50,39 @@ def test_readers_load_neither_spark_nor_a_compiler(statement):
     assert not imported_by(statement) & {"pyspark", "py4j", "numba", "llvmlite", "kafka", "typer"}
 
 
-def test_rebuild_and_verify(golden, tmp_path):
+def test_rebuild_and_verify(store, tmp_path):
     """
     The two lines of a script: write an output, and compare it.
     """
-    conf = golden.conf
-    batch = reput.rebuild(golden.path, tmp_path / "out", broker_version="5.3.3", broker_conf=conf)
-    report = reput.verify(golden.path, tmp_path / "out", broker_version="5.3.3", broker_conf=conf)
+    conf = store.conf
+    batch = reput.rebuild(store.path, tmp_path / "out", broker_version="5.3.3", broker_conf=conf)
+    report = reput.verify(store.path, tmp_path / "out", broker_version="5.3.3", broker_conf=conf)
 
     assert batch.messages > 0
     assert report.ok
 
 
-def test_what_verify_finds(golden, tmp_path):
+def test_what_verify_finds(store, tmp_path):
     """
     A report that is not ok, where an entry is not what the log gives.
     """
-    conf = golden.conf
-    reput.rebuild(golden.path, tmp_path / "out", broker_version="5.3.3", broker_conf=conf)
+    conf = store.conf
+    reput.rebuild(store.path, tmp_path / "out", broker_version="5.3.3", broker_conf=conf)
     queue = next((tmp_path / "out" / "consumequeue").rglob("00000000000000000000"))
     with queue.open("r+b") as file:
         file.write(b"\x01")
 
-    report = reput.verify(golden.path, tmp_path / "out", broker_version="5.3.3", broker_conf=conf)
+    report = reput.verify(store.path, tmp_path / "out", broker_version="5.3.3", broker_conf=conf)
 
     assert not report.ok
 
 
-def test_verify_of_a_brokers_own_files(tmp_path):
+def test_verify_of_a_brokers_own_files(golden, tmp_path):
     """
     Without an output the store's own queues and index are compared.
     """
-    own = goldens.load("5.3.3", "basic", goldens.unpack("5.3.3", tmp_path / "goldens"))
+    found = golden("5.3.3", "basic")
+    own = replace(found, path=found.copy(tmp_path / "store"))
     report = reput.verify(own.path, broker_version="5.3.3", broker_conf=own.conf)
     assert report.ok
 

@@ -1,6 +1,6 @@
 """ARCHITECTURE.md names rooms and functions that are there, and every room.
 
-`python -m tests.test_architecture` writes the table of rooms anew from the packages' first lines.
+`python -m tests.test_architecture` writes the table of rooms from the packages' first lines.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.formats.rocketmq import names
 from reput.streaming.demo.writer import Writer
-from tests.cluster.rig import expect
+from tests.cluster.rig import LOCALHOST, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tests.alerts.server import Server
 
-LOCALHOST = "127.0.0.1"
 SMALL_LOG_FILE = 1 << 18
 _PATIENCE = 240.0
 _END_SECONDS = 120.0

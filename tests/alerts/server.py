@@ -19,8 +19,8 @@ import yaml
 from helm.monitoring import panels
 from helm.monitoring.alerts import placeholders
 from helm.monitoring.alerts.rules import rule_file
-from tests.alerts.place import LOCALHOST, answer_of, until
-from tests.cluster.rig import TOOLS, CheckError, free_port
+from tests.alerts.place import answer_of, until
+from tests.cluster.rig import LOCALHOST, TOOLS, CheckError, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
 """Stores that real brokers wrote, packed into one archive for each version.
 
-`python tests/builders/goldens.py DIRECTORY` packs anew what `tests/oracle` has written there
+`python tests/builders/goldens.py DIRECTORY` packs again what `tests/oracle` has written there
 (DIRECTORY/VERSION/SCENARIO beside SCENARIO.facts).
 """
 
