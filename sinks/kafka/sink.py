@@ -82,9 +82,7 @@ class KafkaSink:
         self._reports = Reports()
         self._sender = Sender(link, self._opened)
         self._opening = Opening(link, self._sender.topics, self._reports, memory)
-        self._positions = PositionWriter(
-            link, self._trail, self._opening.ownership, self._opening.first_record
-        )
+        self._positions = PositionWriter(link, self._trail, self._opening.first_record)
         self._follower = Follower(
             link, self._reports, self._trail, fail_on_data_loss=fail_on_data_loss
         )
@@ -272,7 +270,7 @@ class KafkaSink:
         if last is None:
             return False
         chunks = self._trail.chunks(sent.start, sent.end)
-        position = self._positions.after(self._known, sent, last)
+        position = self._opening.ownership.sign(self._positions.after(self._known, sent, last))
         is_written = bool(self._reports.events) or is_due(self._known, sent)
         if not is_written:
             client.abort()

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from reput.streaming.dispatch.admission import Admission
     from reput.streaming.dispatch.batch import Batch
     from reput.streaming.dispatch.blocks.block import Block
-    from reput.streaming.dispatch.blocks.reader import Reader
     from reput.streaming.dispatch.books import Books
     from reput.streaming.dispatch.flushing import Flushing
     from reput.streaming.dispatch.kafka import NoKafka
     from reput.streaming.dispatch.log.flaws import Flaws
     from reput.streaming.dispatch.log.following import Following
     from reput.streaming.dispatch.log.reach import Reach
+    from reput.streaming.dispatch.log.reader import Reader
     from reput.streaming.dispatch.news import News
     from reput.streaming.dispatch.output import Output
     from reput.streaming.dispatch.stopwatch import Stopwatch

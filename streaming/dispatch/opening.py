@@ -13,7 +13,6 @@ from reput.stores.following.vouch import Vouch
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.streaming.dispatch.admission import Admission
 from reput.streaming.dispatch.blocks.pipeline import Pipeline
-from reput.streaming.dispatch.blocks.reader import Reader
 from reput.streaming.dispatch.books import Books
 from reput.streaming.dispatch.flushing import Flushing
 from reput.streaming.dispatch.kafka import NoKafka, open_kafka
@@ -23,6 +22,7 @@ from reput.streaming.dispatch.log.flaws import Flaws
 from reput.streaming.dispatch.log.following import Following
 from reput.streaming.dispatch.log.gaps import Gaps
 from reput.streaming.dispatch.log.reach import FlushedReach, Reach
+from reput.streaming.dispatch.log.reader import Reader
 from reput.streaming.dispatch.log.stale_numbers import StaleNumbers
 from reput.streaming.dispatch.news import News
 from reput.streaming.dispatch.output import Output

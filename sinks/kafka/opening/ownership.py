@@ -105,6 +105,10 @@ class Ownership:
         if self._has_read:
             self._require_no_heir(found)
 
+    def sign(self, position: Position) -> Position:
+        """Return a position as one that this process writes."""
+        return replace(position, writer=self.writer, began=self.began, origin=str(self._link.path))
+
     def claim(self, position: Position, commit: Callable[[Position], None]) -> Position:
         """Write the position again as this process's, and return it.
 
@@ -122,7 +126,7 @@ class Ownership:
         if not self.is_late and position.writer != self.writer:
             # A process whose clock is ahead of ours is still before us: it was there first.
             began = max(began, position.began + 1)
-        claimed = replace(position, writer=self.writer, began=began, origin=str(self._link.path))
+        claimed = replace(self.sign(position), began=began)
         try:
             commit(claimed)
         except EndedError:

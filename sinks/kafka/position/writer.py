@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from reput.sinks.kafka.client.partition import Partition
     from reput.sinks.kafka.client.producer import Client
     from reput.sinks.kafka.link import Link
-    from reput.sinks.kafka.opening.ownership import Ownership
     from reput.sinks.kafka.position.trail import Trail
     from reput.sinks.kafka.sent import Sent
 
@@ -48,7 +47,6 @@ class PositionWriter:
         self,
         link: Link,
         sent: Trail,
-        ownership: Ownership,
         first_record: Callable[[], tuple[int, int] | None],
     ) -> None:
         """Begin without a partition.
@@ -56,17 +54,15 @@ class PositionWriter:
         Args:
             link: the store and its Kafka.
             sent: the trail of what is sent.
-            ownership: this process's claim.
             first_record: returns physical offset and hash of the log's first record.
         """
         self._link = link
         self._trail = sent
-        self._ownership = ownership
         self._first_record = first_record
         self.partition: Partition | None = None
 
     def after(self, known: Position, sent: Sent, place: tuple[int, int]) -> Position:
-        """Return the position after a range.
+        """Return the position after a range, without the process that writes it.
 
         Args:
             known: the position before it.
@@ -86,9 +82,6 @@ class PositionWriter:
             cut=known.cut,
             store_timestamp=sent.store_timestamp or known.store_timestamp,
             first=self._first_record() or known.first,
-            origin=str(self._link.path),
-            writer=self._ownership.writer,
-            began=self._ownership.began,
             chunk=self._trail.number,
             accepted=known.accepted,
             since=known.since,

@@ -1,1 +1,1 @@
-"""What became of the log meanwhile? Cuts, gaps, flaws, and up to where it may be dispatched."""
+"""What became of the log meanwhile? Cuts, gaps, flaws, how far to read, and a reader past them."""
