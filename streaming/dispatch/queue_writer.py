@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError
 
 if TYPE_CHECKING:
-    from reput.formats.rocketmq.commitlog import Record
     from reput.sinks.files.consumequeue import ConsumeQueueSink
     from reput.sinks.files.special import SpecialSink
     from reput.sinks.sink import Rows
-
-
-class Records(Protocol):
-    """Where the bytes of a record come from, see `Parser`."""
-
-    def record_at(self, position: int, size: int) -> Record:
-        """Return the record of `size` bytes at a physical offset."""
-
-
-class Doorkeeper(Protocol):
-    """Decides on records that are out of turn, see `Admission`."""
-
-    def is_settled(self, position: int, size: int) -> bool:
-        """Tell whether the record at a physical offset is certain to be part of the log."""
+    from reput.streaming.dispatch.admission import Admission
+    from reput.streaming.dispatch.blocks.parser import Parser
 
 
 class QueueWriter:
@@ -36,20 +23,20 @@ class QueueWriter:
         self,
         entries: ConsumeQueueSink,
         special: SpecialSink,
-        records: Records,
-        admission: Doorkeeper,
+        parser: Parser,
+        admission: Admission,
     ) -> None:
         """Write nothing yet.
 
         Args:
             entries: takes plain entries.
             special: takes records that are more than one plain entry.
-            records: reads those.
+            parser: reads those.
             admission: decides whether a record that is out of turn is put, or has to wait.
         """
         self._entries = entries
         self._special = special
-        self._records = records
+        self._parser = parser
         self._admission = admission
 
     def write(self, block: Rows) -> None:
@@ -78,7 +65,7 @@ class QueueWriter:
     def _put_special(self, block: Rows, row: int) -> None:
         columns = block.columns
         position, size = int(columns.physical_offset[row]), int(columns.size[row])
-        if not self._special.put(self._records.record_at(position, size)):
+        if not self._special.put(self._parser.record_at(position, size)):
             block.without_entry.add(row)
 
     def _is_settled(self, block: Rows, row: int) -> bool:
