@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-# Name and kind of each field: a signed big-endian integer of 2, 4 or 8 bytes.
+# Name and kind of each field: a signed big-endian integer of 2, 4 or 8 bytes, or `x` and a number
+# of other bytes.
 Fields = tuple[tuple[str, str], ...]
 _CODES = {"i2": "h", "i4": "i", "i8": "q"}
 
@@ -28,7 +29,7 @@ def field_offsets(layout: np.dtype[Any]) -> tuple[int, ...]:
 
 
 def struct_of(fields: Fields) -> struct.Struct:
-    """Return the Struct that packs and unpacks one unit of these fields."""
+    """Return the Struct that packs and unpacks one unit of these fields, which are integers."""
     return struct.Struct(">" + "".join(_CODES[kind] for _, kind in fields))
 
 

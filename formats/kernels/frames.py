@@ -16,25 +16,22 @@ from reput.formats.rocketmq.commitlog import (
     ACCEPT_V2,
     BLANK_SIZE,
     BODY_CRC_AT,
-    BORN_HOST,
     BORN_HOST_V6,
     CHECK_BODY_CRC,
     CHECK_PROPERTY_CRC,
-    HOST_V4,
-    HOST_V6,
     MAGIC_AT,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_SIZE,
     PHYSICAL_OFFSET_AT,
-    PROPERTY_CRC,
-    PROPERTY_CRC_PREFIX,
+    PLACES,
     REQUIRE_PROPERTY_CRC,
     STORE_HOST_V6,
     SYS_FLAG_AT,
     Verdict,
 )
+from reput.formats.rocketmq.properties import PROPERTY_CRC, PROPERTY_CRC_PREFIX
 
 if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
@@ -49,9 +46,11 @@ _BAD_OFFSET = int(Verdict.BAD_OFFSET)
 _BAD_TIMESTAMP = int(Verdict.BAD_TIMESTAMP)
 _BAD_BODY_CRC = int(Verdict.BAD_BODY_CRC)
 _BAD_PROPERTY_CRC = int(Verdict.BAD_PROPERTY_CRC)
-_STORE_TIMESTAMP_SIZE = 8
-# Store host's follower: reconsume times and the prepared transaction's offset.
-_AFTER_STORE_HOST = 12
+# `PLACES`, as kernels take them.
+_STORED_AT = PLACES[0].store_timestamp
+_STORED_AT_V6 = PLACES[BORN_HOST_V6].store_timestamp
+_STORED_TO_BODY = PLACES[0].body - PLACES[0].store_timestamp
+_STORED_TO_BODY_V6 = PLACES[STORE_HOST_V6].body - PLACES[STORE_HOST_V6].store_timestamp
 _PROPERTY_CRC_SIZE = PROPERTY_CRC.size
 _PROPERTY_CRC_WORD = int.from_bytes(PROPERTY_CRC_PREFIX[:8], "big")
 _DIGITS = 10
@@ -120,9 +119,9 @@ def check(  # noqa: C901, PLR0912, PLR0911 - kernel
         return _BAD_OFFSET, size, 0, 0, 0, 0, 0, 0
     end = at + size
     sys_flag = load_i32(data, at + SYS_FLAG_AT)
-    store_timestamp_at = at + BORN_HOST + (HOST_V6 if sys_flag & BORN_HOST_V6 else HOST_V4)
-    body_at = store_timestamp_at + _STORE_TIMESTAMP_SIZE + _AFTER_STORE_HOST + 4
-    body_at += HOST_V6 if sys_flag & STORE_HOST_V6 else HOST_V4
+    store_timestamp_at = at + (_STORED_AT_V6 if sys_flag & BORN_HOST_V6 else _STORED_AT)
+    body_at = store_timestamp_at
+    body_at += _STORED_TO_BODY_V6 if sys_flag & STORE_HOST_V6 else _STORED_TO_BODY
     if body_at > end:
         return _BAD_LENGTH, size, 0, 0, 0, 0, 0, 0
     body_length = load_i32(data, body_at - 4)

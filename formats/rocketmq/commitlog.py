@@ -84,17 +84,42 @@ FIELDS = (
 )
 _HEADER = struct_of(FIELDS)
 BORN_HOST = _HEADER.size
-# From the born host to the body's length, by the flags that make hosts wide.
+WIDE_HOSTS = BORN_HOST_V6 | STORE_HOST_V6
+# Bytes of the born and of the store host, by the flags that make hosts wide.
+_HOST_SIZES = {
+    0: (HOST_V4, HOST_V4),
+    BORN_HOST_V6: (HOST_V6, HOST_V4),
+    STORE_HOST_V6: (HOST_V4, HOST_V6),
+    WIDE_HOSTS: (HOST_V6, HOST_V6),
+}
+# From the born host to the body's length.
 _MIDDLE = {
-    born_v6 | store_v6: struct.Struct(
-        f">{HOST_V6 if born_v6 else HOST_V4}sq{HOST_V6 if store_v6 else HOST_V4}siqi"
+    flags: struct.Struct(f">{born}sq{stored}siqi") for flags, (born, stored) in _HOST_SIZES.items()
+}
+
+
+class Places(NamedTuple):
+    """Bytes from a record's beginning to what follows its hosts, whose widths differ."""
+
+    store_timestamp: int
+    store_host: int
+    reconsume_times: int
+    body: int
+
+
+# By the flags that make hosts wide; `sys_flag & WIDE_HOSTS` are a record's.
+PLACES = {
+    flags: Places(
+        store_timestamp=BORN_HOST + born,
+        store_host=BORN_HOST + born + 8,
+        reconsume_times=BORN_HOST + born + 8 + stored,
+        body=BORN_HOST + _MIDDLE[flags].size,
     )
-    for born_v6 in (0, BORN_HOST_V6)
-    for store_v6 in (0, STORE_HOST_V6)
+    for flags, (born, stored) in _HOST_SIZES.items()
 }
 _BYTE, _SHORT = struct.Struct(">b"), struct.Struct(">h")
 # Bytes of a V1 record with IPv4 hosts and nothing in it.
-MIN_SIZE = BORN_HOST + 2 * HOST_V4 + 8 + 4 + 8 + 4 + 1 + 2
+MIN_SIZE = PLACES[0].body + 1 + 2
 (
     SIZE_AT,
     MAGIC_AT,
@@ -106,11 +131,24 @@ MIN_SIZE = BORN_HOST + 2 * HOST_V4 + 8 + 4 + 8 + 4 + 1 + 2
     SYS_FLAG_AT,
     BORN_TIMESTAMP_AT,
 ) = offsets_of(FIELDS)
+# The store timestamp is one of the last two: after an IPv4 or an IPv6 host.
+_FIELDS_AND_TIMES = (
+    *FIELDS,
+    ("born_host", f"x{HOST_V4}"),
+    ("stored_v4", "i8"),
+    ("wide", f"x{HOST_V6 - HOST_V4 - 8}"),
+    ("stored_v6", "i8"),
+)
 
 
 def head_of(*wanted: str) -> struct.Struct:
-    """Return what unpacks some of `FIELDS` from a record's beginning, in their order there."""
-    return struct_of_some(FIELDS, wanted)
+    """Return what unpacks some fields from a record's beginning, in their order there.
+
+    Args:
+        wanted: of `FIELDS`, and `stored_v4` or `stored_v6`: what is the store timestamp if the born
+            host is narrow, or wide.
+    """
+    return struct_of_some(_FIELDS_AND_TIMES, wanted)
 
 
 __getattr__ = lazy_dtype(globals(), "HEADER", FIELDS)
@@ -245,7 +283,7 @@ def _read_record(raw: bytes, position: int, rules: ReadRules) -> tuple[Verdict, 
     _, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born = header
     if physical != position:
         return Verdict.BAD_OFFSET, len(raw)
-    middle = _MIDDLE[sys_flag & (BORN_HOST_V6 | STORE_HOST_V6)]
+    middle = _MIDDLE[sys_flag & WIDE_HOSTS]
     topic_size = _SHORT if magic == MAGIC_V2 else _BYTE
     try:
         born_host, store_timestamp, store_host, reconsume_times, prepared, body_length = (
@@ -268,7 +306,7 @@ def _read_record(raw: bytes, position: int, rules: ReadRules) -> tuple[Verdict, 
     if rules.checks_body_crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc:
         return Verdict.BAD_BODY_CRC, len(raw)
     wants_crc = rules.checks_property_crc or rules.requires_property_crc
-    crc_matches = property_crc_matches(raw) if wants_crc else None
+    crc_matches = properties.crc_matches(raw, MIN_SIZE) if wants_crc else None
     if crc_matches is False or (crc_matches is None and rules.requires_property_crc):
         return Verdict.BAD_PROPERTY_CRC, len(raw)
     record = Record(
@@ -310,21 +348,3 @@ def _host(raw: bytes) -> str:
     if len(raw) == HOST_V6:
         return f"[{ipaddress.IPv6Address(address)}]:{port}"
     return f"{socket.inet_ntoa(address)}:{port}"
-
-
-PROPERTY_CRC = struct.Struct(">9s10sc")
-PROPERTY_CRC_PREFIX = b"__CRC32#\x01"
-
-
-def property_crc_matches(raw: bytes) -> bool | None:
-    """Tell whether the digits of `__CRC32#` match the bytes before; None if no record end has it.
-
-    The digits are written lowest first, padded with zeros (`MessageDecoder#createCrc32`).
-    """
-    if len(raw) < MIN_SIZE + PROPERTY_CRC.size:
-        return None
-    name, digits, end = PROPERTY_CRC.unpack_from(raw, len(raw) - PROPERTY_CRC.size)
-    if name != PROPERTY_CRC_PREFIX or end != b"\x02" or not digits.isdigit():
-        return None
-    expected = zlib.crc32(raw[: -PROPERTY_CRC.size]) & 0x7FFFFFFF
-    return int(digits[::-1]) == expected

@@ -19,9 +19,9 @@ from reput.formats.rocketmq.commitlog import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    PROPERTY_CRC_PREFIX,
     STORE_HOST_V6,
 )
+from reput.formats.rocketmq.properties import PROPERTY_CRC_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 
-from reput.formats.rocketmq.commitlog import BORN_HOST, BORN_HOST_V6, STORE_HOST_V6, SYS_FLAG_AT
+from reput.formats.rocketmq.commitlog import PLACES, SYS_FLAG_AT, WIDE_HOSTS
 
 BLOCK = 64
 _WORDS = BLOCK // 4
@@ -24,11 +24,7 @@ _WORD_MASK = (1 << 32) - 1
 FOLD = 0x9E3779B97F4A7C15
 MIX_1 = 0xFF51AFD7ED558CCD
 MIX_2 = 0xC4CEB9FE1A85EC53
-_HOST_EXTRA = 12
 _LENGTH = 4
-# From the born host to the body with narrow hosts: hosts, store timestamp, reconsume times,
-# prepared transaction offset, the body's length.
-_MIDDLE = 8 + 8 + 8 + 4 + 8 + _LENGTH
 
 
 def _keys() -> tuple[int, ...]:
@@ -59,8 +55,7 @@ def hash_of(record: bytes) -> int:
         record: its bytes; what `frames.check` finds right.
     """
     flags = int.from_bytes(record[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
-    wide = bool(flags & BORN_HOST_V6) + bool(flags & STORE_HOST_V6)
-    body_at = BORN_HOST + _MIDDLE + _HOST_EXTRA * wide
+    body_at = PLACES[flags & WIDE_HOSTS].body
     length = int.from_bytes(record[body_at - _LENGTH : body_at], "big")
     state = _continued(len(record), record, 0, body_at)
     state = _continued(state, record, body_at + length, len(record))

@@ -17,15 +17,13 @@ from reput.formats.kernels.properties import MASK_WIDTH
 from reput.formats.rocketmq.commitlog import (
     BODY_CRC_AT,
     BORN_HOST,
-    BORN_HOST_V6,
     BORN_TIMESTAMP_AT,
     FLAG_AT,
-    HOST_V4,
-    HOST_V6,
+    PLACES,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
-    STORE_HOST_V6,
     SYS_FLAG_AT,
+    WIDE_HOSTS,
     Record,
     Verdict,
 )
@@ -40,7 +38,9 @@ if TYPE_CHECKING:
 # With more properties, comparing each name with each other does not pay.
 MANY_PROPERTIES = 64
 _BYTES_A_PROPERTY = 4
-_STORE_HOST = 8
+# From the store timestamp to the store host, and from that one's end to the body.
+_STORE_HOST = PLACES[0].store_host - PLACES[0].store_timestamp
+_AFTER_STORE_HOST = PLACES[0].body - PLACES[0].reconsume_times
 _TAGS_WORD = int.from_bytes(b"TAGS", "big")
 _KEYS_WORD = int.from_bytes(b"KEYS", "big")
 _UNIQ_KEY_WORD = int.from_bytes(b"UNIQ_KEY", "big")
@@ -152,10 +152,8 @@ def describe(record: Record, raw: bytes) -> Row:
         record: the record.
         raw: its bytes.
     """
-    born = HOST_V6 if record.sys_flag & BORN_HOST_V6 else HOST_V4
-    stored = HOST_V6 if record.sys_flag & STORE_HOST_V6 else HOST_V4
-    host_at = BORN_HOST + born + _STORE_HOST
-    host = raw[host_at : host_at + stored]
+    places = PLACES[record.sys_flag & WIDE_HOSTS]
+    host = raw[places.store_host : places.reconsume_times]
     offset_message_id = (host + record.physical_offset.to_bytes(8, "big")).hex().upper()
     uniq_key = record.properties.get(UNIQ_KEY)
     return Row(
@@ -287,8 +285,8 @@ def read_rows(  # noqa: PLR0915 - kernel
         if rows >= capacity or properties + needed > property_capacity:
             return _FULL, at, rows
         flags = load_i32(data, at + SYS_FLAG_AT)
-        store_host = HOST_V6 if flags & STORE_HOST_V6 else HOST_V4
         host_at = timestamp_at + _STORE_HOST
+        host_end = body_at - _AFTER_STORE_HOST
         columns.physical_offset[rows] = origin + at
         columns.size[rows] = size
         columns.queue_id[rows] = load_i32(data, at + QUEUE_ID_AT)
@@ -298,10 +296,10 @@ def read_rows(  # noqa: PLR0915 - kernel
         columns.body_crc[rows] = load_i32(data, at + BODY_CRC_AT)
         columns.born_timestamp[rows] = load_i64(data, at + BORN_TIMESTAMP_AT)
         columns.store_timestamp[rows] = load_i64(data, timestamp_at)
-        columns.reconsume_times[rows] = load_i32(data, host_at + store_host)
-        columns.prepared_transaction_offset[rows] = load_i64(data, host_at + store_host + 4)
+        columns.reconsume_times[rows] = load_i32(data, host_end)
+        columns.prepared_transaction_offset[rows] = load_i64(data, host_end + 4)
         _put(columns.born_host, rows, at + BORN_HOST, timestamp_at - at - BORN_HOST)
-        _put(columns.store_host, rows, host_at, store_host)
+        _put(columns.store_host, rows, host_at, host_end - host_at)
         _put(columns.body, rows, body_at, body_length)
         _put(columns.topic, rows, topic_at, topic_length)
         _put(columns.raw_properties, rows, properties_at, length)

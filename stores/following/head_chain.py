@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from reput.formats.rocketmq.commitlog import (
     BLANK_HEAD,
     BLANK_SIZE,
-    BORN_HOST,
     BORN_HOST_V6,
-    HOST_V4,
-    HOST_V6,
     MAGIC_AT,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_SIZE,
     PHYSICAL_OFFSET_AT,
-    STORE_HOST_V6,
+    PLACES,
     SYS_FLAG_AT,
+    WIDE_HOSTS,
     Record,
+    head_of,
 )
 from reput.stores.log.records import read_at
 
@@ -37,13 +36,10 @@ _PIECE = 1 << 20
 # At a known end there is usually little that is new.
 _FIRST_PIECE = 64 << 10
 MAGICS = {False: (MAGIC_V1,), True: (MAGIC_V1, MAGIC_V2)}
-_STORED_AT, _STORED_AT_V6 = BORN_HOST + HOST_V4, BORN_HOST + HOST_V6
-# Size, magic, physical offset, sysFlag, store timestamp where the born host is not wide.
-_HEAD = struct.Struct(f">ii{PHYSICAL_OFFSET_AT - 8}xqi{_STORED_AT - SYS_FLAG_AT - 4}xq")
+_STORED_AT, _STORED_AT_V6 = PLACES[0].store_timestamp, PLACES[BORN_HOST_V6].store_timestamp
+_HEAD = head_of("size", "magic", "physical_offset", "sys_flag", "stored_v4")
 HEAD_SIZE = _STORED_AT_V6 + 8
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
-# From the store host's end to the body's length: reconsume times, prepared transaction.
-_BEFORE_BODY = 12
 
 
 class Chain(NamedTuple):
@@ -212,10 +208,8 @@ def stored_in(data: bytes | bytearray, at: int) -> int:
 
 def last_byte(raw: bytes) -> int:
     """Return the last byte of a whole record's properties, or of its topic if it has none."""
-    flags = raw[SYS_FLAG_AT + 3]
-    at = _STORED_AT_V6 if flags & BORN_HOST_V6 else _STORED_AT
-    at += 8 + (HOST_V6 if flags & STORE_HOST_V6 else HOST_V4) + _BEFORE_BODY
-    at += 4 + _INT.unpack_from(raw, at)[0]
+    at = PLACES[raw[SYS_FLAG_AT + 3] & WIDE_HOSTS].body
+    at += _INT.unpack_from(raw, at - 4)[0]
     if raw[MAGIC_AT : MAGIC_AT + 4] == _INT.pack(MAGIC_V1):
         at += 1 + raw[at]
     else:

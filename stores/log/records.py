@@ -11,15 +11,13 @@ from reput.formats.rocketmq import commitlog
 from reput.formats.rocketmq.commitlog import (
     BLANK_HEAD,
     BLANK_SIZE,
-    BORN_HOST,
-    BORN_HOST_V6,
-    HOST_V4,
-    HOST_V6,
     MAGIC_V1,
     MAGIC_V2,
     MIN_SIZE,
     PHYSICAL_OFFSET_AT,
+    PLACES,
     SYS_FLAG_AT,
+    WIDE_HOSTS,
     Record,
     Verdict,
 )
@@ -178,6 +176,5 @@ def stored_at(log: LogFiles, offset: int, size: int) -> int:
     if magic not in {MAGIC_V1, MAGIC_V2} or physical != offset:
         return -1
     (sys_flag,) = _INT.unpack_from(head, SYS_FLAG_AT)
-    host = HOST_V6 if sys_flag & BORN_HOST_V6 else HOST_V4
-    (timestamp,) = _LONG.unpack_from(head, BORN_HOST + host)
+    (timestamp,) = _LONG.unpack_from(head, PLACES[sys_flag & WIDE_HOSTS].store_timestamp)
     return int(timestamp)

@@ -8,7 +8,6 @@ like a record and be a message's body.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq.commitlog import (
@@ -18,6 +17,7 @@ from reput.formats.rocketmq.commitlog import (
     MIN_SIZE,
     Record,
     Verdict,
+    head_of,
 )
 from reput.stores.findings import Kind
 from reput.stores.log.records import look_at, stored_at
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _STEP = 4 << 20
 _MAGICS = {MAGIC_V1, MAGIC_V2}
-# A record's size, magic, physical offset, sysFlag, store timestamp after an IPv4 or IPv6 host.
-_HEAD = struct.Struct(">ii20xqi16xq4xq")
+_HEAD = head_of("size", "magic", "physical_offset", "sys_flag", "stored_v4", "stored_v6")
 
 
 def first_since(

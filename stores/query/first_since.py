@@ -13,14 +13,12 @@ from reput.formats.errors import FormatError
 from reput.formats.rocketmq.commitlog import (
     ACCEPT_V2,
     BLANK_SIZE,
-    BORN_HOST,
-    BORN_HOST_V6,
-    HOST_V4,
-    HOST_V6,
     MAGIC_AT,
     MAGIC_BLANK,
     MIN_SIZE,
+    PLACES,
     SYS_FLAG_AT,
+    WIDE_HOSTS,
     Verdict,
 )
 from reput.stores.lazy import lazy_module
@@ -168,8 +166,8 @@ def _record_from(log: CommitLog, position: int) -> int:
 def _stored_at(log: CommitLog, position: int) -> int:
     """Return the store timestamp of the record at `position`, ms."""
     head = log.read(position, MIN_SIZE)
-    is_v6 = _whole(head, SYS_FLAG_AT, 4) & BORN_HOST_V6
-    return _whole(head, BORN_HOST + (HOST_V6 if is_v6 else HOST_V4), 8)
+    sys_flag = _whole(head, SYS_FLAG_AT, 4)
+    return _whole(head, PLACES[sys_flag & WIDE_HOSTS].store_timestamp, 8)
 
 
 def _whole(head: Bytes, at: int, size: int) -> int:

@@ -19,6 +19,7 @@ from reput.formats.rocketmq import (
     indexfile,
 )
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
+from reput.formats.rocketmq.encode import Message, encode
 
 
 class TestCheckpoint:
@@ -61,6 +62,31 @@ class TestLayout:
             expected = tuple(record.index(name) for name in wanted)
             assert commitlog.head_of(*wanted).unpack_from(raw) == expected
         assert commitlog.head_of("size", "physical_offset").size == 36
+
+    @pytest.mark.parametrize("born", ["127.0.0.1", "::1"])
+    @pytest.mark.parametrize("stored", ["127.0.0.1", "::1"])
+    def test_places_are_those_of_a_written_record(self, born, stored):
+        """
+        For each pair of widths; a walk over heads finds the store timestamp by either of two.
+        """
+        message = Message(
+            "t",
+            b"body",
+            born_host=born,
+            store_host=stored,
+            store_timestamp=0x1122334455667788,
+            reconsume_times=7,
+        )
+        raw = encode(message, 0)
+        (flags,) = commitlog.head_of("sys_flag").unpack_from(raw)
+        places = commitlog.PLACES[flags & commitlog.WIDE_HOSTS]
+        after = {"127.0.0.1": "stored_v4", "::1": "stored_v6"}[born]
+
+        assert raw[places.store_timestamp : places.store_host].hex() == "1122334455667788"
+        assert places.reconsume_times - places.store_host == (8 if stored == "127.0.0.1" else 20)
+        assert raw[places.reconsume_times :][:4] == bytes([0, 0, 0, 7])
+        assert raw[places.body : places.body + 4] == b"body"
+        assert commitlog.head_of(after).unpack_from(raw) == (0x1122334455667788,)
 
     @pytest.mark.parametrize(
         ("unit", "fields"),

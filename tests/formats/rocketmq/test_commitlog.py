@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.formats.kernels import frames
-from reput.formats.rocketmq import commitlog
+from reput.formats.rocketmq import commitlog, properties
 from reput.formats.rocketmq.commitlog import ReadRules, Record, Verdict
 from reput.formats.rocketmq.encode import Message, encode, encode_blank, fits
 from tests.builders.hypotheses import COMPILED, examples, padded
@@ -107,7 +107,7 @@ class TestBytes:
         digits = f"{zlib.crc32(raw[:-20]) & 0x7FFFFFFF:010d}"[::-1].encode()
 
         assert raw[-20:] == b"__CRC32#\x01" + digits + b"\x02"
-        assert commitlog.property_crc_matches(raw)
+        assert properties.crc_matches(raw, commitlog.MIN_SIZE)
 
     def test_a_blank_is_its_length_its_magic_and_zeros(self):
         assert encode_blank(12) == bytes.fromhex("0000000c cbd43194 00000000")
