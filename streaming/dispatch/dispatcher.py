@@ -50,12 +50,12 @@ class StoreDispatcher:
         self,
         config: StoreConfig,
         *,
-        threads: int = 2,
+        threads: int = Options.threads,
         flush: FlushPolicy | None = None,
-        fail_on_data_loss: bool = True,
-        skips_corrupt: bool = False,
-        removes_expired: bool = False,
-        only_flushed: bool = False,
+        fail_on_data_loss: bool = Options.fail_on_data_loss,
+        skips_corrupt: bool = Options.skips_corrupt,
+        removes_expired: bool = Options.removes_expired,
+        only_flushed: bool = Options.only_flushed,
     ) -> None:
         """Open the output and roll back what an earlier writer left half done.
 
@@ -73,12 +73,12 @@ class StoreDispatcher:
             OSError: no permission, no space.
         """
         options = Options(
-            threads,
-            flush or FlushPolicy.of(config.properties),
-            fail_on_data_loss,
-            skips_corrupt,
-            removes_expired,
-            only_flushed,
+            threads=threads,
+            flush=flush or FlushPolicy.of(config.properties),
+            fail_on_data_loss=fail_on_data_loss,
+            skips_corrupt=skips_corrupt,
+            removes_expired=removes_expired,
+            only_flushed=only_flushed,
         )
         self.config = config
         self.warnings = contradictions(config.path, config.settings)

@@ -29,6 +29,7 @@ from reput.streaming.dispatch.output import Output
 from reput.streaming.dispatch.resuming import resume
 from reput.streaming.dispatch.resuming.recovery import Recovery
 from reput.streaming.dispatch.stopwatch import Stopwatch
+from reput.streaming.settings.dispatching import Dispatching
 from reput.streaming.settings.one_disk import refuse_two_disks
 
 if TYPE_CHECKING:
@@ -38,16 +39,11 @@ if TYPE_CHECKING:
     from reput.streaming.settings.config import FlushPolicy, StoreConfig
 
 
-@dataclass(frozen=True)
-class Options:
-    """How one store is dispatched, see `StoreDispatcher`."""
+@dataclass(frozen=True, kw_only=True)
+class Options(Dispatching):
+    """How one store is dispatched, and when what is written has to be on disk."""
 
-    threads: int
     flush: FlushPolicy
-    fail_on_data_loss: bool
-    skips_corrupt: bool
-    removes_expired: bool
-    only_flushed: bool
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from reput.sinks.upkeep.exchange import Exchange
 from reput.sinks.upkeep.plan import LOST, MADE, REPLACED, Change, apply
 from reput.streaming.dispatch.resuming import resume
 from reput.streaming.endings.verdict import Verdict, verdict_of
+from reput.streaming.settings.dispatching import Dispatching
 from reput.streaming.settings.one_disk import refuse_two_disks
 from reput.streaming.settings.separate import refuse_outputs_inside
 from reput.streaming.verify.output import verify
@@ -86,9 +87,9 @@ class Repair:
 def repair(
     config: StoreConfig,
     *,
-    threads: int = 2,
-    fail_on_data_loss: bool = True,
-    skips_corrupt: bool = False,
+    threads: int = Dispatching.threads,
+    fail_on_data_loss: bool = Dispatching.fail_on_data_loss,
+    skips_corrupt: bool = Dispatching.skips_corrupt,
 ) -> Repair:
     """Make an output hold what its log gives, up to the log's end.
 

@@ -5,33 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+from reput.streaming.settings.dispatching import Dispatching
+from reput.streaming.settings.model.choices import FlushMode
+from reput.streaming.settings.model.jobs import Writing
+
 if TYPE_CHECKING:
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
     from reput.streaming.settings.config import FlushPolicy, StoreConfig
 
 
 @dataclass(frozen=True)
-class WriterOptions:
+class WriterOptions(Dispatching):
     """How each store of a job is written.
 
     Attributes:
-        threads: that parse, per store.
         flush_seconds: flush everything and record progress this often; None: as the broker's
             settings say.
         sync_flush: flush and record after each batch instead.
-        fail_on_data_loss: stop if records expired before they were dispatched.
-        skips_corrupt: pass over what is not a record and keep a copy; else stop there.
-        only_flushed: dispatch only records that the broker has on disk.
-        removes_expired: remove files of the output whose records have all expired.
     """
 
-    threads: int = 2
-    flush_seconds: float | None = None
-    sync_flush: bool = False
-    fail_on_data_loss: bool = True
-    skips_corrupt: bool = False
-    only_flushed: bool = False
-    removes_expired: bool = False
+    flush_seconds: float | None = Writing.flush_seconds
+    sync_flush: bool = Writing.flush == FlushMode.SYNC
 
     @property
     def for_writers(self) -> WriterOptions:

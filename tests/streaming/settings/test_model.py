@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import json
 import math
 from pathlib import Path
@@ -16,6 +17,8 @@ from helm import values_schema
 from reput.formats.errors import UsageError
 from reput.streaming.cli.jobs.choice import job_options
 from reput.streaming.cli.main import app
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.settings.dispatching import Dispatching
 from reput.streaming.settings.kafka import KEYS, SECRETS, kafka_settings
 from reput.streaming.settings.model.checks import (
     CheckOptions,
@@ -48,6 +51,7 @@ from reput.streaming.settings.model.queries import (
 from reput.streaming.settings.model.saying import Saying
 from reput.streaming.settings.model.stores import store_keys
 from reput.streaming.settings.reput_toml import read_config
+from reput.streaming.verify.repair import repair
 from reput.streaming.writers.job_options import JobOptions
 
 ROOT = Path(__file__).parents[3]
@@ -251,6 +255,17 @@ def test_a_job_by_default_is_what_the_command_starts_by_default(options):
     Whether it ends by itself aside; a program that makes a job gets what the pages say.
     """
     assert job_options(options, available_now=False) == JobOptions()
+
+
+@pytest.mark.parametrize("opens", [StoreDispatcher.__init__, repair])
+def test_a_store_by_default_is_dispatched_as_a_job_does_by_default(opens):
+    taken = inspect.signature(opens).parameters
+    usual = dataclasses.asdict(Dispatching())
+    stated = {name: taken[name].default for name in usual if name in taken}
+
+    assert stated.keys() >= {"threads", "fail_on_data_loss", "skips_corrupt"}
+    assert stated == {name: usual[name] for name in stated}
+    assert usual.items() <= dataclasses.asdict(JobOptions()).items()
 
 
 def test_no_option_is_declared_elsewhere():
