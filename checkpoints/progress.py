@@ -3,20 +3,20 @@
 One JSON file in a sub-directory that a broker ignores, replaced as a whole and on disk before
 anything relies on it. It is written only after a flush, so all that it names is on disk too; what
 the files hold beyond it is rolled back when the output is opened again
-(`streaming.dispatch.resuming.resume`). A CRC tells a damaged record from a good one.
+(`streaming.dispatch.resuming.resume`). A CRC tells a damaged record from a good one. Readers load
+this module too, so what writes the record is elsewhere: `checkpoints.disk.recording`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from reput.checkpoints import checked_line
-from reput.checkpoints.disk import changes
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import names
-from reput.stores.following.known import FileHeads
+from reput.stores.following.known import FileHeads, Known
 from reput.stores.log.listing import Stamp
 from reput.stores.log.trail import Fingerprint, Point
 
@@ -163,6 +163,11 @@ def _point(values: dict[str, Any]) -> Point:
     return Point(record=record, index_header=header, **values)
 
 
+def known_log(found: Progress) -> Known:
+    """Return what an output has read of its log."""
+    return Known(found.files, found.trail, found.end, dict(found.skipped), dict(found.passed))
+
+
 def shortened(found: Progress, queues: Mapping[str, int], index_name: str) -> dict[str, Any]:
     """Return what is known of files, as fields, where some of the queues end earlier.
 
@@ -180,18 +185,3 @@ def shortened(found: Progress, queues: Mapping[str, int], index_name: str) -> di
         "tails": {name: crc for name, crc in found.tails.items() if name in same},
         "index_before": tuple(older for older in found.index_before if older[0] < index_name),
     }
-
-
-def save(root: Path, progress: Progress) -> None:
-    """Replace the progress of an output root and have it on disk.
-
-    Raises:
-        OSError: no space, no permission, the device failed.
-    """
-    directory = root / STATE_DIRECTORY
-    # Not asdict of it all: that copies each queue's name and number, thousands of them.
-    text = json.dumps(vars(progress), default=asdict)
-    temporary = directory / f"{FILE_NAME}.new"
-    changes.write_file(temporary, checked_line.checked(text))
-    changes.rename(temporary, directory / FILE_NAME)
-    changes.sync_directory(directory)

@@ -25,7 +25,7 @@ def imported_by(statement: str) -> set[str]:
     script = f"import sys; {statement}; print(*sys.modules)"
     line = [sys.executable, "-c", script]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in done.stdout.split()}
+    return set(done.stdout.split())
 
 
 def test_every_name_is_there():
@@ -48,6 +48,22 @@ def test_readers_load_neither_spark_nor_a_compiler(statement):
     A script that asks for one message does not wait for a JVM's client or for LLVM.
     """
     assert not imported_by(statement) & {"pyspark", "py4j", "numba", "llvmlite", "kafka", "typer"}
+
+
+@pytest.mark.parametrize("room", ["streaming/source", "streaming/cli/query"])
+def test_readers_load_nothing_that_writes(room):
+    """
+    Code that only reads a store cannot change it: what does is not even loaded.
+    """
+    modules = [
+        "reput." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / room).rglob("*.py")
+    ]
+    loaded = imported_by(f"import {', '.join(modules)}")
+
+    writers = ("reput.checkpoints.disk", "reput.sinks.files", "reput.sinks.upkeep")
+    assert set(modules) <= loaded
+    assert not [name for name in loaded if name.startswith(writers)]
 
 
 def test_rebuild_and_verify(store, tmp_path):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from reput.checkpoints import output_record
 from reput.formats.errors import StoreError, UsageError
 from reput.formats.rocketmq import broker
+from reput.stores.following.other_store import refuse_other_store
 from reput.stores.query.message_store import MessageStore
 from reput.streaming.cli.store_choice import named_in_file, refuse_file, required, tell
-from reput.streaming.dispatch.resuming import output_record
-from reput.streaming.dispatch.resuming.other_store import refuse_other_store
 from reput.streaming.endings.exit_codes import INCOMPLETE, NOTHING, OK
 from reput.streaming.endings.failures import FAILURES
 from reput.streaming.settings.config import read_broker_conf

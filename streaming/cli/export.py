@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from reput.checkpoints import output_record
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq import broker
+from reput.stores.following.other_store import refuse_other_store
 from reput.stores.query.message_store import MessageStore
 from reput.streaming.cli.asked import require_output
 from reput.streaming.cli.store_choice import named_in_file, required
-from reput.streaming.dispatch.resuming import output_record
-from reput.streaming.dispatch.resuming.other_store import refuse_other_store
 from reput.streaming.endings.beside import elsewhere
 from reput.streaming.endings.exit_codes import INCOMPLETE, NOTHING, OK
 from reput.streaming.endings.failures import FAILURES
@@ -267,7 +267,7 @@ def _conclude(done: _Done, *, as_json: bool) -> NoReturn:
 
 
 def _refuse_other_store(origin: Origin) -> None:
-    """Refuse an output of another store; see `streaming.dispatch.resuming.other_store`."""
+    """Refuse an output of another store; see `stores.following.other_store`."""
     output, store, settings = origin.output, origin.store, origin.settings
     if output is None:
         return

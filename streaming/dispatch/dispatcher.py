@@ -11,7 +11,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from reput.checkpoints import marks
+from reput.checkpoints.disk import marking
 from reput.stores.config.contradictions import contradictions
 from reput.stores.log.holes import flaw_after
 from reput.stores.log.tail import find_tail
@@ -283,12 +283,12 @@ class StoreDispatcher:
             if output.is_consistent:
                 output.finish()
                 self.parts.flushing.flush(clean=True)
-                marks.clear_abort(self.config.output)
+                marking.clear_abort(self.config.output)
         finally:
             if not output.is_consistent and output.failure is not None:
                 failure = output.failure
                 where = f"{failure.filename}: " if failure.filename else ""
-                marks.note_failure(self.config.output, f"{where}{failure.strerror or failure}")
+                marking.note_failure(self.config.output, f"{where}{failure.strerror or failure}")
             self.abandon()
 
     def abandon(self) -> None:

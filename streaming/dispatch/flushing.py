@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reput.checkpoints import marks, progress, tails
-from reput.checkpoints.disk import changes
+from reput.checkpoints.disk import changes, marking, recording
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.sinks.upkeep import retention
 
@@ -127,7 +127,7 @@ class Flushing:
         )
         fields = config.settings.version.checkpoint_fields
         staging = config.output / progress.STATE_DIRECTORY
-        marks.write_checkpoint(config.output, staging, values, fields)
+        marking.write_checkpoint(config.output, staging, values, fields)
         missing = len(values) - fields
         self._books.change(checkpoint=tuple(values[:fields]) + (0,) * missing)
 
@@ -144,7 +144,7 @@ class Flushing:
         books.change(**where, clean=clean, generation=generation)
         # While files are written no CRC is recorded: that of each flush would be another one.
         saved = books.progress if clean else replace(books.progress, tails={})
-        progress.save(self._config.output, saved)
+        recording.save(self._config.output, saved)
         books.saved_end = books.progress.end
 
     def _tails(self, where: dict[str, Any]) -> dict[str, int]:

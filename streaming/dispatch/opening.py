@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reput.checkpoints import marks, progress
-from reput.checkpoints.disk import changes, locks
+from reput.checkpoints import progress
+from reput.checkpoints.disk import changes, locks, marking
 from reput.sinks.files.queues import QueueDirectory
 from reput.stores.following import heartbeat
 from reput.stores.following.vouch import Vouch
@@ -215,6 +215,6 @@ def _begin_record(config: StoreConfig, options: Options, on: Ground, output: Out
         options.flush,
         removes_expired=options.removes_expired,
     )
-    marks.set_abort(config.output, config.output / progress.STATE_DIRECTORY)
+    marking.set_abort(config.output, config.output / progress.STATE_DIRECTORY)
     flushing.save(clean=False)
     return flushing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reput.formats.errors import ReputError
 from reput.stores.following.flushed import FlushedEnd
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.streaming.source.readable import find_ends
+from reput.streaming.dispatch.log.readable import find_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

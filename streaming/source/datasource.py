@@ -69,8 +69,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from reput.checkpoints import output_record
 from reput.formats.errors import UsageError
-from reput.streaming.dispatch.resuming import output_record
 from reput.streaming.source.opening import naming_the_option, open_stores, read_range
 from reput.streaming.source.options import RANGES, SourceOptions, parse
 from reput.streaming.source.planning import (

@@ -10,11 +10,11 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reput.checkpoints.disk import locks
 from reput.formats.errors import FormatError, ReputError, StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import ACCEPT_V2, Verdict
 from reput.stores.lazy import lazy_module
+from reput.stores.log import broker_lock
 from reput.stores.log.commitlog import PAD, CommitLog, commitlog_directories
 from reput.stores.log.holes import HoleWatch, flaw_after
 from reput.stores.log.tail import KnownEnd, chain_end
@@ -146,7 +146,7 @@ class StoreOffsets:
         return flaw_after(log, self._visible, tolerates_damage=self._skips_corrupt)
 
     def _is_live(self) -> bool:
-        return locks.is_held(self.path / names.LOCK)
+        return broker_lock.is_held(self.path / names.LOCK)
 
     def end(self) -> int:
         """Return the end of the whole records, `NOTHING` if there is no file.

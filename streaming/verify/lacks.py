@@ -13,7 +13,7 @@ from reput.stores.log.places import unmounted
 from reput.stores.log.records import read_at
 from reput.stores.log.unreadable import next_record
 from reput.streaming.dispatch.log import passed
-from reput.streaming.source.readable import place_of
+from reput.streaming.dispatch.log.readable import place_of
 
 if TYPE_CHECKING:
     from reput.streaming.verify.subject import Subject

@@ -10,16 +10,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reput.checkpoints import progress, tails, untouched
+from reput.checkpoints import output_record, progress, tails, untouched
 from reput.checkpoints.verify import CheckpointCheck, LogFacts, verify_abort, verify_progress
 from reput.formats.errors import FormatError, StoreError, UnreadableError
 from reput.formats.rocketmq import consumequeue, names
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.stores.findings import Finding, Kind, Report
+from reput.stores.following.other_store import refuse_other_store
 from reput.stores.verify.index.compare import IndexCheck
 from reput.stores.verify.index.reader import index_files
-from reput.streaming.dispatch.resuming import output_record
-from reput.streaming.dispatch.resuming.other_store import refuse_other_store
 from reput.streaming.verify.lacks import report_lacks
 from reput.streaming.verify.log_records import LogRecords
 from reput.streaming.verify.queue_pass import QueuePass

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from reput.checkpoints import marks, progress, quarantine
 from reput.checkpoints.disk import changes as disk
-from reput.checkpoints.disk import locks
+from reput.checkpoints.disk import locks, marking, recording
 from reput.formats.errors import FormatError, ReputError, StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
@@ -240,8 +240,8 @@ def _exchange(config: StoreConfig, rebuild: RepairRebuild, result: Repair) -> No
         raise other_store(config)
     # What is renamed below is on disk already; this is for what the plan has written into it.
     disk.sync_file_system(output)
-    marks.set_repairing(staging)
-    marks.set_abort(output, staging)
+    marking.set_repairing(staging)
+    marking.set_abort(output, staging)
     apply(output, plan)
     _keep_quarantined(copy, output)
     made = rebuild.progress(plan, output)
@@ -250,14 +250,14 @@ def _exchange(config: StoreConfig, rebuild: RepairRebuild, result: Repair) -> No
     )
     fields = config.settings.version.checkpoint_fields
     before = _read(output / names.CHECKPOINT)
-    marks.write_checkpoint(output, staging, longs, fields)
+    marking.write_checkpoint(output, staging, longs, fields)
     if before != _read(output / names.CHECKPOINT):
         what = MADE if before is None else REPLACED
         plan.changes.append(Change(what, output / names.CHECKPOINT, "as the queues say"))
     made = replace(made, checkpoint=tuple(longs[:fields]) + (0,) * (len(longs) - fields))
-    progress.save(output, made)
-    marks.clear_abort(output)
-    marks.clear_repairing(staging)
+    recording.save(output, made)
+    marking.clear_abort(output)
+    marking.clear_repairing(staging)
     result.changes = plan.changes
     result.kept = plan.kept
     result.restored = rebuild.restored

@@ -123,7 +123,7 @@ class RepairRebuild:
     def _check_log(self, known: Progress) -> None:
         """Refuse a log from which the output's entries cannot be made again."""
         log = self._dispatcher.log
-        seen = compare(log, truncation.known_log(known), is_thorough=True)
+        seen = compare(log, progress.known_log(known), is_thorough=True)
         if seen.damaged is not None:
             path, _ = log.file_of(seen.damaged)
             raise StoreError(

@@ -16,7 +16,7 @@ from reput.stores.verify.queue_entries import has_entries_from
 from reput.streaming.dispatch.blocks.pipeline import Pipeline
 from reput.streaming.dispatch.live_settings import LiveSettings
 from reput.streaming.dispatch.log import passed
-from reput.streaming.source.readable import Readable, find_ends
+from reput.streaming.dispatch.log.readable import Readable, find_ends
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress

@@ -9,6 +9,7 @@ import zlib
 import pytest
 
 from reput.checkpoints import marks, progress
+from reput.checkpoints.disk import marking, recording
 from reput.checkpoints.progress import FILE_NAME, STATE_DIRECTORY, Progress
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
@@ -65,7 +66,7 @@ class TestProgress:
         "saved", [SAVED, dataclasses.replace(SAVED, files=(), trail=(), queues={})]
     )
     def test_what_is_saved_is_loaded(self, root, saved):
-        progress.save(root, saved)
+        recording.save(root, saved)
 
         assert progress.load(root) == saved
 
@@ -76,16 +77,16 @@ class TestProgress:
         """
         The new one gets its content under another name; nothing is left of that.
         """
-        progress.save(root, SAVED)
+        recording.save(root, SAVED)
         before = path_in(root).stat().st_ino
-        progress.save(root, dataclasses.replace(SAVED, end=5000))
+        recording.save(root, dataclasses.replace(SAVED, end=5000))
 
         assert path_in(root).stat().st_ino != before
         assert [path.name for path in (root / STATE_DIRECTORY).iterdir()] == [FILE_NAME]
         assert progress.load(root).end == 5000
 
     def test_a_write_that_was_cut_off_leaves_the_one_before(self, root):
-        progress.save(root, SAVED)
+        recording.save(root, SAVED)
         (root / STATE_DIRECTORY / f"{FILE_NAME}.new").write_text('{"end": 9')
 
         assert progress.load(root) == SAVED
@@ -95,14 +96,14 @@ class TestProgress:
         """
         Or it changes nothing: a space in the layout of the text.
         """
-        progress.save(root, SAVED)
+        recording.save(root, SAVED)
         raw = path_in(root).read_bytes()
         for at in range(len(raw)):
             path_in(root).write_bytes(raw[:at] + bytes([raw[at] ^ flip]) + raw[at + 1 :])
             assert loaded(root) in (SAVED, "damaged")
 
     def test_a_record_cut_anywhere_is_noticed(self, root):
-        progress.save(root, SAVED)
+        recording.save(root, SAVED)
         raw = path_in(root).read_bytes()
         for size in range(len(raw) - 1):
             path_in(root).write_bytes(raw[:size])
@@ -117,7 +118,7 @@ class TestProgress:
             progress.load(root)
 
     def test_a_later_format_is_refused(self, root):
-        progress.save(root, dataclasses.replace(SAVED, format=4))
+        recording.save(root, dataclasses.replace(SAVED, format=4))
 
         with pytest.raises(FormatError, match="format 4, this is 3"):
             progress.load(root)
@@ -140,7 +141,7 @@ class TestProgress:
         """
         Right by format and CRC, and still not what this build has written.
         """
-        progress.save(root, SAVED)
+        recording.save(root, SAVED)
         values = json.loads("{" + path_in(root).read_text().partition("\n")[2])
         change(values)
         rest = json.dumps(values)[1:]
@@ -149,7 +150,7 @@ class TestProgress:
         assert loaded(root) == "damaged"
 
     def test_it_is_readable_with_any_editor(self, root):
-        progress.save(root, SAVED)
+        recording.save(root, SAVED)
 
         assert json.loads(path_in(root).read_text())["end"] == 4096
 
@@ -159,7 +160,7 @@ class TestMarks:
 
     @pytest.mark.parametrize("fields", [3, 5, 6])
     def test_a_checkpoint_has_the_longs_of_its_version(self, root, fields):
-        marks.write_checkpoint(root, root / STATE_DIRECTORY, self.VALUES, fields)
+        marking.write_checkpoint(root, root / STATE_DIRECTORY, self.VALUES, fields)
         raw = (root / "checkpoint").read_bytes()
 
         assert raw == b"".join(i.to_bytes(8, "big") for i in range(1, fields + 1)).ljust(
@@ -179,9 +180,9 @@ class TestMarks:
 
     def test_the_abort_marker_comes_and_goes(self, root):
         assert not marks.has_abort(root)
-        marks.set_abort(root, root)
+        marking.set_abort(root, root)
         assert marks.has_abort(root)
         assert (root / "abort").read_text().startswith("reput, process ")
-        marks.clear_abort(root)
-        marks.clear_abort(root)
+        marking.clear_abort(root)
+        marking.clear_abort(root)
         assert not (root / "abort").exists()

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from reput.checkpoints import marks, progress
-from reput.checkpoints.disk import changes
+from reput.checkpoints.disk import changes, marking, recording
 from reput.formats.kernels import consumequeue
 from reput.formats.kernels import indexfile as indexfile_kernels
 from reput.formats.kernels.indexfile import State
@@ -140,10 +139,10 @@ OPERATIONS = (
     Operation(consumequeue, "put", _part_of_put),
     Operation(indexfile_kernels, "insert", _part_of_insert),
     Operation(indexfile_kernels, "restore_slots", _part_of_slots),
-    Operation(progress, "save"),
-    Operation(marks, "set_abort"),
-    Operation(marks, "clear_abort"),
-    Operation(marks, "write_checkpoint"),
+    Operation(recording, "save"),
+    Operation(marking, "set_abort"),
+    Operation(marking, "clear_abort"),
+    Operation(marking, "write_checkpoint"),
 )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PARSED, WRITTEN = "parsed", "written"
 NAMES = (PARSED, WRITTEN, *(operation.name for operation in OPERATIONS))
 # What changes nothing that outlives the process.
-_HARMLESS = {"disk.unmap", "disk.map_file"}
+_HARMLESS = {"changes.unmap", "changes.map_file"}
 _BLOCK = 1 << 17
 _ROWS = 512
 

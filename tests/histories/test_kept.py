@@ -197,7 +197,7 @@ KEPT = {
         put count=7 seed=743774 kind=same
         put count=3 seed=989949 kind=large
         put count=8 seed=89368 kind=same
-        pause at=marks.write_checkpoint number=1 during=poll seconds=0 { truncate back=2 }
+        pause at=marking.write_checkpoint number=1 during=poll seconds=0 { truncate back=2 }
         ahead
     """,
     "no dispatched record is left where files expire after a cut": """
@@ -388,7 +388,7 @@ KEPT = {
         start
         put count=8 seed=839595 kind=large
         stream
-        pause at=marks.write_checkpoint number=1 during=poll seconds=9 { crash; tear back=7 byte=0 rest=ones; start; put count=6 seed=851220 kind=shorter; ahead }
+        pause at=marking.write_checkpoint number=1 during=poll seconds=9 { crash; tear back=7 byte=0 rest=ones; start; put count=6 seed=851220 kind=shorter; ahead }
         put count=1 seed=185553 kind=same
     """,
     "what was cut while nobody wrote has expired": """
@@ -455,7 +455,7 @@ KEPT = {
         put count=7 seed=157262 kind=same
         close
         put count=8 seed=70950 kind=mixed
-        pause at=marks.write_checkpoint number=1 during=poll seconds=9 { put count=1 seed=884637 kind=shorter; put count=8 seed=945357 kind=same }
+        pause at=marking.write_checkpoint number=1 during=poll seconds=9 { put count=1 seed=884637 kind=shorter; put count=8 seed=945357 kind=same }
         expire count=1
         put count=8 seed=104574 kind=mixed
         put count=3 seed=119498 kind=same
@@ -531,7 +531,7 @@ KEPT = {
         start
         put count=4 seed=554020 kind=large
         put count=7 seed=980227 kind=mixed
-        pause at=progress.save number=1 during=open seconds=9 { expire count=1 }
+        pause at=recording.save number=1 during=open seconds=9 { expire count=1 }
     """,
     "only a record that ends with a zero is left after an expiry": """
         settings version=4.9.8 log=4096 queue=4 items=12 ext=0 fan=0 batch=0
@@ -541,7 +541,7 @@ KEPT = {
         put count=1 seed=359825 kind=same
         put count=8 seed=622417 kind=zero
         put count=1 seed=95617 kind=same
-        pause at=marks.set_abort number=1 during=poll seconds=0 { put count=4 seed=457520 kind=same; poison seed=632590; put count=1 seed=123395 kind=same }
+        pause at=marking.set_abort number=1 during=poll seconds=0 { put count=4 seed=457520 kind=same; poison seed=632590; put count=1 seed=123395 kind=same }
         truncate back=8
         put count=1 seed=175953 kind=same
         stop
@@ -791,7 +791,7 @@ REAL = {
         start
         truncate back=8
         put count=1 seed=561807 kind=mixed
-        pause at=marks.set_abort number=1 during=poll seconds=0 { put count=5 seed=226258 kind=shorter; put count=2 seed=729484 kind=mixed }
+        pause at=marking.set_abort number=1 during=poll seconds=0 { put count=5 seed=226258 kind=shorter; put count=2 seed=729484 kind=mixed }
         put count=2 seed=81922 kind=mixed
     """,
     "a stream and an output have what stood in a hole, and wait at records that were cut": """

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from reput.checkpoints import progress
 from reput.formats.errors import FormatError
 from reput.stores.following.identity import Comparison, compare
 from reput.stores.following.known import is_old
@@ -142,7 +143,7 @@ class Following:
 
     def _compare(self, *, is_forced: bool = False, is_at_rest: bool = False) -> bool:
         """Roll back if the log is no longer the same; tell whether it was not."""
-        known = truncation.known_log(self._books.progress)
+        known = progress.known_log(self._books.progress)
         if is_forced:
             seen: Comparison | None = compare(self._log, known)
         else:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from reput.checkpoints import marks, progress
+from reput.checkpoints import progress
+from reput.checkpoints.disk import marking
 from reput.checkpoints.progress import Progress
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.formats.rocketmq.indexfile import Header
@@ -69,7 +70,7 @@ def roll_back_to(config: StoreConfig, known: Progress, recovery: Recovery) -> No
 
 def write_checkpoint(config: StoreConfig, known: Progress) -> None:
     """Make the checkpoint file say what the progress does: ahead of the queues, it does harm."""
-    marks.write_checkpoint(
+    marking.write_checkpoint(
         config.output,
         config.output / progress.STATE_DIRECTORY,
         StoreCheckpoint(*known.checkpoint),

@@ -12,16 +12,17 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reput.checkpoints import marks, progress
+from reput.checkpoints import progress
+from reput.checkpoints.disk import marking, recording
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.checkpoint import StoreCheckpoint
 from reput.sinks.upkeep import rollback
 from reput.stores.following.identity import Comparison, compare
-from reput.stores.following.known import Known, gone_back, settled
+from reput.stores.following.known import gone_back, settled
+from reput.stores.following.other_store import nothing_in_common
 from reput.stores.verify.queue_entries import first_entry
 from reput.streaming.dispatch.resuming import recovery
-from reput.streaming.dispatch.resuming.other_store import nothing_in_common
 from reput.streaming.events import CORRUPT, GAP, TRUNCATION, Event
 
 if TYPE_CHECKING:
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
 _CUTS = 32
 
 
-def known_log(found: Progress) -> Known:
-    """Return what an output has read of its log."""
-    return Known(found.files, found.trail, found.end, dict(found.skipped), dict(found.passed))
-
-
 def follow(config: StoreConfig, log: CommitLog, found: Progress, done: Recovery) -> Progress:
     """Return progress that the log agrees with: as it is, or rolled back to where both agree.
 
@@ -54,13 +50,13 @@ def follow(config: StoreConfig, log: CommitLog, found: Progress, done: Recovery)
     Raises:
         StoreError: the output is of another log.
     """
-    seen = compare(log, known_log(found))
+    seen = compare(log, progress.known_log(found))
     bases = log.bases
     if not seen.is_same:
         log.refresh()
         if log.bases != bases:
             # Files expired meanwhile: what was in them says nothing of the log.
-            seen = compare(log, known_log(found))
+            seen = compare(log, progress.known_log(found))
     if seen.is_same:
         return still_same(log, found, seen, done.reasons)
     return roll_back(config, log, found, seen, done)
@@ -118,11 +114,11 @@ def roll_back(
     )
     done.reasons.append(Event(text, TRUNCATION))
     # Until it is done, no broker may be started on the files.
-    marks.set_abort(config.output, config.output / progress.STATE_DIRECTORY)
+    marking.set_abort(config.output, config.output / progress.STATE_DIRECTORY)
     # Recorded first: if this is interrupted, the next start continues it. And a checkpoint that is
     # ahead of the queues would make a broker skip what is missing in them.
     recovery.write_checkpoint(config, older)
-    progress.save(config.output, older)
+    recording.save(config.output, older)
     recovery.roll_back_to(config, older, done)
     return older
 
@@ -268,6 +264,6 @@ def roll_back_queues(
         )
     )
     # Recorded first, as in `roll_back`.
-    progress.save(config.output, shorter)
+    recording.save(config.output, shorter)
     recovery.roll_back_to(config, shorter, done)
     return shorter

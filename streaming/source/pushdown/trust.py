@@ -15,7 +15,6 @@ from reput.checkpoints import marks, progress
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import names
 from reput.stores.following.identity import compare
-from reput.streaming.dispatch.resuming.truncation import known_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +70,7 @@ def trust_in(root: Path, log: CommitLog, end: int, *, never_cut: bool) -> Trust:
 def _trust_in_record(found: Progress, root: Path, log: CommitLog, end: int) -> Trust:
     """Return what can be believed of an output of ours: what its record says fits the log."""
     log.refresh()
-    seen = compare(log, known_log(found))
+    seen = compare(log, progress.known_log(found))
     if seen.damaged is not None:
         return Trust(0, 0, "a file of the log is damaged: it is not as it was when dispatched")
     fitting = found.end if seen.is_same else seen.common.end if seen.common is not None else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reput.checkpoints import progress
-from reput.checkpoints.disk import changes
+from reput.checkpoints.disk import changes, recording
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.sinks.upkeep.retention import expired_files, firsts_without
@@ -36,7 +36,7 @@ def remove_expired(config, begin: int) -> list[Path]:
     found = expired_files(config.output, config.settings, begin)
     firsts = firsts_without(config.output, config.settings, found)
     record = progress.load(config.output)
-    progress.save(config.output, replace(record, firsts=record.firsts | firsts))
+    recording.save(config.output, replace(record, firsts=record.firsts | firsts))
     for path in found:
         path.unlink()
     return found

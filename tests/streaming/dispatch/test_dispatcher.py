@@ -14,6 +14,7 @@ import time
 import pytest
 
 from reput.checkpoints import marks, progress
+from reput.checkpoints.disk import recording
 from reput.formats.errors import FormatError, ReputError, StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
@@ -326,7 +327,7 @@ class TestCrash:
         at_20 = files_of(config.output)
         dispatcher.dispatch(log.end)
         dispatcher.abandon()
-        progress.save(config.output, record)
+        recording.save(config.output, record)
 
         again = StoreDispatcher(config)
         assert again.recovery.entries > 0

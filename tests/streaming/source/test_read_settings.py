@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
+from reput.checkpoints import output_record
 from reput.formats.errors import StoreError
 from reput.streaming.dispatch.dispatcher import rebuild
-from reput.streaming.dispatch.resuming import output_record
 from reput.streaming.settings.config import store_config
 from reput.streaming.source.datasource import RocketMQDataSource
 from reput.streaming.source.read_settings import refuse_other_sizes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from reput.checkpoints import progress
+from reput.checkpoints.disk import recording
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import ROLLBACK
@@ -348,7 +349,7 @@ class TestIndex:
         assert progress.load(made.output).checkpoint == before
         assert verify(made.config).findings == []
         if is_killed:
-            progress.save(made.output, replace(progress.load(made.output), clean=False))
+            recording.save(made.output, replace(progress.load(made.output), clean=False))
             assert verify(made.config).findings == []
         else:
             content = files_of(made.output)
@@ -610,6 +611,6 @@ class TestMadeAhead:
 
         known = progress.load(made.output)
         assert self.QUEUE in known.ahead
-        progress.save(made.output, replace(known, ahead=(), clean=False))
+        recording.save(made.output, replace(known, ahead=(), clean=False))
         with pytest.raises(StoreError, match="were removed as expired"):
             StoreDispatcher(made.config)

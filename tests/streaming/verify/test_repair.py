@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reput.checkpoints import marks, progress
-from reput.checkpoints.disk import locks
+from reput.checkpoints.disk import locks, marking
 from reput.formats.errors import ReputError, StoreError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
@@ -562,7 +562,7 @@ class TestRefusals:
         Nothing goes on from an output of which a part is exchanged.
         """
         made.dispatch(half(made))
-        marks.set_repairing(made.output / ".reput")
+        marking.set_repairing(made.output / ".reput")
 
         with pytest.raises(StoreError, match="was interrupted"):
             made.dispatch()

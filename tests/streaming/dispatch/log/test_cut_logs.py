@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from reput.checkpoints import progress
+from reput.checkpoints.disk import recording
 from reput.formats.errors import FormatError
 from reput.stores.following.file_walk import FileWalk
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
@@ -352,7 +353,7 @@ def test_progress_of_an_earlier_format_is_refused(made):
     dispatch_all(dispatcher)
     dispatcher.close()
     known = progress.load(config.output)
-    progress.save(config.output, replace(known, format=2))
+    recording.save(config.output, replace(known, format=2))
 
     with pytest.raises(FormatError, match="format 2, this is 3"):
         StoreDispatcher(config)

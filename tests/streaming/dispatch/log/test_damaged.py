@@ -23,7 +23,6 @@ from reput.stores.log.tail import find_tail
 from reput.stores.query.message_store import MessageStore
 from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
 from reput.streaming.dispatch.log.damage import explained, gaps_of, of_export
-from reput.streaming.dispatch.resuming import truncation
 from reput.streaming.source.datasource import BatchReader
 from reput.streaming.source.options import parse
 from reput.streaming.source.rows import read_batches
@@ -601,7 +600,7 @@ class TestUnfit:
         before = files_of(config.output)
         found = progress.load(config.output)
         files = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
-        seen = compare(files, truncation.known_log(found), is_thorough=True)
+        seen = compare(files, progress.known_log(found), is_thorough=True)
         files.close()
         result = repair(config, skips_corrupt=True)
 

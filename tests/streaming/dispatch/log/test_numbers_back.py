@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from reput.checkpoints import progress
+from reput.checkpoints.disk import recording
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.batchconsumequeue import UNIT
 from reput.formats.rocketmq.encode import Message
@@ -442,7 +443,7 @@ def test_a_queue_that_is_not_in_the_record_may_be_a_brokers(tmp_path, in_place, 
     queues = {queue: end for queue, end in known.queues.items() if queue != name}
     lasts = {queue: end for queue, end in known.lasts.items() if queue != name}
     known = replace(known, clean=is_clean, queues=queues, lasts=lasts, tails={})
-    progress.save(made.output, known)
+    recording.save(made.output, known)
 
     assert repair(made.config).ok
     stays = in_place and is_clean

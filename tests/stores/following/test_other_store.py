@@ -7,15 +7,13 @@ import shutil
 
 import pytest
 
-from reput.checkpoints import progress
+from reput.checkpoints import output_record, progress
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
 from reput.stores.following.identity import compare
+from reput.stores.following.other_store import refuse_other_store
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
-from reput.streaming.dispatch.resuming import output_record
-from reput.streaming.dispatch.resuming.other_store import refuse_other_store
-from reput.streaming.dispatch.resuming.truncation import known_log
 from tests.builders.stores import LOG_FILE, SMALL, Log, config_of, fill
 from tests.streaming.settings.test_places import run
 
@@ -32,7 +30,7 @@ def is_refused(config) -> bool:
     """Tell whether it is refused; a job that compares all that it read has to refuse it as well."""
     log = CommitLog(commitlog_directories(config.path, config.settings), config.settings)
     try:
-        seen = compare(log, known_log(progress.load(config.output)), is_thorough=True)
+        seen = compare(log, progress.known_log(progress.load(config.output)), is_thorough=True)
         is_unrelated = not seen.is_same and seen.common is None and not seen.is_related
         try:
             refuse_other_store(log, config.path, config.output, output_record.read(config.output))
