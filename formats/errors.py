@@ -6,7 +6,8 @@ the text of a traceback, so the traceback of each error ends with a line for mac
     reput.formats.errors.FormatError: /log at byte 4: no magic. Restore the file.
     [reput:format] {"path": "/log", "position": 4, "problem": "no magic", "remedy": "Restore the …"}
 
-`str(error)` does not have that line; `recovered` reads it back.
+`str(error)` does not have that line; `recovered` reads it back. An error that is raised for one of
+several stores says which one in the same way (`about`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+_STORE = "store"
 _MARKER = re.compile(r"\[reput:([a-z-]+)\] (?=\{)")
 
 
@@ -47,7 +49,7 @@ class ReputError(Exception):
     @cached_property
     def __notes__(self) -> list[str]:  # type: ignore[override] # a list all the same
         """Return what a traceback adds to the message."""
-        return [f"[reput:{self.code}] {json.dumps(self.fields)}"]
+        return [f"[reput:{self.code}] {json.dumps(self.fields | _marked(self))}"]
 
 
 class UsageError(ReputError):
@@ -74,7 +76,7 @@ class StoreError(ReputError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let it be pickled as what it is."""
-        return type(self), tuple(self.fields.values())
+        return type(self), tuple(self.fields.values()), _marked(self)
 
 
 class ExpiredError(ReputError):
@@ -90,30 +92,52 @@ class KafkaError(ReputError):
 
 
 class FormatError(ReputError):
-    """A file breaks its format. Names the file and the byte, so `xxd -s` is one paste away."""
+    """A file breaks its format. Names the file and the byte, so `xxd -s` is one paste away.
+
+    Attributes:
+        note: of a place in a log that `--on-corrupt skip` passes over: what a reader should know
+            about it besides how to pass over it, "" for nothing. None of anything else.
+    """
 
     code = "format"
 
-    def __init__(self, path: Path | str, position: int, found: str, remedy: str = "") -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        position: int,
+        found: str,
+        remedy: str = "",
+        note: str | None = None,
+    ) -> None:
         super().__init__(f"{path} at byte {position}: {found}." + (f" {remedy}" if remedy else ""))
         self.path = str(path)
         self.position = int(position)
         self.problem = found
         self.remedy = remedy
+        self.note = note
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return path, position, problem and remedy."""
+        """Return path, position, problem, remedy and note."""
         return {
             "path": self.path,
             "position": self.position,
             "problem": self.problem,
             "remedy": self.remedy,
+            "note": self.note,
         }
+
+    def with_remedy(self, remedy: str) -> FormatError:
+        """Return the same error with something else to do about it, and its note after that."""
+        said = f"{remedy} {self.note or ''}".strip()
+        again = type(self)(self.path, self.position, self.problem, said, self.note)
+        if store := store_of(self):
+            mark(again, store)
+        return again
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let it be pickled as what it is."""
-        return type(self), tuple(self.fields.values())
+        return type(self), tuple(self.fields.values()), _marked(self)
 
 
 class FileSizeError(FormatError):
@@ -150,6 +174,34 @@ KINDS: dict[str, type[ReputError]] = {
 }
 
 
+@contextlib.contextmanager
+def about(store: str) -> Iterator[None]:
+    """Mark errors as being about a store.
+
+    Args:
+        store: its name.
+    """
+    try:
+        yield
+    except BaseException as error:
+        mark(error, store)
+        raise
+
+
+def mark(error: BaseException, store: str) -> None:
+    """Mark an error as being about a store, unless it names one already."""
+    vars(error).setdefault(_STORE, store)
+
+
+def store_of(error: BaseException) -> str | None:
+    """Return the name of the store that an error is about, None where it does not say."""
+    return vars(error).get(_STORE)
+
+
+def _marked(error: BaseException) -> dict[str, str]:
+    return {_STORE: store} if (store := store_of(error)) else {}
+
+
 def made_again(code: str, fields: Mapping[str, Any]) -> ReputError:
     """Return the error that has this code and these fields.
 
@@ -169,7 +221,11 @@ def recovered(text: str) -> ReputError | None:
         # The text may have been truncated on its way.
         with contextlib.suppress(ValueError, KeyError, TypeError):
             fields, _ = json.JSONDecoder().raw_decode(line, found.end())
-            return made_again(found[1], fields)
+            store = fields.pop(_STORE, None)
+            error = made_again(found[1], fields)
+            if store is not None:
+                mark(error, store)
+            return error
     return None
 
 

@@ -106,6 +106,7 @@ def hole_error(log: CommitLog, hole: Hole) -> FormatError:
         f"(physical offsets {hole.start} to {hole.end}), then whole records that are not older "
         f"than the last one before, from {where} on",
         f"{REMEDY} {HOLE_NOTE}",
+        HOLE_NOTE,
     )
 
 
@@ -116,6 +117,7 @@ def damage_error(damage: Damage) -> FormatError:
         damage.byte,
         f"{damage.found} (physical offsets {damage.start} to {damage.end})",
         REMEDY,
+        "",
     )
 
 

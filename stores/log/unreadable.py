@@ -118,8 +118,8 @@ def corruption(log: CommitLog, position: int, verdict: Verdict) -> FormatError:
     if cut is not None:
         found += f"; at byte {cut.byte} {cut.found}"
     if verdict in _NUMBERS:
-        return UnreadableError(path, byte, found, UNREADABLE_REMEDY)
-    return FormatError(path, byte, found, REMEDY)
+        return UnreadableError(path, byte, found, UNREADABLE_REMEDY, UNREADABLE_NOTE)
+    return FormatError(path, byte, found, REMEDY, note="")
 
 
 def unfit(log: CommitLog, position: int, error: Exception) -> FormatError:
@@ -127,7 +127,7 @@ def unfit(log: CommitLog, position: int, error: Exception) -> FormatError:
     path, byte = log.file_of(position)
     why = str(error).rstrip(".")
     found = f"a record that cannot be dispatched (physical offset {position}): {why}"
-    return FormatError(path, byte, found, REMEDY)
+    return FormatError(path, byte, found, REMEDY, note="")
 
 
 def bytes_of(data: np.ndarray) -> str:

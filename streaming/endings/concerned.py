@@ -1,46 +1,22 @@
 """Which store of a job an error is about, so that it is counted for that one and no other.
 
-Where an error is raised on behalf of a store, `about` has it say so. What Spark hands on is a text:
-there the path that it names tells.
+An error that is raised on behalf of a store says so (`formats.errors.about`), also after it has
+come through Spark; or it is about a file, which tells. The words of its message do not.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reput.formats.errors import store_of
 from reput.formats.rocketmq import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from reput.streaming.settings.config import StoreConfig
-
-_MARK = "store_of_job"
-# A path in a sentence ends with the sentence's own signs, or continues below a directory.
-_PATH_ENDS = r"(?=[/\s:;,'\")]|\.?$|\. )"
-
-
-@contextlib.contextmanager
-def about(store: str) -> Iterator[None]:
-    """Mark errors as being about a store of the job.
-
-    Args:
-        store: its name.
-    """
-    try:
-        yield
-    except BaseException as error:
-        mark(error, store)
-        raise
-
-
-def mark(error: BaseException, store: str) -> None:
-    """Mark an error as being about a store, unless it names one already."""
-    vars(error).setdefault(_MARK, store)
 
 
 def concerned(error: BaseException, configs: Mapping[str, StoreConfig]) -> list[str]:
@@ -52,8 +28,8 @@ def concerned(error: BaseException, configs: Mapping[str, StoreConfig]) -> list[
     """
     each: BaseException | None = error
     while each is not None:
-        if _MARK in vars(each):
-            return [vars(each)[_MARK]]
+        if (store := store_of(each)) is not None:
+            return [store]
         each = each.__cause__
     found: dict[str, int] = {}
     for name, config in configs.items():
@@ -74,6 +50,6 @@ def _places(config: StoreConfig) -> Iterator[str]:
 
 def _names(error: BaseException, place: str) -> bool:
     path = error.filename if isinstance(error, OSError) else getattr(error, "path", None)
-    if isinstance(path, str | bytes):
-        return Path(os.fsdecode(path)).absolute().is_relative_to(Path(place).absolute())
-    return re.search(rf"(?<![\w./-]){re.escape(place)}{_PATH_ENDS}", str(error)) is not None
+    if not isinstance(path, str | bytes):
+        return False
+    return Path(os.fsdecode(path)).absolute().is_relative_to(Path(place).absolute())

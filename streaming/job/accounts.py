@@ -6,8 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from reput.formats.errors import mark
 from reput.formats.rocketmq import names
-from reput.streaming.endings.concerned import mark
 from reput.streaming.events import kind_of_event
 from reput.streaming.job.summary import StoreSummary, Summary
 from reput.streaming.kafka.news import KafkaNews

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from reput.checkpoints import progress
-from reput.formats.errors import BodyError, FileSizeError, FormatError, KafkaError
+from reput.formats.errors import BodyError, FileSizeError, FormatError, KafkaError, mark
 from reput.streaming.dispatch.log import damage
-from reput.streaming.endings.concerned import mark
 from reput.streaming.job.accounts import Accounts
 from reput.streaming.job.preparation import Preparation
 from reput.streaming.job.query import start_query

@@ -23,8 +23,9 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from reput.formats.errors import mark
 from reput.streaming.dispatch.resuming.first_message import is_awaited
-from reput.streaming.endings.concerned import concerned, mark
+from reput.streaming.endings.concerned import concerned
 from reput.streaming.observe.counters import Counters
 from reput.streaming.observe.error_kinds import kind_of, lasting_kinds
 from reput.streaming.observe.families import Families

@@ -10,7 +10,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import FormatError, ReputError, StoreError
+from reput.formats.errors import FormatError, ReputError, StoreError, about
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import ACCEPT_V2, Verdict
 from reput.stores.lazy import lazy_module
@@ -230,9 +230,11 @@ class StoreOffsets:
         if bound.kind == "timestamp":
             return self._first_since(log, bound.value, end)
         if bound.value > end:
-            raise ReputError(
-                f"store {self.name}: offset {bound.value} is past the end of the commitlog, {end}"
-            )
+            with about(self.name):
+                raise ReputError(
+                    f"store {self.name}: offset {bound.value} is past the end of the commitlog, "
+                    f"{end}"
+                )
         return self.existing(bound.value, fail_on_data_loss=fail_on_data_loss)
 
     def _first_since(self, log: CommitLog, timestamp: int, end: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from reput.formats.errors import ReputError
+from reput.formats.errors import ReputError, about
 from reput.streaming.source.options import RANGES, SourceOptions
 
 if TYPE_CHECKING:
@@ -214,9 +214,10 @@ def skip_expired(log: CommitLog, name: str, start: int, *, fail_on_data_loss: bo
         return log.min_offset
     lost = f"store {name}: physical offsets {start} to {log.min_offset} have expired"
     if fail_on_data_loss:
-        raise ReputError(
-            f"{lost} before they were read. Restore the files, or resume after the gap with the "
-            "option failOnDataLoss=false"
-        )
+        with about(name):
+            raise ReputError(
+                f"{lost} before they were read. Restore the files, or resume after the gap with "
+                "the option failOnDataLoss=false"
+            )
     LOG.warning("%s and are skipped (failOnDataLoss=false)", lost)
     return log.min_offset

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from reput.formats.errors import ReputError, UsageError
+from reput.formats.errors import ReputError, UsageError, about
 from reput.streaming.source.marks import Mark, marks_of
 from reput.streaming.source.opening import naming_the_option, open_stores, read_range
 from reput.streaming.source.options import RANGES, SourceOptions
@@ -178,10 +178,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "that were delivered are no longer in it, and others have taken their place"
             )
             if self._options.fail_on_data_loss:
-                raise ReputError(
-                    f"{message}. Begin with a new checkpoint, or resume at the offset without "
-                    "those records with the option failOnDataLoss=false"
-                )
+                with about(name):
+                    raise ReputError(
+                        f"{message}. Begin with a new checkpoint, or resume at the offset without "
+                        "those records with the option failOnDataLoss=false"
+                    )
             LOG.warning("%s; resuming at the offset (failOnDataLoss=false)", message)
             # Until something is appended, Spark asks with the same offset again and again.
             self._told[name] = mark
@@ -203,10 +204,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "been cut or replaced"
         )
         if self._options.fail_on_data_loss:
-            raise ReputError(
-                f"{message}. Begin with a new checkpoint, or resume at the log's end with the "
-                "option failOnDataLoss=false"
-            )
+            with about(name):
+                raise ReputError(
+                    f"{message}. Begin with a new checkpoint, or resume at the log's end with the "
+                    "option failOnDataLoss=false"
+                )
         return end
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802

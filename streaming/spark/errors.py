@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
-from reput.formats.errors import ReputError, UsageError, recovered
+from reput.formats.errors import ReputError, UsageError, mark, recovered, store_of
 from reput.streaming.endings.failures import FAILURES, cause_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def source_error(text: str, failed: str = "the streaming query failed") -> Reput
         return ReputError(f"{failed}: {cause_of(text)}; {FAILURES.keep(text)}")
     if isinstance(error, UsageError):
         # The command has taken its arguments by then: this is not exit code 2.
-        return ReputError(str(error))
+        wrong = ReputError(str(error))
+        if store := store_of(error):
+            mark(wrong, store)
+        return wrong
     return error
 
 

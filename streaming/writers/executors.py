@@ -22,7 +22,7 @@ from pyspark.serializers import CPickleSerializer
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
-from reput.streaming.endings.concerned import about
+from reput.formats.errors import about
 from reput.streaming.endings.failures import cause_of
 from reput.streaming.writers.base import Result, UnreachableError
 from reput.streaming.writers.counted import Counted

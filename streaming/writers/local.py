@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import ReputError
-from reput.streaming.endings.concerned import about
+from reput.formats.errors import ReputError, about
 from reput.streaming.writers.base import Result
 from reput.streaming.writers.state import State
 

@@ -18,7 +18,9 @@ from reput.formats.errors import (
     StoreError,
     UnreadableError,
     UsageError,
+    about,
     recovered,
+    store_of,
 )
 
 PLACE = (
@@ -67,6 +69,34 @@ def test_a_traceback_carries_the_error(error):
     assert content(recovered(f"Spark says\n{text}\tat of.a.stack(Trace)")) == content(error)
     assert content(pickle.loads(pickle.dumps(error))) == content(error)
     assert "[reput:" not in str(error).replace("[reput:store]", "")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_the_store_that_an_error_is_about_comes_along(error):
+    """
+    A job of several stores counts the error for the one store, whatever its words are.
+    """
+    made = type(error)(*error.fields.values())
+    with pytest.raises(ReputError) as caught, about("broker-a"), about("all"):
+        raise made
+    text = "".join(traceback.format_exception(caught.value))
+
+    assert store_of(recovered(text)) == store_of(pickle.loads(pickle.dumps(made))) == "all"
+    assert content(recovered(text)) == content(error)
+    assert store_of(recovered(raised(error))) is None
+
+
+def test_another_remedy_keeps_the_rest():
+    """
+    An export names its own option for a damaged place, and still says what is known of the place.
+    """
+    error = UnreadableError("/log", 4, "no magic", "Restore it. It is old.", "It is old.")
+    with pytest.raises(UnreadableError), about("a"):
+        raise error
+    again = error.with_remedy("Skip it.")
+
+    assert str(again) == "/log at byte 4: no magic. Skip it. It is old."
+    assert (type(again), again.note, store_of(again)) == (UnreadableError, "It is old.", "a")
 
 
 def test_a_message_can_be_sent_whatever_a_file_is_called():

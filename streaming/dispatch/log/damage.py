@@ -15,9 +15,9 @@ from reput.formats.errors import FormatError, ReputError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import Verdict
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
-from reput.stores.log.holes import HOLE_NOTE, REMEDY, HoleWatch
+from reput.stores.log.holes import HoleWatch
 from reput.stores.log.tail import find_tail
-from reput.stores.log.unreadable import UNREADABLE_NOTE, UNREADABLE_REMEDY, next_record
+from reput.stores.log.unreadable import next_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,9 +29,6 @@ _OF_FRAMES = (
     "Restore the file from a replica, or read what is there with the option onCorrupt=skip."
 )
 _OF_EXPORTS = "Restore the file from a replica, or export what is there with --on-corrupt skip."
-# What is said besides, by the remedy it stands in.
-_NOTES = {REMEDY: "", f"{REMEDY} {HOLE_NOTE}": HOLE_NOTE, UNREADABLE_REMEDY: UNREADABLE_NOTE}
-_FRAME_NOTES = {f"{_OF_FRAMES} {note}".strip(): note for note in _NOTES.values()}
 
 
 def explained(error: FormatError, config: StoreConfig) -> FormatError | None:
@@ -63,7 +60,6 @@ def explained(error: FormatError, config: StoreConfig) -> FormatError | None:
         log.close()
     # The same file may have been named by another way.
     to = f"byte {byte + 1}" if last.name == path.name else f"byte {byte + 1} of {last}"
-    note = _NOTES.get(error.remedy, "")
     return FormatError(
         error.path,
         error.position,
@@ -71,7 +67,7 @@ def explained(error: FormatError, config: StoreConfig) -> FormatError | None:
         f"Restore the file from a replica and start again; or start with --on-corrupt skip, which "
         f"leaves out {end - start} bytes (physical offsets {start} to {end}: from byte "
         f"{error.position} to {to}) and keeps a copy of those that are there."
-        + (f" {note}" if note else "")
+        + (f" {error.note}" if error.note else "")
         + _kept(config.output),
     )
 
@@ -91,18 +87,16 @@ def naming_the_option() -> Iterator[None]:
     try:
         yield
     except FormatError as error:
-        if error.remedy not in _NOTES:
+        if error.note is None:
             raise
-        remedy = f"{_OF_FRAMES} {_NOTES[error.remedy]}".strip()
-        raise type(error)(error.path, error.position, error.problem, remedy) from None
+        raise error.with_remedy(_OF_FRAMES) from None
 
 
 def of_export(error: ReputError) -> ReputError:
     """Return an error with the remedy of an export where it has a DataFrame's."""
-    if not isinstance(error, FormatError) or error.remedy not in _FRAME_NOTES:
+    if not isinstance(error, FormatError) or error.note is None:
         return error
-    remedy = f"{_OF_EXPORTS} {_FRAME_NOTES[error.remedy]}".strip()
-    return type(error)(error.path, error.position, error.problem, remedy)
+    return error.with_remedy(_OF_EXPORTS)
 
 
 def gaps_of(

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import errno
+import traceback
 from dataclasses import replace
 
 import pytest
 
-from reput.formats.errors import FormatError, KafkaError, ReputError, StoreError
+from reput.formats.errors import (
+    ExpiredError,
+    FormatError,
+    KafkaError,
+    ReputError,
+    StoreError,
+    about,
+    recovered,
+)
 from reput.streaming.job.job import Job
 from reput.streaming.kafka.state import KafkaState
 from reput.streaming.observe.error_kinds import ERROR_KINDS
@@ -89,18 +98,29 @@ def test_what_comes_back_is_counted_again(configs):
     assert counted(metrics) == {("a", "corrupt"): 2}
 
 
+def through_text(error, store):
+    """
+    Return an error that was raised on behalf of a store in another process: Spark hands on text.
+    """
+    try:
+        with about(store):
+            raise error
+    except ReputError:
+        return recovered(traceback.format_exc())
+
+
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_an_error_of_one_store_is_not_its_neighbour_s(configs, name):
     """
-    By the path that an error carries, or that its text names: /m/store1 is not /m/store10.
+    By the store or the path that an error carries: /m/store1 is not /m/store10.
     """
     path = configs[name].path
     for error, kind in (
         (StoreError(path, "gone", "Mount it"), "store"),
         (FormatError(path / "commitlog" / f"{0:020d}", 5, "bad"), "corrupt"),
         (OSError(errno.EIO, "failed", str(path / "commitlog")), "io"),
-        (ReputError(f"of {path}: something"), "other"),
-        (ReputError(f"something of {path}."), "other"),
+        (through_text(ExpiredError("gone"), name), "expired"),
+        (through_text(ReputError("something"), name), "other"),
     ):
         metrics = Metrics(configs, "c", "1")
         metrics.failed(error)
@@ -108,10 +128,14 @@ def test_an_error_of_one_store_is_not_its_neighbour_s(configs, name):
 
 
 def test_an_error_that_names_no_store_is_everyone_s(configs):
-    metrics = Metrics(configs, "c", "1")
-    metrics.failed(KafkaError("away"))
+    """
+    A path in the words of a message says nothing: they may be about another store as well.
+    """
+    for error in (KafkaError("away"), KafkaError(f"{configs['a'].path}: away")):
+        metrics = Metrics(configs, "c", "1")
+        metrics.failed(error)
 
-    assert counted(metrics) == {("a", "kafka"): 1, ("b", "kafka"): 1}
+        assert counted(metrics) == {("a", "kafka"): 1, ("b", "kafka"): 1}
 
 
 def test_an_output_that_cannot_be_opened_or_tended_is_its_store_s(configs, monkeypatch):
