@@ -1,1 +1,1 @@
-"""What changes a file system? Every such call is here, with what makes it last, and the locks."""
+"""What changes an output's files? Every such call, what makes it last, and the locks."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import zlib
 from typing import TYPE_CHECKING
 
+from reput.checkpoints.disk import changes
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.streaming.source.options import FLUSHED, RANGES, SKIP, STOP, VISIBLE
 
@@ -94,8 +94,7 @@ def fresh_checkpoint(configs: Sequence[StoreConfig], options: JobOptions) -> Pat
         parts += [str(config.output.resolve()) for config in configs]
     stores = "\0".join(parts)
     directory = parent / f"spark-{zlib.crc32(stores.encode()):08x}"
-    if directory.exists():
-        shutil.rmtree(directory)
+    changes.remove_tree(directory)
     return directory
 
 

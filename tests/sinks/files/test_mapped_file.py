@@ -138,14 +138,28 @@ class TestWrite:
     @pytest.mark.parametrize(
         ("start", "end"), [(0, None), (5, 9), (PAGE, PAGE + 1), (9, 9), (0, 99 * PAGE)]
     )
-    def test_flushing_any_range(self, root, staging, start, end):
+    def test_flushing_any_range(self, root, staging, start, end, monkeypatch):
+        """
+        Each page that has a byte of the range is synced, and none past the file's end: the page
+        cache has all bytes, so only the call tells what a power cut would leave.
+        """
         file = MappedFile.create(root / "a", 2 * PAGE, staging)
         file.prepare(2 * PAGE)
-        written = bytes(1 + at % 251 for at in range(2 * PAGE))
-        file.write(0, written)
-        file.flush(start, end)
+        file.write(0, bytes(1 + at % 251 for at in range(2 * PAGE)))
+        synced, sync = set(), changes.sync_memory
 
-        assert (root / "a").read_bytes() == written
+        def spy(path, address, first, length):
+            assert (path, address, first % PAGE) == (file.path, file.address, 0)
+            assert first + length <= file.size
+            synced.update(range(first // PAGE, -(-(first + length) // PAGE)))
+            sync(path, address, first, length)
+
+        monkeypatch.setattr(changes, "sync_memory", spy)
+        file.flush(start, end)
+        last = min(2 * PAGE if end is None else end, 2 * PAGE)
+
+        assert synced >= {at // PAGE for at in range(start, last)}
+        assert synced <= {start // PAGE, *(at // PAGE for at in range(start, last))}
         file.close()
 
     def test_a_directory_can_be_synced(self, root):
