@@ -227,7 +227,7 @@ def spoil(random: Random, parts: Parts, most: int = 4) -> Parts:
     return parts
 
 
-def spoil_bytes(random: Random, raw: bytes, most: int = 3, *, resize: bool = True) -> bytes:
+def spoil_bytes(random: Random, raw: bytes, most: int = 3, *, resize: bool = True) -> bytes:  # noqa: C901 - each damage
     """Return bytes with up to `most` pieces of damage: bits, runs, cuts, copies."""
     data = bytearray(raw)
     for _ in range(random.randint(1, most)):

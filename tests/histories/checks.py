@@ -102,7 +102,7 @@ def _is_indexed(rec: Rec) -> bool:
     return rec.record.sys_flag & 0xC != 0xC
 
 
-def queries_differ(
+def queries_differ(  # noqa: C901, PLR0912 - each kind of query in turn
     config: StoreConfig,
     output: Path,
     now: Sequence[Rec],
@@ -366,7 +366,7 @@ def _bytes(path: Path, at: int) -> bytes:
         return b""
 
 
-def answers_differ(
+def answers_differ(  # noqa: C901, PLR0912 - each kind of answer in turn
     broker: Real,
     config: StoreConfig,
     now: Sequence[Rec],

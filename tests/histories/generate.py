@@ -61,7 +61,7 @@ def _tear(pick: random.Random) -> Step:
     return step("tear", back=pick.choice((1, 1, 2, 4, 9)), byte=byte, rest=rest)
 
 
-def _broker(pick: random.Random) -> list[Step]:
+def _broker(pick: random.Random) -> list[Step]:  # noqa: PLR0911 - a table of chances
     """Return something that a broker does."""
     chance = pick.random()
     if chance < 0.3:
@@ -89,7 +89,7 @@ def _broker(pick: random.Random) -> list[Step]:
     return [step("clock", delta=pick.choice((-100_000, -3000, -1, 5000, 3_600_000))), _put(pick)]
 
 
-def _ours(pick: random.Random) -> list[Step]:
+def _ours(pick: random.Random) -> list[Step]:  # noqa: PLR0911 - a table of chances
     """Return something that happens to our side."""
     chance = pick.random()
     if chance < 0.22:

@@ -224,7 +224,7 @@ def _scratch() -> Iterator[Path]:
         yield Path(name)
 
 
-def run(
+def run(  # noqa: C901 - one loop over histories, with what ends it
     seed: int,
     numbers: Sequence[int],
     version: str = "",

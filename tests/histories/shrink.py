@@ -51,7 +51,7 @@ def _smaller(history: list[Step]) -> Iterator[list[Step]]:
             yield [*history[:number], less, *history[number + 1 :]]
 
 
-def _less(each: Step) -> Iterator[Step]:
+def _less(each: Step) -> Iterator[Step]:  # noqa: C901 - each way to make a step smaller
     for number in range(len(each.inner)):
         yield each._replace(inner=each.inner[:number] + each.inner[number + 1 :])
     for number, inner in enumerate(each.inner):

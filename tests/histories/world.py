@@ -94,7 +94,7 @@ class World:
         outcome: what was done.
     """
 
-    def __init__(self, root: Path, settings: Step, jvm: Jvm | None = None) -> None:
+    def __init__(self, root: Path, settings: Step, jvm: Jvm | None = None) -> None:  # noqa: PLR0915 - a model's whole state
         self.root = root
         self.store, self.output = root / "store", root / "output"
         version = jvm.version if jvm is not None else settings.text("version", "5.5.0")
@@ -570,7 +570,7 @@ class World:
         self._forget_what_nothing_tells()
         return None
 
-    def _do_lose(self, step: Step) -> bool | None:
+    def _do_lose(self, step: Step) -> bool | None:  # noqa: PLR0911 - each loss in turn
         """Remove a file of the output, or set it back, while nobody writes it."""
         if self.follower is not None or not self.output.is_dir() or self.is_damaged:
             return False
@@ -649,7 +649,7 @@ class World:
 
     # What must hold.
 
-    def rest(self) -> None:
+    def rest(self) -> None:  # noqa: C901 - each promise in turn
         """Have everybody come to rest, and compare.
 
         Raises:
@@ -798,7 +798,7 @@ class World:
         places = [r.position for r in there if r.is_poison(self.traits.version)]
         return min(places, default=None)
 
-    def _poll(self) -> None:
+    def _poll(self) -> None:  # noqa: C901, PLR0912 - each error that may be right
         """Look and dispatch until nothing is new; an error that is right ends our process."""
         for number in range(_POLLS):
             follower = self.follower
@@ -878,7 +878,7 @@ class World:
             return False
         return self._first not in set(self.truth) or self._had.isdisjoint(self._live())
 
-    def _expected(self, end: int) -> list[Rec] | None:
+    def _expected(self, end: int) -> list[Rec] | None:  # noqa: PLR0911 - each state of an output
         """Return the records that an output has that ends there; None if none may."""
         origin = self.origin or 0
         stale = self._stale()

@@ -123,7 +123,7 @@ class Maker:
             parts += [self.word(self.random.choice(("AND", "OR"))), self.expression(depth - 1)]
         return self.join(*parts)
 
-    def comparison(self, depth: int) -> str:
+    def comparison(self, depth: int) -> str:  # noqa: PLR0911 - a line for each form
         choose = self.random.choice
         left = self.operand(depth)
         negated = [self.word("NOT")] if self.random.random() < 0.4 else []
@@ -146,7 +146,7 @@ class Maker:
             return self.join(left, *negated, self.word(name), choose(STRINGS))
         return left
 
-    def operand(self, depth: int) -> str:
+    def operand(self, depth: int) -> str:  # noqa: PLR0911 - a line for each form
         choose = self.random.choice
         kind = self.random.random()
         if kind < 0.45:
