@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reput.checkpoints import tails
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import consumequeue_ext, names
-from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, Entry, head_of
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
@@ -61,8 +61,7 @@ class LastUnits:
         """Check the unit before byte `end` of a file, and that none follows it."""
         at = end - unit
         raw = os.pread(descriptor, 2 * unit, at) if at >= 0 else b""
-        offset = int.from_bytes(raw[:8], "big", signed=True)
-        size = int.from_bytes(raw[8:12], "big", signed=True)
+        offset, size = head_of(raw)
         record_end = offset + size
         expected = self._found.lasts.get(name, record_end)
         is_right = size > 0 and offset >= 0 and record_end == expected <= self._found.end
@@ -105,7 +104,7 @@ class LastUnits:
         units = raw[: end - base - start]
         is_right = any(units)
         if address is not None and base <= address < end:
-            is_right = int.from_bytes(units[:2], "big", signed=True) == len(units)
+            is_right = consumequeue_ext.size_of(units) == len(units)
         if not is_right:
             raise StoreError(
                 path, f"no unit ends at byte {end - base}, where the queue's last one does", REMEDY
@@ -131,5 +130,5 @@ class LastUnits:
             return None
         if len(raw) < ENTRY_SIZE:
             return None
-        code = ENTRY_STRUCT.unpack(raw)[2]
+        code = Entry.of(raw).tags_code
         return consumequeue_ext.position(code) if consumequeue_ext.is_address(code) else None

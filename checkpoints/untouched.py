@@ -123,7 +123,7 @@ class _Queues:
                 if unit:
                     at = size // unit * unit - unit
                     raw = os.pread(descriptor, unit, at)
-                    is_full = int.from_bytes(raw[8:12], "big", signed=True) > 0
+                    is_full = consumequeue.head_of(raw)[1] > 0
                 else:
                     at = max(size - _EXT_TAIL, 0)
                     raw = os.pread(descriptor, size - at, at).rstrip(b"\0")
@@ -212,7 +212,7 @@ class _Queues:
             return self._has_expired_units(rest, first)
         path = file_path(f"{self._root}/{name}", first)
         with open(path, "rb") as file:  # noqa: PTH123 - as above
-            offset = int.from_bytes(file.read(8), "big", signed=True)
+            offset, _ = consumequeue.head_of(file.read(consumequeue.HEAD.size))
         return offset <= self._floor
 
     def _has_expired_units(self, rest: str, first: int) -> bool:

@@ -40,8 +40,11 @@ FIELDS = (
 )
 ENTRY_STRUCT = struct_of(FIELDS)
 ENTRY_SIZE = ENTRY_STRUCT.size
+# Which record it is; a unit of a batch queue begins with the same fields.
+HEAD = struct_of(FIELDS[:2])
 FILE_SIZE = 300_000 * ENTRY_SIZE
-PRE_BLANK = ENTRY_STRUCT.pack(0, 0x7FFFFFFF, 0)
+PRE_BLANK_RECORD_SIZE = 0x7FFFFFFF
+PRE_BLANK = ENTRY_STRUCT.pack(0, PRE_BLANK_RECORD_SIZE, 0)
 NEVER = -1
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -60,9 +63,24 @@ class Entry(NamedTuple):
     size: int
     tags_code: int
 
+    @classmethod
+    def of(cls, raw: bytes) -> Entry:
+        """Return what its 20 bytes say."""
+        return cls(*ENTRY_STRUCT.unpack(raw))
+
     def pack(self) -> bytes:
         """Return its 20 bytes."""
         return ENTRY_STRUCT.pack(*self)
+
+
+def head_of(raw: bytes) -> tuple[int, int]:
+    """Return the physical offset and size that an entry, or a batch queue's unit, begins with.
+
+    Args:
+        raw: from its beginning on; zeros stand for what is not there.
+    """
+    position, size = HEAD.unpack_from(raw.ljust(HEAD.size, b"\0"))
+    return position, size
 
 
 class Place(NamedTuple):

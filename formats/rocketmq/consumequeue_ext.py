@@ -23,12 +23,15 @@ import struct
 from typing import NamedTuple
 
 UNIT = struct.Struct(">hqqh")
+# Each unit begins with its size, and so does the mark of a file's end.
+SIZE = struct.Struct(">h")
 MAX_UNIT_SIZE = 0x7FFF
 FILE_SIZE = 48 << 20
 SPARE = 4
 # Files in which a broker looks for room for a unit.
 TRIES = 3
-END_MARK = struct.pack(">h", -1)
+ENDED = -1
+END_MARK = SIZE.pack(ENDED)
 # An address is a byte position plus the lowest long; a tag's hash is never as low as this.
 ADDRESS_BASE = -(1 << 63)
 MAX_ADDRESS = -(1 << 31) - 1
@@ -52,16 +55,22 @@ class Unit(NamedTuple):
         return head + self.bitmap
 
 
+def size_of(raw: bytes) -> int:
+    """Return the size that bytes begin with: of a unit, `ENDED`, or 0 where nothing is there."""
+    (size,) = SIZE.unpack_from(raw.ljust(SIZE.size, b"\0"))
+    return int(size)
+
+
 def unpack(data: bytes, at: int) -> Unit | None:
     """Return the unit at `at`, None where none is written or the file's end is marked.
 
     Raises:
         ValueError: the sizes do not add up.
     """
-    if at + 2 > len(data):
+    if at + SIZE.size > len(data):
         return None
-    (size,) = struct.unpack_from(">h", data, at)
-    if size in {0, -1}:
+    (size,) = SIZE.unpack_from(data, at)
+    if size in {0, ENDED}:
         return None
     if size < UNIT.size or at + size > len(data):
         raise ValueError(f"unit of {size} bytes")

@@ -10,7 +10,7 @@ import numpy as np
 
 from reput.checkpoints.disk import changes
 from reput.formats.rocketmq import names
-from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, ENTRY_STRUCT, NEVER, Entry
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, NEVER, Entry
 from reput.sinks.files.file_queue import FileQueue
 
 if TYPE_CHECKING:
@@ -225,12 +225,12 @@ def tail_of(files: FileQueue) -> tuple[int, int]:
     if len(files.bases) == 1:
         return following, NEVER
     raw = files.path(files.bases[-2]).read_bytes()[-ENTRY_SIZE:]
-    last = Entry(*ENTRY_STRUCT.unpack(raw))
+    last = Entry.of(raw)
     return following, last.physical_offset + last.size
 
 
 def _entry_at(descriptor: int, number: int) -> Entry:
-    return Entry(*ENTRY_STRUCT.unpack(os.pread(descriptor, ENTRY_SIZE, number * ENTRY_SIZE)))
+    return Entry.of(os.pread(descriptor, ENTRY_SIZE, number * ENTRY_SIZE))
 
 
 def _longer(array: NDArray[np.int64], more: int, fill: int) -> NDArray[np.int64]:

@@ -90,8 +90,6 @@ def firsts_without(root: Path, settings: BrokerSettings, expired: list[Path]) ->
 
 _ENTRY = consumequeue.ENTRY_SIZE
 _UNIT = batchconsumequeue.UNIT_SIZE
-# Both kinds of units begin with it.
-_PHYSICAL_OFFSET_SIZE = 8
 
 
 def _expired_units(path: Path, file_size: int, unit_size: int, min_offset: int) -> list[Path]:
@@ -99,7 +97,7 @@ def _expired_units(path: Path, file_size: int, unit_size: int, min_offset: int) 
     for file in sorted(path.iterdir())[:-1]:
         with file.open("rb") as stream:
             stream.seek(file_size - unit_size)
-            last = int.from_bytes(stream.read(_PHYSICAL_OFFSET_SIZE), "big", signed=True)
+            last, _ = consumequeue.head_of(stream.read(consumequeue.HEAD.size))
         if last >= min_offset:
             break
         found.append(file)

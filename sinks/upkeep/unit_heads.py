@@ -217,8 +217,8 @@ def _leads_to(path: Path, file_size: int, position: int) -> bool:
             if not file.is_file() or file.stat().st_size != file_size:
                 return False
             data = file.read_bytes()
-        size = int.from_bytes(data[at - base : at - base + 2], "big", signed=True)
-        if data[at - base : at - base + 2] == END_MARK or at - base + len(END_MARK) > file_size:
+        size = consumequeue_ext.size_of(data[at - base : at - base + len(END_MARK)])
+        if size == consumequeue_ext.ENDED or at - base + len(END_MARK) > file_size:
             at = base + file_size
         elif size < UNIT.size:
             return False

@@ -45,7 +45,7 @@ def inspect_consumequeue(path: Path, first: int = 0, limit: int | None = None) -
 
 
 def _entry_row(number: int, raw: bytes) -> Row:
-    entry = consumequeue.Entry(*consumequeue.ENTRY_STRUCT.unpack(raw))
+    entry = consumequeue.Entry.of(raw)
     row: Row = {"queue_offset": number, **entry._asdict()}
     if raw == PRE_BLANK:
         row["found"] = "fill before the queue's first record"

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.rocketmq.commitlog import (
+    BLANK_HEAD,
     BLANK_SIZE,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -187,4 +188,4 @@ def _chain(log: LogFiles, start: int) -> _Chain:
 
 def _has_blank(log: LogFiles, position: int, file_end: int) -> bool:
     head = log.bytes_at(position, BLANK_SIZE) if position < file_end else b""
-    return len(head) == BLANK_SIZE and int.from_bytes(head[4:], "big", signed=True) == MAGIC_BLANK
+    return len(head) == BLANK_SIZE and BLANK_HEAD.unpack(head)[1] == MAGIC_BLANK

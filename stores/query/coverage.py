@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from reput.formats.rocketmq import batchconsumequeue, consumequeue, indexfile, names
-from reput.formats.rocketmq.commitlog import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_SIZE
+from reput.formats.rocketmq.commitlog import (
+    BLANK_HEAD,
+    BLANK_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_SIZE,
+)
 from reput.stores.findings import Report
 from reput.stores.log.commitlog import PAD
 from reput.stores.log.records import read_record
@@ -42,8 +49,6 @@ _MAX_GAPS = 10_000
 _PIECE = 4096
 _ALL_HITS = 1_000_000
 _LIGHT = "%LMQ%"
-_BLANK_SIZE = 0x7FFFFFFF
-_BLANK_HEAD = 8
 
 
 class Range(NamedTuple):
@@ -139,7 +144,8 @@ def _read_file(
     entries = np.concatenate(pieces)
     offset = entries["physical_offset"].astype(np.int64)
     size = entries["size"].astype(np.int64)
-    is_entry = (size > 0) & (size < _BLANK_SIZE) & (offset < end) & (offset + size > start)
+    is_entry = (size > 0) & (size < consumequeue.PRE_BLANK_RECORD_SIZE)
+    is_entry &= (offset < end) & (offset + size > start)
     (found,) = np.nonzero(is_entry)
     return base // dtype.itemsize + found, offset[found], size[found]
 
@@ -184,10 +190,10 @@ def gaps_of(queues: list[Queue], log: CommitLog, start: int, end: int) -> list[R
 def _without_blank(log: CommitLog, start: int, end: int) -> Range | None:
     """Return a gap, empty where it is a blank alone; None where no record begins with it."""
     file_end = log.base_of(start) + log.file_size
-    if file_end - start < _BLANK_HEAD:
+    if file_end - start < BLANK_SIZE:
         return None
-    head = log.read(start, _BLANK_HEAD)[PAD : PAD + _BLANK_HEAD].tobytes()
-    size, magic = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:], "big", signed=True)
+    head = log.read(start, BLANK_SIZE)[PAD : PAD + BLANK_SIZE].tobytes()
+    size, magic = BLANK_HEAD.unpack(head)
     if magic == MAGIC_BLANK:
         if file_end >= end:
             return Range(end, end)

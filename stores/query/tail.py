@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.rocketmq.consumequeue import PRE_BLANK_RECORD_SIZE
 from reput.stores.following.queue_records import has_record
 from reput.stores.log.records import is_in_queue, read_record
 from reput.stores.query.tail_place import Passed, Place
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 # Entries after one that does not fit that are looked at for one that does.
 _LOOKED_AHEAD = 64
-# What an entry says that fills a gap in a queue.
-_FILLING_SIZE = 0x7FFFFFFF
 
 
 class Arrival(NamedTuple):
@@ -137,7 +136,7 @@ class QueueTail:
             if place.cut.get(place.position) == (entry.names, head):
                 # It was cut, and nothing has been written over it.
                 return
-            if record is None and entry.size != _FILLING_SIZE:
+            if record is None and entry.size != PRE_BLANK_RECORD_SIZE:
                 if not self._is_passed_by(queue_id, place):
                     return
                 # It may have been written since it was read.
@@ -191,7 +190,7 @@ class QueueTail:
             return False
         before = place.entry(place.position - place.queue.files.unit)
         start = 0
-        if before is not None and before.size != _FILLING_SIZE:
+        if before is not None and before.size != PRE_BLANK_RECORD_SIZE:
             start = before.physical_offset + before.size
         # An entry after the place counts only if the one at the place leads to before it.
         here = place.entry(place.position) or entry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from reput.formats.rocketmq import consumequeue_ext
-from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT
+from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, HEAD, head_of
 from reput.stores.findings import Kind
 from reput.stores.log.records import stored_at
 from reput.stores.queues.unit_files import UnitFiles
@@ -86,7 +86,7 @@ class QueueReader:
 
     def offset_at(self, position: int) -> int:
         """Return the physical offset of the entry at a byte position."""
-        return int.from_bytes(self.files.read(position, 8), "big", signed=True)
+        return head_of(self.files.read(position, HEAD.size))[0]
 
     def _min_position(self) -> int:
         if not self.files.bases or not self.end:
@@ -210,11 +210,8 @@ class QueueReader:
 
     def stored_at(self, position: int) -> int:
         """Return when the record of the entry at a byte position was stored, -1 for unknown, ms."""
-        raw = self.files.read(position, 12)
-        if len(raw) < 12:
-            return -1
-        offset = int.from_bytes(raw[:8], "big", signed=True)
-        return stored_at(self.log, offset, int.from_bytes(raw[8:], "big", signed=True))
+        raw = self.files.read(position, HEAD.size)
+        return stored_at(self.log, *head_of(raw)) if len(raw) == HEAD.size else -1
 
     def close(self) -> None:
         """Close the files."""

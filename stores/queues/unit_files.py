@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reput.formats.rocketmq import names
+from reput.formats.rocketmq.consumequeue import HEAD, head_of
 from reput.stores.findings import Kind
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class UnitFiles:
 
     def _offset(self, position: int) -> int:
         """Return the physical offset that the unit at a position names."""
-        return int.from_bytes(self.read(position, 8), "big", signed=True)
+        return head_of(self.read(position, HEAD.size))[0]
 
     @staticmethod
     def _are_used(units: NDArray[np.void]) -> NDArray[np.bool_]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, ENTRY_STRUCT, Entry
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, Entry
 from reput.stores.findings import Kind, left_out
 from reput.stores.verify.ends import NOT_THERE
 
@@ -93,7 +93,7 @@ def report_difference(
     if len(raw) < ENTRY_SIZE or not any(raw):
         report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, NOT_THERE)
         return
-    found = Entry(*ENTRY_STRUCT.unpack(raw))
+    found = Entry.of(raw)
     is_other = found.physical_offset != entry.physical_offset
     if is_other and is_record(found.physical_offset, found.size):
         kind = Kind.MISPLACED

@@ -143,10 +143,14 @@ class ExtCheck:
 
     def _after(self, place: UnitPlace, position: int) -> int | None:
         """Return where the unit after the one at a position begins, None if there is none."""
-        size = int.from_bytes(place.read(position, 2), "big", signed=True)
+        size = self._size_at(place, position)
         if size < consumequeue_ext.UNIT.size:
             return None
         return self._past_mark(place, position + size)
+
+    @staticmethod
+    def _size_at(place: UnitPlace, position: int) -> int:
+        return consumequeue_ext.size_of(place.read(position, consumequeue_ext.SIZE.size))
 
     def _past_mark(self, place: UnitPlace, position: int) -> int:
         """Return where the next file begins if a mark at a position ends this one."""
@@ -168,8 +172,8 @@ class ExtCheck:
         """Return how many units fill [start, stop), None if they do not lead there."""
         position, units = start, 0
         while position < stop:
-            size = int.from_bytes(place.read(position, 2), "big", signed=True)
-            if size == int.from_bytes(END_MARK, "big", signed=True):
+            size = self._size_at(place, position)
+            if size == consumequeue_ext.ENDED:
                 position += self._file_size - position % self._file_size
             elif size < consumequeue_ext.UNIT.size:
                 return None

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reput.formats.rocketmq import names
-from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, PRE_BLANK, Entry
+from reput.formats.rocketmq.consumequeue import (
+    ENTRY,
+    ENTRY_SIZE,
+    PRE_BLANK_RECORD_SIZE,
+)
 from reput.stores.findings import Report
 from reput.stores.verify.stored_files import StoredFiles, queue_directories
 
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["first_entry", "has_entries_from"]
 
-_FILLER = Entry(*ENTRY_STRUCT.unpack(PRE_BLANK)).size
 # A queue's first entry is most often the first of its file; before one that begins late is filler.
 _WINDOW = 4096 * ENTRY_SIZE
 # A broker makes the one after the last ahead.
@@ -85,7 +88,7 @@ def _windows(files: StoredFiles, base: int, size: int) -> Iterator[NDArray[np.in
     for at in range(0, files.file_size, size):
         raw = files.read(base + at, size)
         entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY)
-        own = (entries["size"] > 0) & (entries["size"] < _FILLER)
+        own = (entries["size"] > 0) & (entries["size"] < PRE_BLANK_RECORD_SIZE)
         yield entries["physical_offset"][own]
         if len(raw) < size:
             return

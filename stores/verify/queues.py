@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reput.formats.rocketmq import names
-from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, NEVER, Entry
+from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, NEVER, Entry, head_of
 from reput.stores.findings import Kind
 from reput.stores.verify.ends import NOT_THERE, HeadCheck, RestCheck
 from reput.stores.verify.entry_findings import (
@@ -178,7 +178,7 @@ class QueueCheck:
         end.
         """
         there = files.read(queue_offset * ENTRY_SIZE, ENTRY_SIZE)
-        bases = files.bases if there[:8] != position.to_bytes(8, "big") else []
+        bases = [] if _is_of(there, position) else files.bases
         end = 0
         for base in bases:
             raw = files.read(base, self._file_size)
@@ -209,7 +209,7 @@ class QueueCheck:
         if self._lost:
             self._pass_lost(number, queue_offset, position)
         raw = self._raw(number, int(self._windows.next_entry[number]))
-        return Entry(*ENTRY_STRUCT.unpack(raw)) if len(raw) == ENTRY_SIZE else None
+        return Entry.of(raw) if len(raw) == ENTRY_SIZE else None
 
     def _pass_lost(self, number: int, queue_offset: int, position: int) -> None:
         """Go past the entries of lost records before the entry of the record at a physical offset.
@@ -223,7 +223,7 @@ class QueueCheck:
             following = int(self._windows.next_entry[number])
             last_end = max(int(self._windows.last_end[number]), 0)
             raw = self._raw(number, following)
-            found = Entry(*ENTRY_STRUCT.unpack(raw.ljust(ENTRY_SIZE, b"\0")))
+            found = Entry.of(raw.ljust(ENTRY_SIZE, b"\0"))
             if found.physical_offset == position and any(raw):
                 return
             is_before = last_end <= found.physical_offset < position
@@ -235,7 +235,7 @@ class QueueCheck:
                     return
                 if is_in_turn is None:
                     there = files.read(queue_offset * ENTRY_SIZE, ENTRY_SIZE)
-                    is_in_turn = there[:8] == position.to_bytes(8, "big")
+                    is_in_turn = _is_of(there, position)
                 if not is_in_turn:
                     return
                 path, byte = files.place(following * ENTRY_SIZE)
@@ -338,3 +338,8 @@ class QueueCheck:
             rest.check(rest.pass_expired(), 0)
         else:
             head.check_all()
+
+
+def _is_of(entry: bytes, position: int) -> bool:
+    """Tell whether an entry is there, and is that of the record at a physical offset."""
+    return len(entry) == ENTRY_SIZE and head_of(entry)[0] == position

@@ -59,6 +59,28 @@ class TestEntry:
         assert [consumequeue.round_file_size(n) for n in (1, 20, 21)] == [20, 20, 40]
 
 
+class TestHead:
+    def test_entries_and_batch_units_begin_alike(self):
+        """
+        A reader that asks which record a unit is of need not know of which kind the queue is.
+        """
+        for layout in (consumequeue.ENTRY, batchconsumequeue.UNIT):
+            unit = np.zeros((), layout)
+            unit["physical_offset"], unit["size"] = (1 << 40) + 7, -5
+            assert consumequeue.head_of(unit.tobytes()) == ((1 << 40) + 7, -5)
+
+    def test_zeros_stand_for_what_is_not_there(self):
+        assert consumequeue.head_of(b"") == (0, 0)
+        assert consumequeue.head_of(b"\0\0\0\0\0\0\0\7") == (7, 0)
+
+    def test_an_extension_says_its_size_first(self):
+        unit = consumequeue_ext.Unit(1, 2, b"bits").pack()
+
+        assert consumequeue_ext.size_of(unit) == len(unit)
+        assert consumequeue_ext.size_of(consumequeue_ext.END_MARK) == consumequeue_ext.ENDED
+        assert consumequeue_ext.size_of(b"") == 0
+
+
 class TestTagsCode:
     DELAYS = (1000, 5000, 10_000)
 
