@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,62 @@ def test_each_has_a_title_and_three_parts(path):
 
     assert re.match(rf"# {path.name[:4]} \w", text)
     assert re.findall(rf"^\*\*({'|'.join(PARTS)})\.\*\*", text, re.MULTILINE) == PARTS
+
+
+KERNELS = {"kernel", "making_kernel"}
+
+
+def kernels() -> set[str]:
+    """Return every compiled function that other modules may call, by its full name."""
+    found = set()
+    for folder in ("formats", "stores", "sinks", "streaming"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.parse(path.read_text("utf-8")).body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    called = [getattr(each, "func", each) for each in node.decorator_list]
+                    if KERNELS & {getattr(each, "id", "") for each in called}:
+                        module = path.relative_to(ROOT).with_suffix("").as_posix()
+                        found.add(f"{module.replace('/', '.')}.{node.name}")
+    return found
+
+
+def test_each_kernel_is_on_the_page_of_twins():
+    """
+    With its twin and the test that compares the two, or among those that have none.
+    """
+    (page,) = (path.read_text("utf-8") for path in ADRS if path.name.startswith("0008"))
+    rows = [line.split("|")[1:4] for line in page.splitlines() if re.match(r"  \| .*`tests/", line)]
+    named = set(re.findall(r"`((?:formats|stores)\.[\w.]+)`", page)) - {"formats.kernels.compiled"}
+    assert len(rows) > 15
+    for kernel, twin, test in rows:
+        text = (ROOT / test.strip(" `")).read_text("utf-8")
+        for name in re.findall(r"`([\w.]+)`", kernel + twin):
+            assert name.rpartition(".")[2] in text or name.split(".")[-2] in text, (name, test)
+    for name in named:
+        module, _, rest = name.rpartition(".")
+        if not (ROOT / module.replace(".", "/")).with_suffix(".py").is_file():
+            module, _, kind = module.rpartition(".")
+            if not (ROOT / module.replace(".", "/")).with_suffix(".py").is_file():
+                assert (ROOT / name.replace(".", "/")).with_suffix(".py").is_file(), name
+                continue
+            rest = f"{kind}.{rest}"
+        assert attrgetter(rest)(importlib.import_module(f"reput.{module}")), name
+
+    assert kernels() <= named
+
+
+def test_lark_is_imported_in_one_place():
+    """
+    As the page about libraries says: the grammar of SQL92 and what builds its trees.
+    """
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("formats", "stores", "checkpoints", "sinks", "streaming")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"^ *(?:from|import) lark\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+
+    assert found == {"formats/filters/sql92.py", "formats/filters/sql92_builder.py"}
 
 
 def test_a_number_that_is_named_leads_to_that_decision():

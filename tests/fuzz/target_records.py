@@ -332,7 +332,7 @@ class Scan:
 
 
 class Rows:
-    """`rows.read_rows` over chains of records against `rows.describe`, and the texts' kernels."""
+    """`columns.read_rows` over chains of records against `columns.describe`, and the texts' kernels."""
 
     name = "rows"
 
