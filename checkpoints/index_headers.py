@@ -73,7 +73,7 @@ def _check_file(
     if header.index_count > indexfile.FIRST_ITEM and offset != header.end_offset:
         raise StoreError(
             path,
-            f"its item {header.next_item - 1} is of physical offset {offset}, expected "
+            f"its item {header.next_item - 1} names physical offset {offset}, expected "
             f"{header.end_offset}",
             REMEDY,
         )

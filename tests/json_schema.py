@@ -157,7 +157,7 @@ def _items(value: Any, wanted: Any, _schema: dict[str, Any], at: str) -> list[st
 
 
 def _enum(value: Any, wanted: list[Any], _schema: dict[str, Any], at: str) -> list[str]:
-    return [] if value in wanted else [f"{at}: {value!r} is none of {wanted}"]
+    return [] if value in wanted else [f"{at}: {value!r} is not one of {wanted}"]
 
 
 def _any_of(value: Any, wanted: list[Any], _schema: dict[str, Any], at: str) -> list[str]:

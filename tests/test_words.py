@@ -54,6 +54,11 @@ FOREIGN = (
         "is not a",
         "bytes that are no record",
     ),
+    Foreign(
+        r"(?<!there )\b(?:is|are|was|were) none (?:of|that)\b|(?<=[,a] )(?:\w+ )?of no \w",
+        "is not one of, belongs to no",
+        "the magic is none of RocketMQ's",
+    ),
     Foreign(r"\bwait(?:s|ed|ing)? with\b", "held back", "a record that was waited with"),
     Foreign(
         r"\b(?:[Tt]ake[sn]?|[Tt]aking|took)(?: (?:it|them|all|items|entries|what \w+ \w+))? back\b",

@@ -183,7 +183,7 @@ _EXPLANATIONS = {
     Verdict.ROLL: "the end of the file",
     Verdict.END: "nothing written",
     Verdict.SHORT: "a record that ends beyond the bytes at hand",
-    Verdict.NO_MAGIC: "no record: the magic is none of RocketMQ's",
+    Verdict.NO_MAGIC: "not a record: its magic number is not RocketMQ's",
     Verdict.BAD_LENGTH: "a record whose lengths do not add up",
     Verdict.BAD_OFFSET: "a record that names another physical offset",
     Verdict.BAD_TIMESTAMP: "a record without a store timestamp",

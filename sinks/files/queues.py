@@ -108,8 +108,8 @@ class QueueDirectory:
             )
         if not 0 <= name.queue_id <= MAX_QUEUE_ID:
             raise ReputError(
-                f"queue id {name.queue_id} of topic {name.topic!r} is none that a broker gives "
-                f"(0 to {MAX_QUEUE_ID}); the record was not written by one"
+                f"queue id {name.queue_id} of topic {name.topic!r} is not between 0 and "
+                f"{MAX_QUEUE_ID}. No broker gives such a number; the record was not written by one"
             )
         self.names.append(name)
         self._numbers[name] = len(self.names) - 1

@@ -105,7 +105,7 @@ def compile_filter(
         FilterError: the expression is refused, or the kind or mode is not known.
     """
     if mode not in MODES:
-        raise FilterError(f"filter mode {mode!r} is none of {', '.join(MODES)}", None, "")
+        raise FilterError(f"filter mode {mode!r} is not one of {', '.join(MODES)}", None, "")
     strict = mode == "strict"
     text = expression or ""
     try:
@@ -119,7 +119,7 @@ def compile_filter(
             f"{kind} filter {text[:200]!r}: {error} ({by})", error.position, error.java
         ) from None
     raise FilterError(
-        f"filter kind {kind!r} is none of {', '.join(KINDS)}", None, "NullPointerException"
+        f"filter kind {kind!r} is not one of {', '.join(KINDS)}", None, "NullPointerException"
     )
 
 

@@ -203,6 +203,6 @@ def require_files(
                 file.path,
                 file.size,
                 f"the file ends here, expected {file_size} bytes",
-                "Give the broker's mappedFileSizeCommitLog in --broker-conf. If that is the "
-                "right size, no file has it: restore them from the broker.",
+                "Give the broker's mappedFileSizeCommitLog in --broker-conf. If that size is "
+                "right, all files are damaged: restore them from the broker.",
             )

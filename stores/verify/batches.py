@@ -111,7 +111,7 @@ class BatchCheck:
     def _add_wrong(self, place: UnitPlace, wrong: list[int], unit: batchconsumequeue.Unit) -> None:
         for position in wrong:
             path, byte = place.files.place(position)
-            detail = f"a unit of no record before {unit.physical_offset}"
+            detail = f"a unit that belongs to no record before {unit.physical_offset}"
             self._report.add(Kind.WRONG_BYTES, path, byte, detail)
 
     def _report_difference(

@@ -240,7 +240,8 @@ class QueueCheck:
                     return
                 path, byte = files.place(following * ENTRY_SIZE)
                 if any(raw):
-                    detail = f"entry {following} is {tuple(found)}, of no record before {position}"
+                    what = f"entry {following} is {tuple(found)}"
+                    detail = f"{what} and belongs to no record before {position}"
                     self._report.add(Kind.WRONG_BYTES, path, byte, detail)
                 else:
                     self._report.add_to_run(Kind.MISSING, path, byte, ENTRY_SIZE, NOT_THERE)

@@ -60,7 +60,7 @@ def _show_completion(shell: str | None) -> None:
     if shell is None:
         return
     if shell not in SHELLS:
-        raise UsageError(f"--show-completion {shell!r} is none of {', '.join(SHELLS)}")
+        raise UsageError(f"--show-completion {shell!r} is not one of {', '.join(SHELLS)}")
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     print(get_completion_script(prog_name=_NAME, complete_var=_COMPLETE, shell=shell))

@@ -197,7 +197,7 @@ class KafkaFeed:
             # The output may be another process's by the time that the thread ends.
             self._place.give_up()
             LOG.warning(
-                "%s: Kafka has not answered for %.0f s, and is not waited for; %s",
+                "%s: Kafka has not answered for %.0f s; ending without its answer; %s",
                 self._name, _END_SECONDS, self._where_next(),
             )  # fmt: skip
 

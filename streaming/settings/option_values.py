@@ -106,7 +106,7 @@ def size(values: Mapping[str, str], name: str) -> int | None:
     """Return the bytes that an option such as 4096, 64m or 1g gives, None without it.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is not one of these.
     """
     text = values.get(name.lower())
     return None if text is None else number_of_bytes(text, f"{name}=")
@@ -120,7 +120,7 @@ def number_of_bytes(text: str, said: str = "") -> int:
         said: what comes before the text in an error.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is not one of these.
     """
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(i?b)?", text.strip().lower())
     if not match or not int(match[1]):

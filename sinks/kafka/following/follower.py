@@ -139,8 +139,9 @@ class Follower:
         )
         if not is_exact:
             what = (
-                f"{what}; or some of it is: of what was sent there, single records are not known "
-                "(docs/kafka.md says for how many they are), so all from there on is sent again"
+                f"{what}. Some of it may still be there: this far back, it is not known which "
+                "single records were sent (docs/kafka.md says how far it is known), so all from "
+                "there on is sent again"
             )
         self._reports.add_loss()
         if self._link.settings.on_truncation != CONTINUE:

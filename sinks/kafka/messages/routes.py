@@ -109,7 +109,10 @@ def kafka_topic(template: str, topic: str, store: str) -> str:
             f"topic template {template!r}: it may have the fields {{topic}} and {{store}}"
         ) from error
     if not 0 < len(name) <= _MOST or name in {".", ".."}:
-        raise UsageError(f"topic template {template!r} makes {name!r} of {topic!r}: no Kafka topic")
+        raise UsageError(
+            f"topic template {template!r} makes {name!r} of {topic!r}, which is not a name that a "
+            "Kafka topic can have"
+        )
     return name
 
 

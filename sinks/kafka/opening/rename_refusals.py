@@ -24,9 +24,9 @@ def alike(settings: KafkaSettings, name: str, other: Other) -> str:
     if other.is_remembered:
         return (
             f"{name}: the log of this output {how_far} ({settings.progress_topic}; "
-            f"{position.origin or 'its path is not known'}), and has none of the records any "
-            "longer that are known of that: its beginning has expired, and it was cut; or that "
-            "position is another store's by now. If it is the same store, give it the name and "
+            f"{position.origin or 'its path is not known'}). It no longer has any record that is "
+            "known of that: its beginning has expired and it was cut, or that position is another "
+            "store's by now. If it is the same store, give it the name and "
             "id_prefix again that make up that id: then the cut is looked at. If not, set "
             'on_rename = "begin" for one start: it sends from where start says, which can be '
             "a second time"

@@ -103,7 +103,7 @@ def _checked(raw: bytes) -> Any:
         return json.loads(b"{" + line.rest)
     values = json.loads(raw)
     if "crc" in values:
-        raise ValueError("it has a CRC, and not in a line of its own")
+        raise ValueError("its CRC is not in a line of its own")
     return values
 
 

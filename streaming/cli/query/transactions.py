@@ -23,7 +23,7 @@ def transactions(options: TransactionOptions) -> None:
     state = options.state
     states = [str(each) for each in TransactionState]
     if state is not None and state not in states:
-        raise UsageError(f"--state {state!r} is none of {', '.join(states)}")
+        raise UsageError(f"--state {state!r} is not one of {', '.join(states)}")
     now = now_ms()
     with open_store(options) as asked:
         found = (

@@ -159,7 +159,7 @@ class TestCompletion:
 
     def test_another_shell_is_wrong_usage(self, run):
         assert (
-            "--show-completion 'csh' is none of bash, zsh, fish"
+            "--show-completion 'csh' is not one of bash, zsh, fish"
             in run("--show-completion", "csh")[2]
         )
 

@@ -135,7 +135,7 @@ def test_of_a_log_without_its_beginning_and_its_end_the_output_knows_whose_it_wa
     assert ids(others) == [("reput-a", False)]
     settings = kafka_settings({"bootstrap": "127.0.0.1:1"})
     said = rename_refusals.alike(settings, "new", others[0])
-    assert "has none of the records any longer that are known of that" in said
+    assert "no longer has any record that is known of that" in said
     assert 'on_rename = "begin"' in said
 
 
