@@ -139,7 +139,7 @@ def send_ours(bootstrap: str, topic: str, store: Path, count: int, size: int) ->
 
 
 def warm_up(sink: Any, extent: Any) -> None:
-    """Have kernels loaded and partitions known, as plain kafka-python has."""
+    """Load kernels and ask for partitions, as plain kafka-python has."""
     # ruff: noqa: SLF001
     block = next(sink._reader.blocks(0, extent.end, {}))
     sender = sink._sender

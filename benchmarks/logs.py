@@ -68,7 +68,7 @@ def topic_name(number: int) -> str:
 
 
 def make_templates(topics: int, body: int, pick: random.Random) -> Templates:
-    """Return records of so many topics with bodies of so many bytes on average."""
+    """Return records of that many topics with bodies of that many bytes on average."""
     records, key_at, id_at = [], [], []
     for topic in range(topics):
         for _ in range(LENGTHS):

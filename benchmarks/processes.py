@@ -26,7 +26,7 @@ class Measured(NamedTuple):
         seconds: from command to exit.
         cpu_seconds: of all its processes, as last seen: what one of them did in its last fifth
             of a second is missing.
-        anonymous_mib: memory that is no page cache, of all of them together, at its highest.
+        anonymous_mib: memory that is not page cache, of all of them together, at its highest.
         first, last: a quarter of the way and at the end, the highest around there: memory that
             grows with a backlog shows here.
     """

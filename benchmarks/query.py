@@ -6,7 +6,7 @@ Two stores: one index file of RocketMQ's standard size, full (5 million slots, 2
 and `--files` of a tenth of it. Each has a real commitlog with the messages that are asked for; the
 other items are of other keys. RocketMQ 5.3.3's `IndexService#queryOffset` and
 `DefaultMessageStore#queryMessage`, and `MessageStore`, are asked for the same keys by processes of
-their own: cold, each key once, with the files' pages dropped before; warm, ten times behind ten
+their own: cold, each key once, with the files' pages dropped before; warm, ten times after ten
 times that are not timed.
 `decoded` looks at each message as well: the broker's classes and ours hand out bytes. `many` is one
 call for 256 keys, divided by 256, beside the broker's call for one.
@@ -148,7 +148,7 @@ def fill_free_memory() -> None:
 
 
 def drop_pages(store: Path) -> None:
-    """Have nothing of a store in memory."""
+    """Drop a store's pages from memory."""
     os.sync()
     for path in store.rglob("*"):
         if path.is_file():
@@ -168,7 +168,7 @@ def summary(nanos, found: int) -> dict[str, float]:
 
 
 def time_calls(lookup, requests, passes: int, keys: int = 1) -> dict[str, float]:
-    """Time calls that are for so many keys each; times are a key's."""
+    """Time calls that are for that many keys each; times are a key's."""
     nanos, found = [], 0
     clock = time.perf_counter_ns
     for request in requests * passes:
@@ -276,7 +276,7 @@ def time_shell(store: Path, key: str) -> list[float]:
 
 
 def prepare(store: Path, what: str, *, is_filled: bool) -> None:
-    """Have a store's pages as they are wanted, and the machine quiet."""
+    """Bring a store's pages into the state that is wanted, and let the machine come to rest."""
     if what in COLD:
         drop_pages(store)
         if is_filled:

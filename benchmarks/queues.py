@@ -5,7 +5,7 @@
 For each number of queues a log is made, its records (~285 bytes, three index items each) spread
 over the queues at random. A run takes each log in turn, in a process of its own: dispatch nine
 tenths, flush, close; open again and dispatch a twentieth, which opens every queue, and be killed
-before that is recorded; open once more, which takes it back, and dispatch the rest. Every output
+before that is recorded; open once more, which rolls it back, and dispatch the rest. Every output
 of a log must be the same, byte for byte. The log is read once before each run.
 """
 
@@ -156,7 +156,7 @@ def dispatch_most(store: Path, ends: list[int]) -> dict[str, float]:
 
 
 def restart_and_die(store: Path, ends: list[int]) -> dict[str, float]:
-    """Open what was ended in order, dispatch some, and be killed behind that."""
+    """Open what was ended in order, dispatch some, and be killed after that."""
     figures: dict[str, float] = {}
     with timed(figures, "open_clean_seconds"):
         dispatcher = open_output(store)

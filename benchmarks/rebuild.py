@@ -10,7 +10,7 @@ A broker's rate is from the first to the last dispatch, its total from load() to
 start of its JVM. A run of ours is the command, through Spark's local[2]; its rate is from the first
 batch to the last entry, which is the same, and once more to everything being on disk; its total is
 from command to exit. The log is read once before each run, so that no run pays for the disk;
-outputs are removed behind each.
+outputs are removed after each.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def main() -> None:
         count = write_log(store / "commitlog", size, arguments.body, arguments.queues)
         print(f"wrote {count:,} records", file=sys.stderr)
     found = compare(store, arguments.runs, peers)
-    # Not what the files have: the last one is a hole behind its records.
+    # Not what the files have: the last one is a hole after its records.
     size = int(arguments.gib * (1 << 30))
     count = int(found[peers[0]]["reput"][0]["messages"])
     title = f"{count:,} messages, {arguments.gib:g} GiB, {size // max(count, 1)} bytes each"

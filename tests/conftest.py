@@ -36,7 +36,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Gol
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session with the source registered; all tests share it, for it takes seconds to start."""
+    """A session with the source registered; all tests share it, because it takes seconds to start."""
     session = build_session("tests", master="local[2]")
     register(session)
     yield session

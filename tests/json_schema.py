@@ -23,7 +23,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _SAYS_NOTHING = {"$schema", "$comment", "title", "description", "$defs"}
 # What a `$comment` begins with where a schema leaves something open on purpose; the reason follows.
 _OPEN = "open: "
-# What a number may be of: a measure, what it counts, or what it is a name of. `'s` is no second.
+# What a number may be of: a measure, what it counts, or what it is a name of. `'s` is not a second.
 _UNITS = re.compile(
     r"(?<!')\b(ms|s|bytes?|physical offset|queue offset"
     r"|messages(/s)?|records|entries|items|units|files|slots|queues|rows|findings|notes|notices"

@@ -463,7 +463,7 @@ def test_verify_names_damage_with_exit_code_1(golden, tmp_path):
 @pytest.mark.parametrize("what", ["commitlog", "index", "checkpoint"])
 def test_inspect_says_that_there_is_no_such_file(tmp_path, what):
     """
-    A typo is told before a name that is no offset; so is a directory.
+    A typo is told before a name that is not an offset; so is a directory.
     """
     typo = reput("inspect", what, tmp_path / "nope")
     directory = reput("inspect", what, tmp_path)

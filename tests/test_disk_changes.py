@@ -1,4 +1,4 @@
-"""Who changes a file system: `checkpoints/disk`, and few others, each named with its reason.
+"""Files are changed in `checkpoints/disk`, and in few other places, each named with its reason.
 
 Tests of kills, faults and power cuts stand between the calls of `checkpoints/disk`. A change to an
 output that is made elsewhere is one that they never try.

@@ -382,7 +382,7 @@ class TestJobs:
 
     def test_beside_a_broker_a_job_says_what_is_left(self, log, tmp_path):
         """
-        A broker's next records are left always, so that is no failure; nor is it called complete.
+        A broker's next records are left always, so that is not a failure; nor is it called complete.
         """
         store = shutil.copytree(log[0], tmp_path / "store")
         (store / "lock").touch()
@@ -444,7 +444,7 @@ class TestJobs:
 
     def test_the_second_signal_ends_it_at_once(self, log, tmp_path):
         """
-        Nobody has to wait for an end in order, however long it takes; the next start takes back
+        Nobody has to wait for an end in order, however long it takes; the next start rolls back
         what was not recorded.
         """
         out = tmp_path / "out"
@@ -568,7 +568,7 @@ class TestOutput:
     @pytest.mark.parametrize("command", ["topics", "verify", "tail", "--help"])
     def test_not_read(self, topics, command):
         """
-        `| head -1` is no error.
+        `| head -1` is not an error.
         """
         more = [] if command == "--help" else list(map(str, topics))
         if command == "tail":

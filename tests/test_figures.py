@@ -109,7 +109,7 @@ def test_the_stages_add_up():
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_speed_is_told_in_one_place(path):
-    """Other pages link: a copy stays behind when the figure is measured again."""
+    """Other pages link: a copy stays as it was when the figure is measured again."""
     text = path.read_text("utf-8")
     if path.name in SPEED and path.parent == DOCS:
         chapter = SPEED[path.name]

@@ -9,12 +9,12 @@ import pytest
 from reput.streaming.dispatch.dispatcher import rebuild
 from tests.builders.goldens import GOLDENS, OUTPUTS
 
-# A torn last record: the broker died with entries of it; its next start takes them back.
+# A torn last record: the broker died with entries of it; its next start rolls them back.
 DIRTY = "unclean-dirty"
 # The same store after that start, and the same log dispatched into nothing by the real broker.
 RECOVERED = "unclean-recovered"
 FROM_NOTHING = "abort-only-log"
-# Of these the broker's checkpoint is not that of a clean stop.
+# Their broker's checkpoint is not that of a clean stop.
 NOT_STOPPED = {DIRTY, "unclean.live"}
 
 

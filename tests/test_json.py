@@ -216,7 +216,7 @@ def test_a_list_that_is_not_whole_says_so_and_can_be_had_whole(asked):
     assert (len(cut["transactions"]), cut["truncated"]) == (20, True)
     assert (whole["truncated"], len(whole["transactions"])) == (False, cut["total"])
     for each in (*whole["transactions"], *cut["transactions"]):
-        # It goes on between two commands.
+        # It continues between two commands.
         assert each.pop("age_s") > 0
     assert whole["transactions"][:20] == cut["transactions"]
     assert (len(one["messages"]), one["total"]) == (1, len(every["messages"]))

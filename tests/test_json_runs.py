@@ -193,7 +193,7 @@ COMMANDS = ("verify", "handover", "repair")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documents_of_each_state(place, state, command):
     """
-    Of an output that is right, short, damaged, left by a killed writer, or not there.
+    For an output that is right, short, damaged, left by a killed writer, or not there.
     """
     end = ENDS[state][COMMANDS.index(command)]
     state(place)

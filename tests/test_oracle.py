@@ -132,7 +132,7 @@ def test_a_real_broker_opens_our_output_as_its_own(golden, tmp_path, scenario):
 @pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
 def test_the_index_of_an_upgraded_broker_is_sound(golden, tmp_path, version):
     """
-    5.5.0 goes on where an older version wrote no items for tags: each part is right by its rule,
+    5.5.0 continues where an older version wrote no items for tags: each part is right by its rule,
     and a note says where the older one ends. Damage is found on either side of it.
     """
     oracle.build("5.5.0")

@@ -55,7 +55,7 @@ FOREIGN = (
         "bytes that are no record",
     ),
     Foreign(
-        r"(?<!there )\b(?:is|are|was|were) none (?:of|that)\b|(?<=[,a] )(?:\w+ )?of no \w",
+        r"(?<!there )\b(?:is|are|was|were) none (?:of|that)\b|(?<=[,a] )(?:\w+ )?of no (?!time)\w",
         "is not one of, belongs to no",
         "the magic is none of RocketMQ's",
     ),
@@ -104,14 +104,14 @@ FOREIGN = (
 
 # `behind` where it is lag, or a term.
 LAG = re.compile(
-    r"\b(?:how far|far|further|furthest) behind\b"
+    r"\b(?:how far(?: it is)?|far|further|furthest|never|half an hour) behind\b"
     r"|\b(?:bytes|seconds|[KMG]i?B) behind(?:[.,;:]|$| \|| its log\b| the log\b| dispatch\b)"
     r"|\b(?:is|are|be|fall|falls|fell|lag|lags) behind(?: (?:its|their|the) (?:log|dispatch)\b"
     r"| (?:dispatch|by)\b|[.,;:]|$)"
     r"|\bbehind(?:,| by| bytes| seconds)"
     r"|\b(?:Kafka|grep) behind\b"
-    # A file that a broker could not remove: the word for it.
-    r"|\bleft behind\b"
+    # A file that a broker could not remove, or what a process did not: the word for it.
+    r"|\b(?:left|leaves?)(?: [\w']+){0,4} behind\b"
     r"|\bready-behind\b|_behind_|\bbehind[A-Z]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -220,6 +220,9 @@ PLACES: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("stores/**/*.py", module),
     ("streaming/**/*.py", module),
     ("docs/examples/*.py", module),
+    ("benchmarks/*.py", module),
+    ("helm/**/*.py", module),
+    ("tests/**/*.py", module),
 )
 
 
@@ -229,6 +232,8 @@ def texts() -> list[tuple[str, str]]:
         (str(path.relative_to(ROOT)), read(path))
         for pattern, read in PLACES
         for path in sorted(ROOT.glob(pattern))
+        # It has samples of what is foreign.
+        if path != Path(__file__)
     ]
 
 

@@ -100,7 +100,7 @@ def main(server: str) -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or not sys.argv[1].startswith(("http://", "https://")):
-        # Help that is asked for is no error.
+        # Help that is asked for is not an error.
         is_asked = sys.argv[1:] in (["-h"], ["--help"])
         print(__doc__, file=sys.stdout if is_asked else sys.stderr)
         sys.exit(0 if is_asked else 2)

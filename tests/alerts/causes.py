@@ -34,7 +34,7 @@ _CRASHES_SECONDS = 240.0
 _OUTPUT_BYTES = 8 << 20
 # MiB of heap: what Spark hardly starts with, and far more than it needs.
 _HEAPS = range(48, 160, 4)
-# Of a job that is ready; the alert looks back and waits for 50 s.
+# A job that is ready has it; the alert looks back and waits for 50 s.
 _HEAP_SECONDS = 90.0
 
 

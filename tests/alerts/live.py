@@ -306,7 +306,7 @@ def _run_all(
             try:
                 results[name] = job.result()
                 print(f"{name}: {results[name]}", flush=True)
-            except Exception as error:  # noqa: BLE001 - the others go on
+            except Exception as error:  # noqa: BLE001 - the others continue
                 failures.append(f"{name}: {error}")
                 print(failures[-1], flush=True)
         if watched is not None:

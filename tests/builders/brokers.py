@@ -64,7 +64,7 @@ class Broker:
         for path in sorted((self.store / names.COMMITLOG).iterdir())[1:]:
             if int(path.name) > position:
                 path.unlink()
-        # Queue offsets go on after what is left.
+        # Queue offsets continue after what is left.
         queues = self.messages.next_offset
         for key in queues:
             queues[key] = max(
@@ -88,7 +88,7 @@ def queue(number: int, size: int = 50, **values) -> Message:
 
 
 def write_over(broker: Broker, kept: int, count: int, *, size: int, now: int) -> None:
-    """Cut the log after so many records, and write others there."""
+    """Cut the log after that many records, and write others there."""
     broker.recover(broker.log.places[kept].position)
     for number in range(kept, kept + count):
         broker.put(queue(number, size, store_timestamp=now + number, properties={"TAGS": "new"}))

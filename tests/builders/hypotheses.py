@@ -10,7 +10,7 @@ COMPILED = not numba.config.DISABLE_JIT
 
 
 def examples(compiled: int, interpreted: int | None = None) -> settings:
-    """Return settings for so many examples, fewer (a tenth by default) without the compiler."""
+    """Return settings for that many examples, fewer (a tenth by default) without the compiler."""
     few = max(compiled // 10, 10) if interpreted is None else interpreted
     return settings(
         deadline=None,

@@ -88,7 +88,7 @@ class Log:
             inner: the forged record.
             pad: bytes of body before it.
             claim: what to add to the size that the forged record states.
-            tail: bytes of body behind it.
+            tail: bytes of body after it.
         """
         for _ in range(2):
             forged = bytearray(encode(inner, self.end + BODY_AT + pad))
@@ -118,14 +118,14 @@ class Log:
         return found
 
     def write(self, store: Path, *, ahead: int = 0, first: int = 0) -> Path:
-        """Write the files; `ahead` empty ones behind, none before number `first`."""
+        """Write the files; `ahead` empty ones after them, none before number `first`."""
         directory = store / names.COMMITLOG
         directory.mkdir(parents=True, exist_ok=True)
         count = -(-len(self.data) // self.file_size) + ahead
         for number in range(first, count):
             piece = bytes(self.data[number * self.file_size : (number + 1) * self.file_size])
             name = names.offset_file(self.origin + number * self.file_size)
-            # Not made empty first where it is there: whoever looks meanwhile sees whole files.
+            # Not made empty first where it is there: a reader that looks meanwhile sees whole files.
             descriptor = os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o644)
             os.write(descriptor, piece.ljust(self.file_size, b"\0"))
             os.close(descriptor)

@@ -1,6 +1,6 @@
 """A replica's own consume queues and ours, both against its log, which is read here once more.
 
-RocketMQ cuts a queue by moving its end; the entries behind it stay in the file. When that broker is
+RocketMQ cuts a queue by moving its end; the entries after it stay in the file. When that broker is
 started again it takes them for its queue's last ones, as long as the log has grown beyond the places
 that they name: it has entries of records that are gone. Its queue is ahead of its log then. As a slave it
 takes as many of the next records for repeated ones, and has no entry of them; as a master it gives out

@@ -49,7 +49,7 @@ _PROPERTIES = {
     "transactionTimeOut": "2000",
     "transactionCheckInterval": "3000",
     "transactionOpBatchInterval": "1000",
-    # A machine that does other work too is slow at times; that is no reason to refuse messages.
+    # A machine that does other work too is slow at times; that is not a reason to refuse messages.
     "waitTimeMillsInSendQueue": "5000",
     "osPageCacheBusyTimeOutMills": "10000",
     # Nothing expires while it is compared.
@@ -225,7 +225,7 @@ class Client:
         return {}
 
     def go(self) -> None:
-        """Lets it go on where it waits for a line."""
+        """Lets it continue where it waits for a line."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()

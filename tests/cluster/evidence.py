@@ -22,7 +22,7 @@ class QueueReport:
         files: compared.
         entries: written ones.
         differences: a line each.
-        stale: bytes of the broker's that are not zero behind the written end.
+        stale: bytes of the broker's that are not zero after the written end.
     """
 
     files: int = 0
@@ -34,7 +34,7 @@ class QueueReport:
 def compare_queues(broker: Path, ours: Path, said: Mapping[str, Mapping[str, int]]) -> QueueReport:
     """Compares every byte of the consume queues up to the written end.
 
-    A broker that was killed cuts its queues back by moving their end: what it had written behind
+    A broker that was killed cuts its queues back by moving their end: what it had written after that
     that stays until it is written over. Ours has zeros there. So the end is where ours stops being
     anything but zeros, and what the broker says is the check that this is not too soon.
 

@@ -35,7 +35,7 @@ class Ack(NamedTuple):
         topic: its topic.
         queue: its queue.
         queue_offset: in entries.
-        end: physical offset behind it, or behind its batch.
+        end: physical offset after it, or after its batch.
     """
 
     offset: int
@@ -94,7 +94,7 @@ class Replica:
         self.port = self.events[-1]["port"]
 
     def send(self, verb: str, **options: object) -> int:
-        """Have it do something, and return the number by which its answer is waited for."""
+        """Make it do something, and return the number by which its answer is waited for."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._asked += 1
@@ -109,7 +109,7 @@ class Replica:
         return self._replies.pop(number)
 
     def answers(self, number: int, seconds: float) -> bool:
-        """Tell whether there is an answer within so many seconds."""
+        """Tell whether there is an answer within that many seconds."""
         end = time.monotonic() + seconds
         while number not in self._replies and time.monotonic() < end:
             self._look_until(lambda: number in self._replies, f"answer {number}")
@@ -117,7 +117,7 @@ class Replica:
         return number in self._replies
 
     def ask(self, verb: str, **options: object) -> dict[str, Any]:
-        """Have it do something and wait until that is done."""
+        """Make it do something and wait until that is done."""
         return self.answer(self.send(verb, **options))
 
     def state(self) -> State:
@@ -130,24 +130,24 @@ class Replica:
         return found["max"] == found["confirmed"] == found["dispatched"] == end
 
     def freeze(self) -> None:
-        """Have it stand still."""
+        """Make it stand still."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Have it go on."""
+        """Let it continue."""
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Have it end as if it had crashed."""
+        """Make it end as if it had crashed."""
         processes.kill(self._process)
         self.look()
 
     def end(self) -> None:
-        """End it if it runs; nothing is read any more."""
+        """End it if it runs; nothing is read from then on."""
         processes.kill(self._process)
 
     def close(self) -> None:
-        """Have it end in order."""
+        """End it in order."""
         self.ask("close")
         assert self._process is not None
         if self._process.wait(_SECONDS) != 0:
@@ -260,7 +260,7 @@ class Pair:
     def restart(self, replica: Replica, end: int) -> None:
         """Start one that has ended with its log up to there.
 
-        Recovery goes on behind the log's end as long as whole records of before a cut stand there.
+        Recovery continues past the log's end as long as whole records of before a cut stand there.
         As slave or master this replica would then have other records than the other one within an
         epoch of both, which RocketMQ does not notice: one log comes to have records that begin in
         the middle of others, and its dispatch stands still. So they are erased.
@@ -279,7 +279,7 @@ class Pair:
             raise ClusterError(f"{self.slave.name} did not become slave")
 
     def put(self, **options: object) -> None:
-        """Have the master store messages."""
+        """Let the master store messages."""
         found = self.master.ask("put", **options)
         if found["refused"]:
             raise ClusterError(f"{self.master.name}: {found['refused']}")
@@ -307,7 +307,7 @@ class Pair:
 
 
 def _erase(directory: Path, end: int) -> None:
-    """Have a log hold nothing behind a physical offset."""
+    """Make a log hold nothing after a physical offset."""
     for path in sorted(directory.iterdir(), reverse=True):
         base, size = int(path.name), path.stat().st_size
         if base >= end:

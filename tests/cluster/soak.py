@@ -40,7 +40,7 @@ class Plan:
         seconds: of load.
         rate: messages a second that clients send; RocketMQ adds records of its own.
         batch: messages of a batch message.
-        kills: the broker is killed after so many seconds, each, and started again.
+        kills: the broker is killed after that many seconds, each, and started again.
         settle: seconds after the load in which what was delayed, repeated or checked comes.
         files: sizes of the broker's files.
         sample_seconds: between samples of memory.
@@ -213,7 +213,7 @@ def _under_load(
     said: Mapping[str, Mapping[str, int]] = told["queues"]
     missing = sent - sum(sum(queues.values()) for queues in said.values())
     if plan.kills:
-        # Its recovery ends at the first torn record, and acknowledged ones may stand behind that.
+        # Its recovery ends at the first torn record, and acknowledged ones may stand after that.
         result.figures["messages that the broker lost when it was killed"] = max(missing, 0)
     elif missing > 0:
         result.faults.append("the broker has fewer messages than it acknowledged")
@@ -240,14 +240,14 @@ def _prove(
     queues = evidence.compare_queues(rocketmq.store, job.output, said)
     result.figures["consume queue files"] = queues.files
     result.figures["consume queue entries"] = queues.entries
-    result.figures["stale bytes behind the broker's ends"] = queues.stale
+    result.figures["stale bytes past the broker's ends"] = queues.stale
     result.expect("queues unlike the broker's", queues.differences)
     if queues.stale and not plan.kills:
-        result.faults.append("the broker has entries behind the end of ours")
+        result.faults.append("the broker has entries past the end of ours")
     again = evidence.compare_queues(rebuilt, job.output, said)
     result.expect(
         "queues unlike a rebuild's",
-        [*again.differences, *(["entries behind the end of ours"] if again.stale else [])],
+        [*again.differences, *(["entries past the end of ours"] if again.stale else [])],
     )
     result.expect("index files unlike a rebuild's", evidence.compare_index(rebuilt, job.output))
     if not plan.kills:
@@ -363,7 +363,7 @@ def main() -> int:
         metavar="S",
         help="kill it S seconds into the load and start it again; may be given more than once",
     )
-    parser.add_argument("--settle", type=int, default=13, help="seconds of quiet behind it (13)")
+    parser.add_argument("--settle", type=int, default=13, help="seconds of quiet after it (13)")
     parser.add_argument(
         "--large-files", action="store_true", help="file sizes of real brokers, not small ones"
     )

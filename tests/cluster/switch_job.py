@@ -185,7 +185,7 @@ class Report:
         lacking: records of which the broker has no entry.
         elsewhere: messages whose entry is not at the queue offset that the producer was told.
         waited: comparisons before which the job had not dispatched the log's last records: it
-            waited for the next message to come behind them.
+            waited for the next message to come after them.
         faults: what differs, a line each.
     """
 
@@ -290,7 +290,7 @@ def _expect_job(job: Job, store: StoreConfig, rebuilt: Path, report: Report) -> 
 def compare_closed(job: Job, properties: Mapping[str, str], report: Report) -> None:
     """Compare, once the brokers have ended in order, with what RocketMQ makes of the same logs.
 
-    The job takes what stands behind a log's end then as well, as a broker that starts will; so does
+    The job takes what stands after a log's end then as well, as a broker that starts will; so does
     the broker that rebuilds a copy, and every byte of queues and index has to be the same.
     """
     ends = {}

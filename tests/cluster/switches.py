@@ -155,9 +155,9 @@ class Run:
                 rebuild.close()
 
     def _let_in(self, rebuilds: Sequence[Rebuild], end: int) -> None:
-        """Have a few messages come, so that no record is waited for any more.
+        """Let a few messages come, so that no record is waited for any longer.
 
-        A record that is not the next of its queue is waited for until another one comes behind it,
+        A record that is not the next of its queue is waited for until another one comes after it,
         and RocketMQ's masters leave queue offsets out. These are the next ones of a queue of their
         own, and never cut.
         """
@@ -211,7 +211,7 @@ class Run:
             self._put(count)
 
     def _rejoin(self, lost: int) -> None:
-        """Have the old master follow, before or after the new one stores messages."""
+        """Let the old master follow, before or after the new one stores messages."""
         if self._pick.random() < 0.5:
             self._put_others(lost)
             self.pair.follow()
@@ -221,7 +221,7 @@ class Run:
             self._put_others(lost)
 
     def _part(self) -> int:
-        """Have the master store messages that the slave does not get; return how many."""
+        """Let the master store messages that the slave does not get; return how many."""
         self.pair.slave.ask("detach")
         lost = self._pick.choice((3, 30, 200))
         self._put(lost)
@@ -246,7 +246,7 @@ class Run:
         self._rejoin(self._pick.choice((10, 100)))
 
     def _frozen(self) -> None:
-        """It gets what was on its way when it goes on, or a part of it."""
+        """It gets what was on its way when it continues, or a part of it."""
         self.pair.slave.freeze()
         lost = self._pick.choice((3, 30, 200))
         self._put(lost)
@@ -352,7 +352,7 @@ class Run:
 
 
 def noticed(run: Run) -> list[float]:
-    """Return how many seconds after a log was written over behind a cut the job said so.
+    """Return how many seconds after a log was written over after a cut the job said so.
 
     Only cuts of what it had dispatched, that came when it was at work: one that is killed looks when
     it starts. A cut that it says before anything is written over it is not among them either.
@@ -397,7 +397,7 @@ def run(
     every: int = 5,
     job_kills: float = 0.15,
 ) -> Result:
-    """Switch roles so often, below an empty directory, and compare after every few.
+    """Switch roles this often, below an empty directory, and compare after every few.
 
     Raises:
         ClusterError: a broker ended that should not have, or took too long.
@@ -447,7 +447,7 @@ def _note(one: Run, began: float) -> None:
             "messages not at the place told": one.report.elsewhere,
             "rests at which the job waited": one.report.waited,
             "outputs begun again": one.begun_again,
-            "cuts that the job took back": sum(told.end is None for told in one.job.told()),
+            "cuts that the job followed": sum(told.end is None for told in one.job.told()),
             "cuts timed": len(times),
             "noticed after, median (s)": round(statistics.median(times), 3) if times else None,
             "noticed after, at most (s)": round(max(times), 3) if times else None,

@@ -29,7 +29,7 @@ _QUIET = {
     "transactionCheckInterval": "86400000",
 }
 _LINE = re.compile(r"\S+ \S+ (INFO|WARN|ERROR) +(.*)")
-# What 5.5.0 logs when it loads a clean store of its own, serves it and stops: the zeros behind the
+# What 5.5.0 logs when it loads a clean store of its own, serves it and stops: the zeros past the
 # log's end, "truncate" where queues and log end at the same byte, and what it does without. The last
 # two are of clients that leave while a pull of theirs is still being answered: their group is gone,
 # or their connection.
@@ -130,7 +130,7 @@ def _note(report: Mapping[str, Any], result: Result) -> None:
 def _compare_after(store: Path, output: Path, result: Result) -> None:
     """The broker served and stopped: our files have to be what they were."""
     queues = evidence.compare_queues(store, output, {})
-    stale = ["entries behind the end of ours"] if queues.stale else []
+    stale = ["entries past the end of ours"] if queues.stale else []
     result.expect("queues changed by serving", [*queues.differences, *stale])
     result.expect("index files changed by serving", evidence.compare_index(store, output))
 

@@ -44,7 +44,7 @@ def test_a_broker_takes_over_our_files(live, tmp_path):
 
 def test_the_job_goes_on_through_kills_of_the_broker(tmp_path):
     """
-    A broker that was killed cuts its log at the first torn record and writes over what was behind.
+    A broker that was killed cuts its log at the first torn record and writes over what followed.
     """
     result = soak.run(Plan(seconds=16, rate=4000, kills=(4, 10), settle=3), tmp_path / "killed")
 
@@ -54,10 +54,10 @@ def test_the_job_goes_on_through_kills_of_the_broker(tmp_path):
 
 def test_a_job_follows_a_master_and_its_slave_through_switches(tmp_path):
     """
-    The log of whoever comes back is cut to what both have and written over; both outputs are right.
+    The log of the one that comes back is cut to what both have and written over; both outputs are right.
     """
     result = switches.run(5, tmp_path / "switches", seed=5, whole=False, every=2)
 
     assert result.faults == []
     assert result.figures["logs cut"] > 0
-    assert result.figures["cuts that the job took back"] > 0
+    assert result.figures["cuts that the job followed"] > 0

@@ -1,7 +1,7 @@
 """Appends to a commitlog as a broker does: records into files of one size, through memory.
 
 `Appender` has the frames of a finished log stand for what comes in, a few at a time: now and then
-it leaves the last one torn, makes the next file ahead, or cuts its log and goes on with another one.
+it leaves the last one torn, makes the next file ahead, or cuts its log and continues with another one.
 `Producer` makes up messages at a rate, in a thread of its own.
 """
 
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the physical offset behind it."""
+        """Return the physical offset after it."""
         return self.position + len(self.raw)
 
 
@@ -55,7 +55,7 @@ class LogFiles:
     """The files of a commitlog that is written."""
 
     def __init__(self, store: Path, file_size: int) -> None:
-        """Begin without files, or go on with those that are there."""
+        """Begin without files, or continue with those that are there."""
         self._directory = store / names.COMMITLOG
         self._directory.mkdir(parents=True, exist_ok=True)
         self._file_size = file_size
@@ -78,13 +78,13 @@ class LogFiles:
             self._maps.pop(full).close()
 
     def make_ahead(self, position: int) -> None:
-        """Make the file behind the one that `position` is in."""
+        """Make the file after the one that `position` is in."""
         base = position - position % self._file_size
         self._map(base)
         self._map(base + self._file_size)
 
     def cut(self, position: int) -> None:
-        """Have nothing from `position` on: zeros in its file, no files behind it."""
+        """Keep nothing from `position` on: zeros in its file, no files after it."""
         for opened in self._maps.values():
             opened.close()
         self._maps = {}
@@ -156,7 +156,7 @@ class Appender:
             self.append(self._pick.choice((1, 1, 2, 3, 8)))
 
     def cut(self, frames: Sequence[Frame]) -> None:
-        """Go back to where this log and another one part, and go on with that one."""
+        """Go back to where this log and another one part, and continue with that one."""
         common = 0
         while common < min(len(frames), self._next) and frames[common] == self._frames[common]:
             common += 1
@@ -198,7 +198,7 @@ class Producer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End behind a whole record."""
+        """End after a whole record."""
         self._stopping.set()
         self._thread.join()
         self._files.close()

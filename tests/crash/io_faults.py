@@ -113,7 +113,7 @@ _BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
 
 class Fault(NamedTuple):
-    """Which call fails: the `number`-th of an operation, and perhaps all behind it."""
+    """Which call fails: the `number`-th of an operation, and perhaps all after it."""
 
     operation: str
     number: int
@@ -145,7 +145,7 @@ class Faults:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Have calls fail for a while."""
+        """Make calls fail for a while."""
         calls = _Calls(changes._libc, self)
         self._replace(changes, "_libc", calls)
         for operation in OPERATIONS:
@@ -186,7 +186,7 @@ class Faults:
         self._replace(operation.owner, operation.attribute, wrapped)
 
     def _path(self, operation: Operation, args: tuple[Any, ...]) -> Path | None:
-        """Return the path that a call is about, None if it is none of ours."""
+        """Return the path that a call is about, None if it is not one of ours."""
         first = args[0] if args else None
         try:
             if operation.path_at == _DESCRIPTOR:
@@ -312,7 +312,7 @@ class Sequence:
         self._dispatcher = None
 
     def _refuse_and_close(self, dispatcher: StoreDispatcher) -> None:
-        """Close behind an error; while the cause lasts that may fail as well."""
+        """Close after an error; while the cause lasts that may fail as well."""
         with contextlib.suppress(OSError, ReputError):
             dispatcher.close()
 
@@ -339,7 +339,7 @@ class Row:
         tried: faults.
         raised: that came out as errors.
         absorbed: that nobody had to know of.
-        unequal: that something was wrong behind.
+        unequal: that something was wrong after it.
     """
 
     tried: int = 0
@@ -419,7 +419,7 @@ def _where(error: BaseException) -> str:
 
 
 def _aftermath(sequence: Sequence, directory: Path) -> list[str]:
-    """Look at what is there behind an error, then complete it."""
+    """Look at what is there after an error, then complete it."""
     material = sequence.material
     boundary = Boundary("", "")
     image: Any = None
@@ -434,7 +434,7 @@ def _aftermath(sequence: Sequence, directory: Path) -> list[str]:
         if problem:
             problems.append(f"unequal: {problem}")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        problems.append(f"does not go on: {_where(error)}: {error}".replace(str(directory), ""))
+        problems.append(f"does not continue: {_where(error)}: {error}".replace(str(directory), ""))
     return problems
 
 
@@ -457,7 +457,7 @@ def count_calls(material: Material, directory: Path) -> Counter[str]:
 def try_all(
     directory: Path, sequences: tuple[str, ...], *, records: int, seed: int, lasting: bool
 ) -> Result:
-    """Have every call of some sequences fail."""
+    """Make every call of some sequences fail."""
     began = time.monotonic()
     result = Result()
     for name in sequences:
@@ -470,7 +470,7 @@ def try_all(
             for number in range(1, counts[operation.name] + 1):
                 for lasts in (False, True) if lasting else (number % 4 == 0,):
                     fault = Fault(operation.name, number, lasts)
-                    # Each in a directory of its own: what one leaves behind shall not spoil others.
+                    # Each in a directory of its own: what one leaves behind does not spoil others.
                     tried = home / f"{fault.operation}-{number}-{int(lasts)}"
                     try_fault(material, tried, fault, result)
         shutil.rmtree(home)
@@ -479,7 +479,7 @@ def try_all(
 
 
 def try_lost_syncs(directory: Path, name: str, *, records: int, seed: int) -> Result:
-    """Have every sync fail and lose what it was to have on disk, and cut the power in the end.
+    """Make every sync fail and lose what it was to have on disk, and cut the power in the end.
 
     A kernel says of pages that it could not write back only once that it could not: a sync that is
     tried again has nothing left to do, and says that all is well.
@@ -552,7 +552,7 @@ def in_child(work: Callable[[], str]) -> str:
 
 @contextlib.contextmanager
 def small_disk(path: Path, size: int) -> Iterator[None]:
-    """Have a file system of so many bytes at `path`; only root may."""
+    """Make a file system of that many bytes at `path`; only root may."""
     path.mkdir()
     options = f"size={size}"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], check=True)

@@ -77,7 +77,7 @@ def _child(case: Case, policy: FlushPolicy, instruments: Instruments, board: Boa
             try:
                 dispatcher.dispatch(find_tail(dispatcher.log).end)
             except UnreadableError:
-                # Of a record that is being written a number may be cut off: no broker's lock says so.
+                # A number of a record that is being written may be cut away: no broker's lock says so.
                 break
             if stops:
                 break
@@ -100,7 +100,7 @@ class Result:
         comparisons: with an uninterrupted run or the broker's rebuild.
         with_broker: of these, with the broker's.
         stops: children that stopped in order.
-        cuts: times that a log was cut and written anew.
+        cuts: times that a log was cut and written again.
         seconds: wall time of the loop.
         failure: what was wrong, "" for nothing; the loop ended at it.
         kept: the store and output of it.
@@ -122,7 +122,7 @@ class Result:
 
 
 class Loop:
-    """Goes from store to store until so many children were killed."""
+    """Goes from store to store until that many children were killed."""
 
     def __init__(self, kills: int, seed: int, directory: Path, seconds: float) -> None:
         self._wanted = kills
@@ -295,8 +295,8 @@ def run(
         directory: for stores and outputs; that of a failure is kept.
         fuzz: stores of the real RocketMQ among the others; 0 needs no JVM.
         broken: see `BREAKS`.
-        cuts: cut logs and go on with others, in some stores.
-        seconds: begin no further store after so long.
+        cuts: cut logs and continue with others, in some stores.
+        seconds: begin no further store after this long.
     """
     fuzzed = oracle_material(directory, seed * 1_000_003 % 900_000, fuzz) if fuzz else []
     warm_up(directory)
@@ -357,7 +357,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="for stores; a temporary one by default")
     parser.add_argument("--break", dest="broken", default="", choices=("", *BREAKS))
     parser.add_argument("--no-cuts", dest="cuts", action="store_false")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="end after so long")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end after this long")
     parser.add_argument("--json", dest="as_json", action="store_true")
     args = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="kill-core-", dir=args.directory))

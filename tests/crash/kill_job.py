@@ -5,7 +5,7 @@
 The job is `reput run` in a process of its own. At random times, its start included, one of its
 processes gets SIGKILL: the Python driver, Spark's JVM, Python's daemon under it or one of the
 workers. Without its driver the rest has to end. Without another process the job has to end with an
-exit code and a message, or to go on by itself, in either case before long.
+exit code and a message, or to continue by itself, in either case before long.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class JobProcess:
         return self.text.count(" messages, ")
 
     def wait(self, seconds: float) -> int | None:
-        """Return its exit code, None if it has none after so many seconds."""
+        """Return its exit code, None if it has none after that many seconds."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -175,7 +175,7 @@ class Result:
 
     Attributes:
         kills: by process and what became of the job.
-        slowest: by process: seconds until the job had ended or gone on, at most.
+        slowest: by process: seconds until the job had ended or continued, at most.
         messages: by process: last lines of jobs that ended, and how often.
         starts: of the job.
         records: in the log at the end.
@@ -199,7 +199,7 @@ class Result:
 
 
 class Loop:
-    """Kills the job of one store until it has been killed so often."""
+    """Kills the job of one store until it has been killed this often."""
 
     def __init__(self, kills: int, seed: int, rate: int, directory: Path) -> None:
         self._wanted = kills
@@ -260,7 +260,7 @@ class Loop:
         self.result.kills[kind, outcome] += 1
         slowest = self.result.slowest.get(kind, 0.0)
         self.result.slowest[kind] = max(slowest, time.monotonic() - began)
-        if outcome != "went on":
+        if outcome != "continued":
             self._job = None
 
     def _wait_for_batch(self, job: JobProcess, known: int) -> None:
@@ -276,7 +276,7 @@ class Loop:
         """Return what became of a job.
 
         Raises:
-            HarnessError: it neither ended, with a code and a message, nor went on.
+            HarnessError: it neither ended, with a code and a message, nor continued.
         """
         if kind == DRIVER:
             job.wait(_PATIENCE_SECONDS)
@@ -288,13 +288,13 @@ class Loop:
         while job.code is None and (kind == JVM or job.batches <= batches + 1):
             if time.monotonic() > end:
                 raise HarnessError(
-                    f"{_PATIENCE_SECONDS} s behind the end of its {kind} the job still hangs:\n"
+                    f"{_PATIENCE_SECONDS} s after the end of its {kind} the job still hangs:\n"
                     f"{job.text[-3000:]}"
                 )
             time.sleep(_POLL_SECONDS)
         code = job.code
         if code is None:
-            return "went on"
+            return "continued"
         lines = job.text.strip().splitlines()
         if code <= 0 or not lines:
             raise HarnessError(f"without its {kind} the job ended with {code}:\n{job.text[-3000:]}")
@@ -309,7 +309,7 @@ class Loop:
         while any(process.is_alive for process in processes):
             if time.monotonic() > end:
                 left = [(p.number, _name(p.number)) for p in processes if p.is_alive]
-                raise HarnessError(f"behind the end of its driver these still run: {left}")
+                raise HarnessError(f"after the end of its driver these still run: {left}")
             time.sleep(_POLL_SECONDS)
 
     def _finish(self) -> None:

@@ -5,7 +5,7 @@
 Files of a few records, as `kill_core` has them, are prepared at once and flushed in a moment. In
 those of a broker's default size pages are prepared by another thread, and the device begins with what
 is flushed later. A child dispatches a log, flushing all the time, and is killed at a random moment;
-the next one goes on, until one comes to the end. Its files have to be an uninterrupted run's.
+the next one continues, until one comes to the end. Its files have to be an uninterrupted run's.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def dispatch(store: Path, output: Path, end: int) -> None:
 
 
 def _has_ended(store: Path, output: Path, end: int, seconds: float | None) -> bool:
-    """Have a child dispatch, and kill it after a while; tell whether it had come to the end."""
+    """Make a child dispatch, and kill it after a while; tell whether it had come to the end."""
     child = os.fork()
     if child == 0:
         try:
@@ -83,7 +83,7 @@ def _has_ended(store: Path, output: Path, end: int, seconds: float | None) -> bo
 
 
 def run(kills: int, seed: int, directory: Path, mib: int = 200) -> Result:
-    """Kill so often; stop at the first output that is not what it has to be."""
+    """Kill this often; stop at the first output that is not what it has to be."""
     store, expected = directory / "store", directory / "expected"
     write_log(store / "commitlog", mib << 20, 90)
     config = store_config(store, expected)

@@ -170,7 +170,7 @@ class Board:
         self._rest = memory[size:]
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.counts[:] = 0
         self._rest[:] = 0
 

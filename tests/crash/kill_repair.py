@@ -206,7 +206,7 @@ class _Loop:
 
 
 def run(kills: int, seed: int, directory: Path) -> Result:
-    """Kill so many repairs, or until something is wrong.
+    """Kill that many repairs, or until something is wrong.
 
     Args:
         kills: how many.

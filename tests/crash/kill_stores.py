@@ -89,7 +89,7 @@ class Case:
         return StoreDispatcher(self.config, threads=1, flush=policy)
 
     def go_on(self) -> bool:
-        """Cut the log and go on with the final one, if that is still to be done."""
+        """Cut the log and continue with the final one, if that is still to be done."""
         if self._is_before_cut:
             self.appender.cut(self._final)
             self._is_before_cut = False
@@ -218,7 +218,7 @@ def _frames(log: Log) -> Iterator[Frame]:
 
 
 def oracle_material(directory: Path, first_seed: int, count: int) -> list[Material]:
-    """Have the real RocketMQ make random stores, and rebuild each by itself."""
+    """Let the real RocketMQ make random stores, and rebuild each by itself."""
     from tests.oracle import oracle
 
     oracle.build(ORACLE_VERSION)
@@ -235,7 +235,7 @@ def oracle_material(directory: Path, first_seed: int, count: int) -> list[Materi
 
 
 def warm_up(directory: Path) -> None:
-    """Have every kernel loaded: dispatch a store of each kind, and take what is beyond back."""
+    """Load every kernel: dispatch a store of each kind, and roll back what is beyond."""
     materials = own_material(directory / "warm", 0, cuts=False)
     for number, material in zip(range(len(_KINDS)), materials, strict=False):
         case = Case(material, directory / f"warm-{number}", random.Random(0))

@@ -34,7 +34,7 @@ _TORN = 0.15
 
 
 class Killed(BaseException):
-    """The process is gone: nothing that comes behind it may change a file."""
+    """The process is gone: nothing that comes after it may change a file."""
 
 
 class Boundary(NamedTuple):
@@ -81,7 +81,7 @@ class File:
             self.is_truncated = True
 
     def sync(self, start: int = 0, end: int | None = None) -> None:
-        """Have these bytes on disk, and the size."""
+        """Put these bytes on disk, and the size."""
         self.durable_size = len(self.content)
         self.sizes = []
         if self.is_truncated:
@@ -121,7 +121,7 @@ class Change(NamedTuple):
 
 @dataclass
 class Image:
-    """What was found behind a power cut, by path below the machine's root."""
+    """What was found after a power cut, by path below the machine's root."""
 
     directories: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)

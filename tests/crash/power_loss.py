@@ -2,7 +2,7 @@
 
     python -m tests.crash.power_loss --states 10000 --seed 1
 
-A run dispatches a made-up store in small steps, flushes now and then, closes, is killed, and goes on,
+A run dispatches a made-up store in small steps, flushes now and then, closes, is killed, and continues,
 while `tests.crash.model` keeps what of it is on disk. At the boundaries between operations states are
 drawn that a power cut could leave. Each is written out as a directory and checked as it stands: what
 the progress record names is there, and the checkpoint file names nothing that is not. Then it is
@@ -277,10 +277,10 @@ class Material:
 
         Args:
             name: what messages call it.
-            kind: see there.
+            kind: of store.
             directory: where to.
             seed: decides.
-            records: so many, in the smallest files; else many, in files of any size.
+            records: that many, in the smallest files; else many, in files of any size.
         """
         self.name = name
         self.kind = kind
@@ -322,7 +322,7 @@ class Material:
         self.boundaries.append(self.boundaries[0])
 
     def _expired_reference(self, directory: Path) -> Reference:
-        """Return what is left when the log's files expire behind a whole run."""
+        """Return what is left when the log's files expire after a whole run."""
         whole = self.references[0]
         whole_copy = Reference(self, 0, directory)
         self.link(directory, 1)
@@ -337,7 +337,7 @@ class Material:
         return whole_copy
 
     def link(self, directory: Path, log: int) -> None:
-        """Have a store in a directory show one of the logs."""
+        """Make a store in a directory show one of the logs."""
         store = directory / "store"
         store.mkdir(parents=True, exist_ok=True)
         for part in (names.COMMITLOG, names.CONFIG):
@@ -392,7 +392,7 @@ def _logs(conf: dict[str, str], kind: Kind, pick: random.Random, count: int) -> 
 
 @dataclass
 class State:
-    """One state behind a power cut, and where it comes from.
+    """One state after a power cut, and where it comes from.
 
     Attributes:
         image: the files.
@@ -451,10 +451,10 @@ class Watch:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Have the model and the phases in place for a while."""
+        """Put the model and the phases in place for a while."""
         with self.machine.installed(), contextlib.ExitStack() as undone:
             for owner, name, phase in (
-                (rollback, "restore", "take back"),
+                (rollback, "restore", "roll back"),
                 (truncation, "_rolled_back", "go back"),
                 (Flushing, "flush", "flush"),
                 (StoreDispatcher, "dispatch", "dispatch"),
@@ -474,7 +474,7 @@ class Watch:
             try:
                 return inner(*args, **options)
             finally:
-                # Going back lasts until its caller takes back.
+                # Going back lasts until its caller rolls back.
                 if phase != "go back":
                     self.phase = before
 
@@ -624,7 +624,7 @@ class PowerLoss:
         self._most_failures = most_failures
 
     def run(self, states: int, kinds: list[str], a_run: int | None = None) -> Result:
-        """Go on until so many states were recovered from, or too much was wrong.
+        """Continue until that many states were recovered from, or too much was wrong.
 
         Args:
             states: in all.
@@ -643,7 +643,7 @@ class PowerLoss:
         return len(self.result.failures) >= self._most_failures
 
     def _one(self, name: str, states: int) -> None:
-        """Have one run, and recover from the states in it."""
+        """Carry out one run, and recover from the states in it."""
         number = self.result.runs
         self.result.runs += 1
         home = self._directory / f"run-{number}"
@@ -744,7 +744,7 @@ def _finish(
 
 
 def check_state(material: Material, state: State, directory: Path) -> str:
-    """Say what is wrong with an output behind a power cut, "" for nothing."""
+    """Say what is wrong with an output after a power cut, "" for nothing."""
     output = material.config(directory).output
     found = progress.load(output) if output.is_dir() else None
     if found is None:

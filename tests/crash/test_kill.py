@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def test_the_core_is_killed_200_times(tmp_path: Path) -> None:
     """
     At random times and at named points, recovery among them, while the log grows, is cut and is
-    written anew: what is there in the end is what an uninterrupted run writes.
+    written again: what is there in the end is what an uninterrupted run writes.
     """
     result = kill_core.run(200, 1, tmp_path)
 
@@ -72,7 +72,7 @@ def test_a_repair_is_killed_50_times(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_the_job_is_killed_5_times(tmp_path: Path) -> None:
     """
-    Whichever of its processes dies, the job ends with a message or goes on, and loses nothing.
+    Whichever of its processes dies, the job ends with a message or continues, and loses nothing.
     """
     result = kill_job.run(5, 1, tmp_path, rate=500)
 

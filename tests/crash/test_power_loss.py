@@ -165,7 +165,7 @@ class TestFaultsAreFound:
 
     def test_what_is_beyond_has_to_go(self, scratch, monkeypatch):
         """
-        Going on without taking back repeats entries.
+        Continuing without rolling back repeats entries.
         """
         monkeypatch.setattr(recovery, "roll_back_to", lambda *_: None)
         assert _find(scratch, ["all"])
@@ -179,7 +179,7 @@ class TestFaultsAreFound:
 
     def test_a_record_has_to_be_replaced_at_once(self, scratch, monkeypatch):
         """
-        A record of progress that is written in place is there in part, and nothing goes on.
+        A record of progress that is written in place is there in part, and nothing continues.
         """
 
         def write_in_place(path: Path, target: Path) -> None:

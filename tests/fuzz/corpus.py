@@ -158,7 +158,7 @@ def _sound(number: int) -> Sound:
 
 
 def _dispatch(config: StoreConfig, middle: int | None) -> dict[str, bytes]:
-    """Return an output; with `middle`, as one whose writer was killed behind its record there."""
+    """Return an output; with `middle`, as one whose writer was killed after its record there."""
     from reput.stores.log.tail import find_tail
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
 

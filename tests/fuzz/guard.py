@@ -31,7 +31,7 @@ _GUARDED_MODULES = (
 
 
 def _pages(size: int) -> mmap.mmap:
-    """Return memory for `size` bytes behind its first page, the page after them guarded as well."""
+    """Return memory for `size` bytes after its first page, the page after them guarded as well."""
     inside = -(-size // PAGE) * PAGE
     memory = mmap.mmap(-1, inside + 2 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     address = np.frombuffer(memory, np.uint8).ctypes.data
@@ -54,7 +54,7 @@ def zeros(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
 
 
 class Arena:
-    """Room that is used again and again, for bytes that touch the guard before or behind it."""
+    """Room that is used again and again, for bytes that touch the guard before or after it."""
 
     def __init__(self, size: int) -> None:
         self._memory = _pages(size)
@@ -93,7 +93,7 @@ class _GuardedNumpy:
 
 
 def install() -> None:
-    """Have the reader of the log, the parsers' blocks, queues and verification guarded."""
+    """Guard the reader of the log, the parsers' blocks, queues and verification."""
     guarded = _GuardedNumpy()
     for name in _GUARDED_MODULES:
         vars(import_module(name))["np"] = guarded

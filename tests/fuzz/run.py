@@ -88,7 +88,7 @@ class Run:
         with tempfile.TemporaryDirectory(dir=self.options.scratch) as directory:
             first, deaths = 0, 0
             while self.result.cases < self.cases and deaths < _MOST_DEATHS:
-                # Named anew each time: a killed worker leaves its files behind.
+                # Named again each time: a killed worker leaves its files behind.
                 scratch = Path(directory) / uuid.uuid4().hex
                 scratch.mkdir()
                 number, why = self._work(scratch, first, until, observe)

@@ -172,7 +172,7 @@ def _chain(random: Random, before: int, behind: int) -> Chain:
         starts.append(len(raw))
         raw += _draw(random, position + len(raw) - before, random.choice((0, 1, 2, 3)))
     end = len(raw) - before
-    # Junk that would go on with the properties, if a kernel looked at it.
+    # Junk that would continue with the properties, if a kernel looked at it.
     raw += random.choice((bytes(behind), b"\x01\x02" * behind, b"TAGS\x01x\x02" * behind))[:behind]
     rules = random.choice((5, 5, 4, 7, 1, 20, 21))
     file_end = position + end + random.choice((0, 8, 100_000))
@@ -459,7 +459,7 @@ def _crc32(data: Any, length: int) -> int:
 
 
 class Piece(NamedTuple):
-    """Bytes of a text, and what stands behind them."""
+    """Bytes of a text, and what stands after them."""
 
     raw: bytes
     behind: bytes

@@ -77,7 +77,7 @@ def _spoil_record(random: Random, raw: bytes, base: int) -> bytes:
         made = fix(random, spoil_bytes(random, made), base + at)
     tail = raw[at + size :]
     if random.random() < 0.3:
-        # What a broker would do: the file ends with a BLANK behind it.
+        # What a broker would do: the file ends with a BLANK after it.
         left = len(raw) - at - len(made)
         tail = encode_blank(left) if left >= 8 else b""
     elif random.random() < 0.5:
@@ -243,7 +243,7 @@ def _ask(log: CommitLog, place: int) -> None:
         log.timestamp_before(place)
         first = log.first_record(place)
         if first < place and any(log.read(first, 8)[128:136]):
-            raise WrongError(f"the first record behind {place} is at {first}")
+            raise WrongError(f"the first record after {place} is at {first}")
         log.walk(log.base_of(min(place, log.end_of_files - 1)), place)
     except ReputError:
         return
@@ -259,7 +259,7 @@ def _check_end(log: CommitLog, end: int) -> None:
     while base + at < end:
         verdict, found = read(raw, at, base + at, base + log.file_size, log.settings.read_rules)
         if isinstance(found, int):
-            raise WrongError(f"the end {end} is behind {verdict.name} at {base + at}")
+            raise WrongError(f"the end {end} is past {verdict.name} at {base + at}")
         at += found.size
     same(base + at, end, "a record's end")
 
@@ -369,7 +369,7 @@ class Recovery(_Trees):
         for _ in range(random.choice((1, 1, 2))):
             _spoil_output(random, output)
         if random.random() < 0.15:
-            # A log that has gone on, was cut, or is another one.
+            # A log that has continued, was cut, or is another one.
             _damaged_log(random, files)
         touched = _kinds_of_difference(sound_files, {**files, **output})
         return Tree({**files, **output}, {**_options(sound), "touched": touched})

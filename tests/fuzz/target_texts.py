@@ -44,7 +44,7 @@ _VALUES = ("1", "0", "-1", "4096", "007", "6000000", "²", "٣", "1e3", "", " ",
 
 
 class _OneFile:
-    """A target whose cases are small texts or files, run in a directory that is made anew."""
+    """A target whose cases are small texts or files, run in a directory that is made again."""
 
     name = ""
     size = 16

@@ -89,7 +89,7 @@ class TestRefused:
 class TestOutputs:
     def test_file_made_ahead_by_a_repeated_record(self, tmp_path: Path) -> None:
         """
-        A repeated record behind a full file has the next one made, empty: that is no finding.
+        A repeated record after a full file has the next one made, empty: that is not a finding.
         """
         log = Log()
         for queue_offset in (*range(8), 1):

@@ -150,7 +150,7 @@ def work(order: dict[str, Any]) -> None:
 
 
 def _end_with_the_runner() -> None:
-    """Have the kernel kill this process when the runner dies, however it does."""
+    """Let the kernel kill this process when the runner dies, however it does."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -91,7 +91,7 @@ FOR_HOURS = {key: value.replace("x120", "x480") for key, value in HEALTHY.items(
 # which are free again afterwards.
 BURST = f"{45 * 10**10}-5000000000x10 {40 * 10**10}x470"
 REPAIR = f"{45 * 10**10}x180 {45 * 10**10}-4000000000x60 {45 * 10**10}x240"
-# Of an output that was begun in minute 35.
+# An output that was begun in minute 35.
 NEW = "_x35 52100000000+60000000x85"
 # A process that began in minute 40, and had counted by its first scrape, a minute later.
 FIRST_SCRAPED = {STARTED: "1000x39 _ 2400x80", DEAD_OF_PROCESS: "_x40 5x80"}
@@ -211,7 +211,7 @@ CASES = [
         "QueueOffsetsShifted",
     ),
     (
-        "the log begins behind dispatch",
+        "the log begins past dispatch",
         {offset("log_begin"): later(60 * 10**9, 10**9)},
         45,
         "OutrunByRetention",
@@ -252,7 +252,7 @@ CASES = [
         45,
         "CorruptRecord QueueOffsetsShifted",
     ),
-    ("a place that was passed over is cut off", {CORRUPT: later(2, 3)}, 45, "QueueOffsetsShifted"),
+    ("a place that was passed over is cut away", {CORRUPT: later(2, 3)}, 45, "QueueOffsetsShifted"),
     ("stopped at a corrupt record", {errors("corrupt"): "_x40 1x1"}, 45, "CorruptRecord"),
     ("the index cannot be written", {errors("index"): "_x40 1x1"}, 45, "IndexFailure"),
     ("an entry out of turn", {MISPLACED: later(3)}, 45, "ConsumeQueueGap"),
@@ -498,7 +498,7 @@ def test_every_alert_has_a_case():
 
 def test_every_alert_has_a_page_and_every_page_an_alert():
     """
-    Who is woken finds what to do under the very name.
+    Anybody who is woken finds what to do under the very name.
     """
     rules = rules_of(RULES)
     text = (ROOT / "docs" / "runbook.md").read_text()

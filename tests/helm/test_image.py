@@ -73,7 +73,7 @@ def test_the_lock_file_fits_the_project():
 
 def test_a_stale_lock_file_is_seen():
     """
-    The check above can fail: what is not needed any more, and what is new.
+    The check above can fail: what is no longer needed, and what is new.
     """
     wanted = wanted_versions(["rich>=14"])
 

@@ -47,7 +47,7 @@ def seconds(text):
 
 def test_shortened_rules_have_each_duration_divided():
     """
-    To a second at least, as Prometheus takes no window of none; no other number is so long.
+    To a second at least, as Prometheus takes no window of none; no other number is this long.
     """
     rules, short = (rule_file(speed)["groups"][1]["rules"] for speed in (1, SPEED))
     looked_at = 0
@@ -148,7 +148,7 @@ def test_kafka_s_panels_need_data_where_a_store_is_sent_to_kafka(monkeypatch, is
 @pytest.mark.parametrize("is_due", [True, False])
 def test_a_job_is_scraped_once_it_is_due(watched, is_due):
     """
-    Of a job whose start is not to be seen, Prometheus has no address before.
+    For a job whose start is not to be seen, Prometheus has no address before.
     """
     server = watched([], change=lambda server: setattr(server, "is_due", lambda: is_due))
     targets = json.loads((server.directory / "targets.json").read_text())

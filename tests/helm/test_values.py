@@ -226,7 +226,7 @@ WRONG = {
         {"mode": "sidecar", "singleJob": True, "stores": [STORE, STORE | {"name": "b"}]},
         "singleJob: a sidecar dispatches the store of its own broker",
     ),
-    "a job that is no regular expression": (
+    "a job that is not a regular expression": (
         {"prometheusRule": {"job": "["}}, 'prometheusRule.job: "[" is not a regular expression',
     ),
     "a job of which only both parts are one": (

@@ -492,7 +492,7 @@ def _is_without_pieces(ours: Any, theirs: Any, now: Sequence[Rec]) -> bool:
     """Tell whether an answer is the broker's without what is not a record of the queue.
 
     By an entry of a record that was cut a broker hands out that many bytes of whatever stands there
-    (`CommitLog#getMessage` looks at none of them); we pass over such an entry, and go on.
+    (`CommitLog#getMessage` looks at none of them); we pass over such an entry, and continue.
     """
     there = {(r.position, len(r.raw)) for r in now}
     records = [each for each in theirs["messages"] if tuple(each) in there]

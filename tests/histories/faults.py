@@ -53,7 +53,7 @@ def zero_at_the_end() -> Iterator[None]:
 
 @contextlib.contextmanager
 def unseen_losses() -> Iterator[None]:
-    """C5. An output with files missing, or set back, is gone on with."""
+    """C5. An output with files missing, or set back, is continued with."""
     with patch.object(untouched, "check", lambda *_: {}):
         yield
 
@@ -92,7 +92,7 @@ def trusting_filters() -> Iterator[None]:
 
 @contextlib.contextmanager
 def streams_without_a_mark() -> Iterator[None]:
-    """R3. A stream goes on at its offset, whatever log is there."""
+    """R3. A stream continues at its offset, whatever log is there."""
     with patch.object(StoreOffsets, "is_same", lambda *_: True):
         yield
 

@@ -69,7 +69,7 @@ class Follower:
         self.dispatcher.close()
 
     def abandon(self) -> None:
-        """Give back what a killed process would not hold any more."""
+        """Give back what a killed process would no longer hold."""
         POINTS.is_dead = True
         discard(self.dispatcher)
 

@@ -37,7 +37,7 @@ class Rec(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the physical offset behind it."""
+        """Return the physical offset after it."""
         return self.position + len(self.raw)
 
     @property
@@ -131,7 +131,7 @@ class Files:
         self.path(base).unlink()
 
     def touch(self, base: int) -> None:
-        """Have a file's time tell of a write.
+        """Make a file's time tell of a write.
 
         A broker flushes between two steps of a history: then each of them shows, though two that
         come within a tick of the clock, or in a file system in memory, would not.
@@ -151,7 +151,7 @@ class Files:
                 self._remove(base)
 
     def remove_first(self, count: int, end: int) -> int:
-        """Remove the oldest files, never one behind which the log has nothing; how many went."""
+        """Remove the oldest files, never one after which the log has nothing; how many went."""
         gone = [base for base in self.bases if base + self.file_size < end][:count]
         for base in gone:
             self._remove(base)

@@ -49,7 +49,7 @@ class Modelled:
         self.is_running = False
         self.is_clean = True
         self._next: dict[tuple[str, int], int] = {}
-        # Also those that have expired: a queue's numbers go on behind them.
+        # Also those that have expired: a queue's numbers continue after them.
         self._records: list[Rec] = []
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class Modelled:
         self._cut(position, kept)
 
     def _cut(self, end: int, kept: Sequence[int] = ()) -> None:
-        """Go on at another end: nothing is erased, only files behind it go."""
+        """Continue at another end: nothing is erased, only files after it go."""
         self.end = end
         self.files.remove_behind(end, kept)
         self._next = {}
@@ -169,7 +169,7 @@ class Modelled:
         raw = encode(message, self.end)
         left = self.files.file_size - self.end % self.files.file_size
         if not fits(len(raw), left):
-            # Its head only: what stands behind it stays.
+            # Its head only: what stands after it stays.
             self.files.write(self.end, BLANK_HEAD.pack(left, MAGIC_BLANK)[:BLANK_SIZE])
             self.end += left
             raw = encode(message, self.end)

@@ -1,6 +1,6 @@
 """Named points of the dispatch at which a history stops: the process is killed there, or stands still.
 
-A kill happens in this very process: from the point on nothing changes a file any more, and what is
+A kill happens in this very process: from the point on nothing changes a file, and what is
 left of the dispatcher is thrown away. What was written through memory stays, as after `kill -9`.
 """
 
@@ -61,7 +61,7 @@ class Points:
     """Counts how often each point is passed, and acts at one of them.
 
     Attributes:
-        is_dead: nothing may change a file any more.
+        is_dead: nothing may change a file from now on.
         passed: how often, by name, since the last `arm`.
         brokers: stores that a modelled broker runs on: its lock is held by nobody.
         clock: seconds that sleeps and the looks of the watchers have taken.
@@ -76,12 +76,12 @@ class Points:
         self._pick = random.Random(0)
 
     def arm(self, name: str, number: int, act: Callable[[], None], moment: str = "before") -> None:
-        """Have something done the next time that a point is passed for the `number`th time."""
+        """Act the next time that a point is passed for the `number`th time."""
         self.passed = {}
         self._armed = (name, number, act, moment)
 
     def disarm(self) -> bool:
-        """Have nothing done; tell whether it was still to be done."""
+        """Do nothing any longer; tell whether it was still to be done."""
         was_armed, self._armed = self._armed is not None, None
         return was_armed
 
@@ -95,7 +95,7 @@ class Points:
         raise Killed
 
     def reach(self, name: str, part: Callable[[], None] | None = None) -> Callable[[], None] | None:
-        """Pass a point; return what is to be done behind it."""
+        """Pass a point; return what is to be done after it."""
         if self.is_dead:
             raise Killed
         self.passed[name] = self.passed.get(name, 0) + 1
@@ -160,10 +160,10 @@ class Points:
             part = None
             if operation.part is not None:
                 part = lambda: operation.part(self._pick, *args, **options)  # noqa: E731
-            behind = self.reach(name, part)
+            after = self.reach(name, part)
             result = inner(*args, **options)
-            if behind is not None:
-                behind()
+            if after is not None:
+                after()
             return result
 
         return wrapped

@@ -30,7 +30,7 @@ _BRIEF = 2000
 
 
 class BrokerError(RuntimeError):
-    """The broker's classes have failed: the history cannot go on."""
+    """The broker's classes have failed: the history cannot continue."""
 
 
 class Jvm:
@@ -53,7 +53,7 @@ class Jvm:
         )
 
     def ask(self, *words: object) -> Any:
-        """Have one command done and return the answer.
+        """Run one command and return the answer.
 
         Raises:
             BrokerError: what it said instead.
@@ -223,6 +223,6 @@ class Real:
             shutil.rmtree(copy)
 
     def rebuild(self, target: Path) -> int:
-        """Have the broker's own dispatch rebuild all from the log as it is; where it ends."""
+        """Let the broker's own dispatch rebuild all from the log as it is; where it ends."""
         answer: int = self._ask("rebuild", target, self._conf, self._topics)
         return answer

@@ -6,7 +6,7 @@
     python -m tests.histories.run --steps FILE
 
 A broker is modelled, or the real store classes of a version play it. Each history has random steps
-(`tests/histories/steps.py` has their notation, `world.py` what they do), and behind each of them
+(`tests/histories/steps.py` has their notation, `world.py` what they do), and after each of them
 output, queries and stream are compared with what the log says. A history that fails is made as
 short as it can be, and printed; it can be kept in tests/histories/test_kept.py.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _SERVED = 150
 _CHUNK = 50
 _REAL_CHUNK = 25
-# Of a long run: each of these has to come up.
+# In a long run each of these has to come up.
 KINDS = frozenset(
     [
         "start",
@@ -137,7 +137,7 @@ class Brokers:
         return jvm
 
     def forget(self, version: str) -> None:
-        """Have another JVM the next time: this one is in no good state."""
+        """Take another JVM the next time: this one is in no good state."""
         jvm, _ = self._jvms.pop(version)
         with contextlib.suppress(Exception):
             jvm.close()
@@ -166,7 +166,7 @@ def attempt(
 
 
 def run_part(seed: int, numbers: Sequence[int], version: str, *, shrinks: bool = True) -> Result:
-    """Carry out some histories of a seed, one behind the other, in this process."""
+    """Carry out some histories of a seed, one after the other, in this process."""
     result = Result()
     brokers = Brokers()
     with _scratch() as root, POINTS.installed(), _quiet():
@@ -189,7 +189,7 @@ def run_part(seed: int, numbers: Sequence[int], version: str, *, shrinks: bool =
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Have the log say nothing: each stream that is told of a loss says so."""
+    """Make the log say nothing: each stream that is told of a loss says so."""
     log = logging.getLogger("reput")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -328,7 +328,7 @@ def _replay(history: list[Step], version: str) -> int:
         finally:
             brokers.close()
     print(outcome)
-    print(f"failed behind step {at}: {failure}" if failure else "all holds")
+    print(f"failed after step {at}: {failure}" if failure else "all holds")
     return 1 if failure else 0
 
 

@@ -48,7 +48,7 @@ def parse(line: str) -> Step:
     """Return the step that a line says.
 
     Raises:
-        ValueError: a word that is no value.
+        ValueError: a word that is not a value.
     """
     found = _INNER.match(line)
     inner: tuple[Step, ...] = ()

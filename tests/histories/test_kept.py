@@ -70,7 +70,7 @@ KEPT = {
         put count=1 seed=551803 kind=same
         pause at=parsed number=1 during=poll { put count=2 seed=818041 kind=same; truncate back=2; put count=1 seed=589888 kind=shorter }
     """,
-    "a stream behind a log that was cut and has grown again": """
+    "a stream past a log that was cut and has grown again": """
         start
         put count=2 seed=456970 kind=same
         stream
@@ -357,7 +357,7 @@ KEPT = {
         crash
         tear back=9 byte=60 rest=zeros
     """,
-    "what stands where a stream was is no record, in the space of a BLANK": """
+    "what stands where a stream was is not a record, in the space of a BLANK": """
         settings version=5.3.3 log=4096 queue=4 items=40 ext=0 fan=0 batch=0
         start
         put count=1 seed=613344 kind=large
@@ -681,7 +681,7 @@ REAL = {
         put count=4 seed=23494 kind=zero
         expire count=1
     """,
-    "a stream has read what a hole holds now, and the log goes on in a file left behind": """
+    "a stream has read what a hole holds now, and the log continues in a file left behind": """
         start
         put count=5 seed=613102 kind=same
         stream
@@ -827,7 +827,7 @@ REAL = {
 @pytest.mark.parametrize("name", KEPT)
 def test_what_failed_once_holds(name: str, tmp_path: Path) -> None:
     """
-    What the name says; the output, queries and the stream are the log's behind each step.
+    What the name says; the output, queries and the stream are the log's after each step.
     """
     with POINTS.installed():
         outcome, failure, _ = carry_out(parse_history(KEPT[name]), tmp_path / "w")

@@ -155,7 +155,7 @@ class World:
         self._had: set[Rec] = set()
         self._stream_origin = 0
         self._puts: dict[Rec, Put] = {}
-        # Bytes that are no record, with good ones behind, until the broker has written over them.
+        # Bytes that are not a record, with good ones after them, until the broker has written over them.
         self._hole = -1
         # Where a file begins that a broker has taken for the log's again, after a hole.
         self._left_base = -1
@@ -347,7 +347,7 @@ class World:
                 files.write(at, bytes(files.file_size - at % files.file_size))
                 files.remove_behind(at)
             else:
-                # A page of it only: what stands behind is whole, and newer.
+                # A page of it only: what stands after it is whole, and newer.
                 fill = b"\xff" if step.text("rest") == "ones" else b"\0"
                 files.write(at, fill * min(64, cut.end - at))
         if step.text("rest", "zero") != "zero":
@@ -378,7 +378,7 @@ class World:
             self._reset_output()
 
     def _do_ahead(self, _: Step) -> bool | None:
-        """Have the next file made before it is needed, as a broker does."""
+        """Make the next file before it is needed, as a broker does."""
         if self.is_real or not self.broker.is_running or not self.broker.files.bases:
             return False
         self.broker.files.make(self.broker.files.bases[-1] + self.broker.files.file_size)
@@ -497,7 +497,7 @@ class World:
         return None
 
     def _do_kill(self, step: Step) -> bool | None:
-        """Kill our process at a point of what it does, or else behind that."""
+        """Kill our process at a point of what it does, or else after that."""
         if not self.broker.files.bases:
             return False
         POINTS.arm(
@@ -531,7 +531,7 @@ class World:
         self._poll()
 
     def _do_pause(self, step: Step) -> bool | None:
-        """Have our process stand still at a point, for some seconds, while the broker goes on."""
+        """Make our process stand still at a point, for some seconds, while the broker continues."""
         if not self.broker.files.bases:
             return False
         done: list[int] = []
@@ -613,7 +613,7 @@ class World:
         return Header.unpack(index.read_bytes()).end_offset < self.broker.begin
 
     def _check_older_file(self, path: Path, before: bytes) -> None:
-        """Have verify find that a file was set back which a start does not look at; mend it."""
+        """Make verify find that a file was set back which a start does not look at; mend it."""
         try:
             report = verify(self.config)
         except ReputError:
@@ -650,7 +650,7 @@ class World:
     # What must hold.
 
     def rest(self) -> None:  # noqa: C901 - each promise in turn
-        """Have everybody come to rest, and compare.
+        """Let everybody come to rest, and compare.
 
         Raises:
             HistoryError: what does not hold.
@@ -734,13 +734,13 @@ class World:
         return [r for r in self.truth if r.position >= begin]
 
     def _stale(self) -> list[Rec]:
-        """Return the records behind the log's end that line up with it."""
+        """Return the records past the log's end that line up with it."""
         return self.broker.files.scan(self.broker.end)[0]
 
     def _old_roll(self) -> int:
         """Return the end of the file in which old records lead to an old BLANK, -1 if none do.
 
-        A follower that saw the next file has gone on to it; a cut has removed that since.
+        A follower that saw the next file has continued to it; a cut has removed that since.
         """
         files = self.broker.files
         end = files.scan(self.broker.end)[1]
@@ -751,9 +751,9 @@ class World:
         return base + files.file_size if files.is_blank(end) else -1
 
     def _looks_torn(self) -> bool:
-        """Tell whether whole records stand behind something that is none, and are not older.
+        """Tell whether whole records stand after something that is not one, and are not older.
 
-        Behind a hole they are the log's; behind a cut that was written over with records as old as
+        After a hole they are the log's; after a cut that was written over with records as old as
         those they are not. The files alone do not tell which it is.
         """
         if self._hole >= 0:
@@ -841,14 +841,14 @@ class World:
         self._note_events()
 
     def _find_origin(self, follower: Follower) -> None:
-        """Have the output begin where the log does now, if files went while the first look came."""
+        """Make the output begin where the log does now, if files went while the first look came."""
         count = follower.dispatcher.progress.messages
         now = [r for r in self._live() if r.position < follower.end]
         if self.origin != self.broker.begin and count == len(now):
             self.origin = self.broker.begin
 
     def _end_with(self, error: Exception) -> None:
-        """Have our process end with an error, if that is right."""
+        """Make our process end with an error, if that is right."""
         self._judge(error)
         self._note_events()
         with contextlib.suppress(ReputError):
@@ -919,7 +919,7 @@ class World:
     def _with_hole(self, found: list[Rec]) -> list[Rec] | None:
         """Return records with what stood in a hole, if an output has as many; else None.
 
-        It had read them before the page was lost; the log goes on in a file left behind.
+        It had read them before the page was lost; the log continues in a file left behind.
         """
         if self._left_base <= self.broker.begin or self.follower is None:
             return None
@@ -950,7 +950,7 @@ class World:
             raise HistoryError("end", f"dispatched up to {state}")
         poisoned = self._poison_at()
         if poisoned is not None and poisoned < follower.end:
-            # Brokers differ in what they leave out behind such a record.
+            # Brokers differ in what they leave out after such a record.
             self.outcome.events["dispatched beyond what no broker can parse"] += 1
             return
         count = follower.dispatcher.progress.messages
@@ -1083,10 +1083,10 @@ class World:
         self._differ("answers", wrong)
 
     def _check_verify(self, *, is_last: bool = False) -> None:
-        """Have verify say of an output that nobody writes what the comparison says.
+        """Make verify say of an output that nobody writes what the comparison says.
 
         Args:
-            is_last: our job has looked at the log since it changed, and goes on to its end.
+            is_last: our job has looked at the log since it changed, and continues to its end.
         """
         if (
             not (self.output / ".reput").is_dir()
@@ -1134,14 +1134,14 @@ class World:
             and is_same
             and not self.is_damaged
             and (is_last or not self._is_of_twins(found, report))
-            # The cut has taken the file in which it goes on: it is not right up to there.
+            # The cut has taken the file in which it continues: it is not right up to there.
             and found.end != self._old_roll()
         ):
             lines = "\n  ".join(map(str, list(report.findings)[:5]))
             raise HistoryError("verify", f"finds in an output that is right: {lines}")
 
     def _has_nothing_in_common(self) -> bool:
-        """Tell whether all that an output has was cut, or has expired: no start goes on with it."""
+        """Tell whether all that an output has was cut, or has expired: no start continues with it."""
         found = progress.load(self.output)
         if found is None or self.broker.begin == 0:
             return False
@@ -1189,7 +1189,7 @@ class World:
             if not isinstance(error, ReputError):
                 raise HistoryError("stream", text) from error
             if self._looks_torn() or self._poison_at() is not None:
-                self.outcome.events["stream stopped at what is no record"] += 1
+                self.outcome.events["stream stopped at what is not a record"] += 1
                 if not self._is_delivered_right():
                     self._new_stream()
                 return
@@ -1202,7 +1202,7 @@ class World:
                 self._new_stream()
                 return
             if is_right and "been cut" in text and self._is_after_old_blank(stream.position):
-                self.outcome.events["stream had gone on after an old BLANK"] += 1
+                self.outcome.events["stream had continued after an old BLANK"] += 1
                 self._new_stream()
                 return
             if is_right and not has_expired:
@@ -1252,7 +1252,7 @@ class World:
             kept = [now.get(row[0]) if row in torn else row for row in rows]
             kept = [row for row in kept if row is not None]
             if kept == (expected + extra)[: len(kept)]:
-                # The log goes on past the hole, in a file that the broker had left behind, or the
+                # The log continues past the hole, in a file that the broker had left behind, or the
                 # hole is in properties, which have no CRC.
                 self.outcome.events["a stream had read what stood in a hole"] += 1
                 return
@@ -1374,11 +1374,11 @@ def carry_out(
 
     Args:
         history: the first step may be `settings`.
-        root: the directory; removed behind it.
+        root: the directory; removed after it.
         jvm: whose store classes play the broker; the model if None.
 
     Returns:
-        What was in it, what did not hold, and the number of the step behind which that showed.
+        What was in it, what did not hold, and the number of the step after which that showed.
     """
     settings = history[0] if history and history[0].name == "settings" else step("settings")
     shutil.rmtree(root, ignore_errors=True)

@@ -162,11 +162,11 @@ class Broker:
         self.kill()
 
     def pause(self) -> None:
-        """Have it hang."""
+        """Make it hang."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Have it go on."""
+        """Let it continue."""
         os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> None:

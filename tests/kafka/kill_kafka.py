@@ -165,7 +165,7 @@ class Result:
 
 
 class Loop:
-    """Kills until all is sent, and at least so often."""
+    """Kills until all is sent, and at least this often."""
 
     def __init__(
         self, directory: Path, *, messages: int, kills: int, broker_kills: int, job_kills: int,
@@ -295,7 +295,7 @@ class Loop:
         self._process = None
 
     def _finish(self) -> None:
-        """Have the rest sent by a process that nobody kills."""
+        """Send the rest by a process that nobody kills."""
         self._end_process()
         end = self._producer.position
         command = [sys.executable, "-m", "tests.kafka.core", str(self._store),

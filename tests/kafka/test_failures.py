@@ -61,7 +61,7 @@ class TestDown:
         self, tmp_path: Path
     ) -> None:
         """
-        Queues and index are written at once; only then the job ends, and says where it goes on.
+        Queues and index are written at once; only then the job ends, and says where it continues.
         """
         log = stores.write(tmp_path / "store", stores.messages(500, ("x",), random.Random(1)))
         address = f"127.0.0.1:{free_port()}"
@@ -149,7 +149,7 @@ class TestSlow:
 
     def test_dispatch_keeps_within_the_lag_that_is_allowed(self, tmp_path: Path) -> None:
         """
-        With max_lag dispatch waits where Kafka is away, and goes on when it is back.
+        With max_lag dispatch waits where Kafka is away, and continues when it is back.
         """
         broker = Broker(tmp_path / "kafka")
         log = stores.write(tmp_path / "store", stores.messages(4000, ("lag",), random.Random(4)))
@@ -202,7 +202,7 @@ class TestTooLarge:
         self, broker: Broker, tmp_path: Path, found: list[Message]
     ) -> None:
         """
-        Queues and index go on; that Kafka waits for somebody is in its state, and nothing of the
+        Queues and index continue; that Kafka waits for somebody is in its state, and nothing of the
         transaction stays open: a reader comes to the end at once.
         """
         broker.make_topic("large-held", 1)
@@ -265,7 +265,7 @@ class TestTooLarge:
         self, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_answered: bool
     ) -> None:
         """
-        A batch that is too large is no message that is: nothing is refused. It is the same if the
+        A batch that is too large is not a message that is too large: nothing is refused. It is the same if the
         refusal is there before the next batch is sent.
         """
         if is_answered:

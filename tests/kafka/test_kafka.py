@@ -196,7 +196,7 @@ class TestMessages:
 
 def test_arrival_notices_are_what_a_brokers_listener_hears(broker: Broker, tmp_path: Path) -> None:
     """
-    The offset is that behind the message: what a consumer that waits may now read up to.
+    The offset is that after the message: what a consumer that waits may now read up to.
     """
     broker.make_topic("noticed.arrivals")
     log = stores.write(tmp_path / "store", stores.messages(300, ("noticed",), random.Random(3)))
@@ -274,7 +274,7 @@ class TestBatches:
 
     def test_they_are_unwrapped_as_a_consumer_does_it(self, broker: Broker, tmp_path: Path) -> None:
         """
-        Each message of a batch comes for itself, between those before and behind the batch.
+        Each message of a batch comes for itself, between those before and after the batch.
         """
         broker.make_topic("batches", 1)
         flags = INNER_BATCH | NEED_UNWRAP

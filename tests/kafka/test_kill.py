@@ -33,7 +33,7 @@ def test_dispatch_and_kafka_are_killed(tmp_path: Path) -> None:
             seed=seed,
         )
         # Kafka that was killed between a commit and its markers may leave one of them out when it
-        # starts; nobody can read behind that any more, whoever wrote it (docs/kafka.md). Only
+        # starts; nobody can read after that, whichever process wrote it (docs/kafka.md). Only
         # where its own books say so that is not ours.
         if not result.lost_ends:
             break

@@ -49,7 +49,7 @@ def test_partitions_that_are_added_to_the_progress_topic_change_nothing(
 ) -> None:
     """
     The place of a position is computed from their number; neither the same output nor a new one
-    takes that for a first start, and what comes later goes on.
+    takes that for a first start, and what comes later continues.
     """
     broker.make_topic("grown")
     broker.make_topic("grown-progress", 8, cleanup_policy="compact")
@@ -228,7 +228,7 @@ class TestNames:
     ) -> None:
         """
         The first store is given a name as well, with the same output or a new one: the start says
-        which position is of this log, and goes on there where it is told to. The trail comes along,
+        which position is of this log, and continues there where it is told to. The trail comes along,
         and the old name does not begin where it was left.
         """
         topic, logs, config = two
@@ -349,7 +349,7 @@ class TestNames:
         self, broker: Broker, tmp_path: Path
     ) -> None:
         """
-        It overlaps what the position knows, and has none of it: that is no cut.
+        It overlaps what the position knows, and has none of it: that is not a cut.
         """
         topic = tmp_path.name
         broker.make_topic(topic)
@@ -546,7 +546,7 @@ class TestCuts:
         self, broker: Broker, tmp_path: Path
     ) -> None:
         """
-        All was sent in one piece, and the first file of that has expired: no advice to go on says
+        All was sent in one piece, and the first file of that has expired: no advice to continue says
         that it expired before it was sent, and what is the same does not come again.
         """
         topic = tmp_path.name

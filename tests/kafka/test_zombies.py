@@ -474,7 +474,7 @@ class TestTwoSinks:
         self, broker: Broker, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """
-        Two are given two new names at one moment. The slower one goes on only after the faster one.
+        Two are given two new names at one moment. The slower one continues only after the faster one.
         """
         log, extent, make = opened
         first = make()
@@ -558,7 +558,7 @@ def test_a_predecessor_whose_clock_was_ahead_is_no_heir(
 ) -> None:
     """
     The next job starts while Kafka is away, with the right clock. What it finds when Kafka comes
-    back is older than itself, whatever it says, and it goes on there.
+    back is older than itself, whatever it says, and it continues there.
     """
     broker = Broker(tmp_path / "kafka")
     broker.start()

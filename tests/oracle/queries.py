@@ -5,7 +5,7 @@
     python tests/oracle/queries.py --version 5.5.0 --cuts --stores 200 --seed 1
 
 For each store: keys of its messages, and keys that it has not, one by one and several at once, with and
-without kernels, in windows that begin and end at, before and behind times that are there; messages of each queue from every kind of offset, with and without tags;
+without kernels, in windows that begin and end at, before and after times that are there; messages of each queue from every kind of offset, with and without tags;
 each time that a queue has, a millisecond before and after it, with both boundaries; ids. The broker opens
 the store as it stands; order counts. With --goldens the stores are those of tests/goldens. With --cuts
 their logs were cut, by the broker's own classes: messages that are gone are asked for as well, and we
@@ -319,7 +319,7 @@ def compare(  # noqa: C901 - each kind of answer in turn
         if are_cut and not (path / "abort").exists():
             # A broker that was killed has not put all into its queues and index.
             before[path] = Path(shutil.copytree(path, path.with_suffix(".before")))
-    # A queue that a recovery makes anew has another least offset until the next start.
+    # A queue that a recovery makes again has another least offset until the next start.
     for _ in range(2 if are_cut else 1):
         oracle.run(version, "Query", *paths, timeout=120 + 5 * len(paths), heap="1g")
     answering = [(path, path) for path in paths]
@@ -345,7 +345,9 @@ def compare(  # noqa: C901 - each kind of answer in turn
                 if not (are_cut and _is_of_no_record(theirs, line, store, whole))
             ]
             if are_cut:
-                asked["answers of the broker's that are no record's"] += len(lines) - len(answered)
+                asked["answers of the broker's that are not a record's"] += len(lines) - len(
+                    answered
+                )
             for words, theirs in answered:
                 if words[0] == "ID":
                     ours = theirs if same_id(theirs, words) else "other parts"
@@ -407,7 +409,7 @@ def _is_of_no_record(
 
 
 def _spread_times(store: MessageStore) -> None:
-    """Have each queue file changed when its last message was stored: 4.9 goes by that."""
+    """Let each queue file's time be that of its last message: 4.9 goes by that."""
     for topic in store.topics():
         for queue_id in store.queue_ids(topic):
             queue = store.queue(topic, queue_id)

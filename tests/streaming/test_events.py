@@ -34,7 +34,7 @@ def test_no_event_is_spelled_out_where_it_is_said():
 
 def test_kafka_that_is_held_back_is_said_once(caplog):
     """
-    With where it goes on, as far as that is known; by its own event, at the level of an error.
+    With where it continues, as far as that is known; by its own event, at the level of an error.
     """
     news = KafkaNews()
     with caplog.at_level(logging.INFO, "reput"):

@@ -49,8 +49,8 @@ def behind(metric: str, threshold: str, long: str, short: str) -> str:
 def step(metric: str, labels: str = "") -> str:
     """Return an expression that holds where a counter of the process has risen within the hour.
 
-    What a process counts before its first scrape is no increase: of one that began within the hour,
-    it is the value itself.
+    What a process counts before its first scrape is not an increase. Where the process began
+    within the hour, it is the value itself.
     """
     series = f"{metric}{{{s.NODE}{labels}}}"
     return f"increase({series}[1h]) > 0\nor {series} > 0 and on ({INSTANCE}) {AGE} < {HOUR}"

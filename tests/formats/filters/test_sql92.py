@@ -409,10 +409,10 @@ class TestAnything:
     @examples(300, 300)
     def test_blanks_and_comments_mean_nothing(self, tokens, blanks):
         tokens = [token for token in tokens if token not in {"--", "/*", "*/", "'"}]
-        # Directly behind a minus a comment would begin a character earlier.
+        # Directly after a minus a comment would begin a character earlier.
         pairs = [
             (token + " " * (token == "-"), b) for token, b in zip(tokens, blanks, strict=False)
         ]
         mixed = "".join(token + blank for token, blank in pairs)
-        # A trailing blank, for one token may end where the next one begins.
+        # A trailing blank, because one token may end where the next one begins.
         assert outcome(mixed) == outcome(" ".join(tokens))

@@ -83,7 +83,7 @@ class TestHash:
     @example(bytes.fromhex("eda080"))
     def test_the_kernel_hashes_what_java_would_decode(self, raw):
         """
-        The bytes behind the text look like a continuation here: none of them may be read.
+        The bytes after the text look like a continuation here: none of them may be read.
         """
         assert hashed(raw) == strings.hash_code(strings.decode(raw))
 

@@ -203,7 +203,7 @@ class TestScan:
     @examples(150, 10)
     def test_in_pieces_it_gives_the_same_rows(self, logged, data):
         """
-        A block goes on where it stopped: key numbers run through.
+        A block continues where it stopped: key numbers run through.
         """
         whole, pieces = Scan(logged), Scan(logged)
         whole.run_to_the_end()
@@ -252,7 +252,7 @@ class TestStops:
     )
     def test_the_worst_case_of_keys_is_enough(self, properties):
         """
-        Keys beyond the columns would be written behind them: compiled code checks no bounds.
+        Keys beyond the columns would be written after them: compiled code checks no bounds.
         """
         for room in range(len(properties) // 2 + 8):
             log = Scan([Message("t", properties=properties)])

@@ -252,7 +252,7 @@ class TestFingerprint:
 
     def test_what_does_not_change_bytes_does_not(self):
         """
-        A broker may move its log or raise its limits; the output goes on.
+        A broker may move its log or raise its limits; the output continues.
         """
         conf = {"maxMessageSize": "100000", "storePathCommitLog": "/elsewhere"}
 

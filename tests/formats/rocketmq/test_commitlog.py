@@ -322,7 +322,7 @@ PLAIN = commitlog.DEFAULT_RULES.bits
 
 
 def chain(count: int, position: int = 1000) -> tuple[bytes, list[int]]:
-    """Return records one behind the other, and where they stand."""
+    """Return records one after the other, and where they stand."""
     raw, places = b"", []
     for i in range(count):
         places.append(position + len(raw))

@@ -28,7 +28,7 @@ class TestParse:
             (b"TAGS\x01a\x02TAGS\x01\x02", {"TAGS": "a"}),
             (b"\x02\x02a\x01b\x02\x02", {"a": "b"}),
             (b"TAGS\x01\xed\xa0\x80\x02", {"TAGS": "\ufffd"}),
-            # A cut-off character does not swallow the separator behind it.
+            # A cut-off character does not swallow the separator after it.
             (b"TAGS\x01\xe0\x02KEYS\x01\xf0\x9f\x02", {"TAGS": "\ufffd", "KEYS": "\ufffd"}),
         ],
     )
@@ -152,6 +152,6 @@ class TestFind:
 
     def test_names_not_decoded(self):
         """
-        The kernel compares bytes: a malformed name is none of ours, whatever stands around it.
+        The kernel compares bytes: a malformed name is not one of ours, whatever stands around it.
         """
         same(b"\xe0TAGS\x01a\x02TAGS\xe0\x01b\x02", 0, 0)

@@ -1,4 +1,4 @@
-"""Consume queues: each rule of STORE.md section 3, in turn or not, and going on after a close."""
+"""Consume queues: each rule of STORE.md section 3, in turn or not, and continuing after a close."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EMPTY = bytes(20)
 
 
 class Sink:
-    """A sink of one queue, with each record 100 bytes behind the one before."""
+    """A sink of one queue, with each record 100 bytes after the one before."""
 
     def __init__(self, root, settings=SETTINGS) -> None:
         self.root = root
@@ -75,7 +75,7 @@ class TestPutEntry:
     def test_a_queue_has_no_file_before_its_first_entry(self, root, sink):
         assert not (root / "consumequeue").exists()
 
-    def test_entries_one_behind_the_other(self, sink):
+    def test_entries_one_after_the_other(self, sink):
         sink.put(0, 1)
 
         assert sink.entries() == {0: [entry(0), entry(100), EMPTY, EMPTY]}
@@ -176,7 +176,7 @@ class TestPutEntry:
 
 class TestReopen:
     @pytest.mark.parametrize("count", range(1, 10))
-    def test_it_goes_on_behind_the_last_entry(self, sink, count):
+    def test_it_continues_after_the_last_entry(self, sink, count):
         sink.put(*range(2, 2 + count))
         sink.reopen()
         sink.put(*range(2 + count, 12))
@@ -194,7 +194,7 @@ class TestReopen:
 
         assert sink.entries() == before
 
-    def test_behind_an_empty_last_file_the_one_before_tells(self, sink):
+    def test_before_an_empty_last_file_the_one_before_tells(self, sink):
         sink.put(0, 1, 2, 3, 2)
         sink.reopen()
         sink.sink.put_entry(sink.number, 4, Entry(300, 100, 7))  # the last record, again
@@ -246,7 +246,7 @@ class TestWrite:
     @pytest.mark.parametrize("seed", range(25))
     def test_blocks_of_any_records_make_the_files_of_the_slow_twin(self, root, seed):
         """
-        In turn and out of it, over rolls, in random blocks, with the sink opened anew between.
+        In turn and out of it, over rolls, in random blocks, with the sink opened again between.
         """
         pick = random.Random(seed)
         made, twins, following, position = Sink(root), {}, {}, 0
@@ -327,7 +327,7 @@ class TestManyQueues:
     @pytest.mark.parametrize("seed", range(5))
     def test_maps_are_bounded_and_a_queue_that_was_unmapped_goes_on(self, root, monkeypatch, seed):
         """
-        Linux gives a process so many maps and no more; a queue beyond them takes an idle one's.
+        Linux gives a process that many maps and no more; a queue beyond them takes an idle one's.
         """
         bound = MappedFile.maps + 12
         monkeypatch.setattr(consumequeue, "_MOST_MAPS", bound)
@@ -368,7 +368,7 @@ class TestManyQueues:
 
     def test_what_is_unmapped_is_on_disk_first(self, root, monkeypatch):
         """
-        An error of the device is told to whoever has the file mapped, and to nobody else.
+        An error of the device is told to each process that has the file mapped, and to nobody else.
         """
         monkeypatch.setattr(consumequeue, "_MOST_MAPS", MappedFile.maps + 1)
         made = Sink(root)

@@ -90,7 +90,7 @@ class TestWrite:
         assert files.room(0, 20) < 128 << 10
         prepared = files.room(4 << 20, 20)
         assert prepared >= (4 << 20) + (256 << 10)
-        # The step behind that one came meanwhile.
+        # The step after that one came meanwhile.
         assert files.room(prepared, 20) >= prepared + (256 << 10)
         assert files.room(size - 20, 20) == size
         files.close()

@@ -1,4 +1,4 @@
-"""Index files: rolled with a seeded header, keys straddling a roll, going on after a close."""
+"""Index files: rolled with a seeded header, keys straddling a roll, continuing after a close."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class TestWrite:
     @pytest.mark.parametrize("seed", range(25))
     def test_blocks_of_any_records_make_the_files_of_the_slow_twin(self, root, staging, seed):
         """
-        In random blocks, flushed now and then, with the sink opened anew between.
+        In random blocks, flushed now and then, with the sink opened again between.
         """
         pick = random.Random(seed)
         sink, twin, number = IndexSink(root, staging, SETTINGS), Twin(), 0

@@ -1,4 +1,4 @@
-"""Extensions and batch queues: units one behind the other, over files, and after a close."""
+"""Extensions and batch queues: units one after the other, over files, and after a close."""
 
 from __future__ import annotations
 

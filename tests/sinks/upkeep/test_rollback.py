@@ -1,4 +1,4 @@
-"""Taking back: an output written on to B and cut back to A has the bytes that it had at A."""
+"""Rolling back: an output written on to B and cut back to A has the bytes that it had at A."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_back_with_ext_units_that_no_entry_points_to(tmp_path, seed):
 
 def test_an_ext_unit_whose_entry_was_not_written_yet_goes_with_its_files(tmp_path):
     """
-    The unit comes first. Killed right behind it, a new queue has an extension and no entries.
+    The unit comes first. Killed right after it, a new queue has an extension and no entries.
     """
     output = Output(tmp_path, fill(Log(), 1, 20), **EXT)
     output.dispatch(output.log.end)

@@ -90,7 +90,7 @@ class TestCompare:
         known = known_of(log, every=pick.randrange(1, 9))
         place = pick.choice([p for p in log.places if p.position >= known.files[-1].base])
         path = tmp_path / names.COMMITLOG / names.offset_file(known.files[-1].base)
-        # Of the head: the broker's clock has gone on.
+        # Of the head: the broker's clock has advanced.
         at = place.position - known.files[-1].base + 40
         raw = bytearray(path.read_bytes())
         raw[at] ^= 1

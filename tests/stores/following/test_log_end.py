@@ -257,7 +257,7 @@ class TestQueueEnds:
 
     def test_messages_after_an_entry_of_a_record_that_was_cut_are_found(self, tmp_path):
         """
-        A broker that starts takes such an entry for its queue's last one and goes on after it: the
+        A broker that starts takes such an entry for its queue's last one and continues after it: the
         entry's place has no record, and the messages after it are in the same file of the log.
         """
         number = 3

@@ -144,7 +144,7 @@ def test_a_log_that_was_replaced_as_a_whole_is_another_one(tmp_path):
 
 def test_queues_of_the_store_itself_are_its_brokers(tmp_path):
     """
-    Their record of progress may be of a job before the broker went on.
+    Their record of progress may be of a job before the broker continued.
     """
     log = fill(Log(), 1, 60)
     config = dispatched(tmp_path, log)

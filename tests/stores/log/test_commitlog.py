@@ -24,7 +24,7 @@ def open_log(store, **conf) -> CommitLog:
 
 
 def next_boundary(log: Log, position: int) -> int:
-    """Return the first place at or behind `position` where something begins; files do too."""
+    """Return the first place at or after `position` where something begins; files do too."""
     starts = set(log.boundaries) | set(range(log.origin, log.end, log.file_size))
     return min((b for b in starts if b >= position), default=log.end)
 

@@ -195,7 +195,7 @@ class TestHole:
 
     def test_records_that_come_while_it_looks_are_no_hole(self, tmp_path):
         """
-        The end it was told is not the end any more: the log has grown there.
+        The end it was told is no longer the end: the log has grown there.
         """
         raw, start, _ = holed(10, b"", 20)
         log = open_log(write(tmp_path, raw, LARGE), LARGE)
@@ -282,7 +282,7 @@ class TestLeftOver:
 
     def test_a_run_is_judged_by_its_first_record(self, tmp_path):
         """
-        Of records that follow one another all were cut off if the first one was.
+        Of records that follow one another all were cut away if the first one was.
         """
         old = [message(number, queue_id=number % 7) for number in range(50)]
         new = [message(0, queue_id=9, body=b"x" * 30, store_timestamp=STORED + 30)]
@@ -293,7 +293,7 @@ class TestLeftOver:
     def test_a_hole_that_older_records_fill_up_to_newer_ones(self, tmp_path):
         """
         A page was never written back, and holds what a cut had left there: records of the same
-        sizes, which end where newer ones go on. The numbers tell that these are of another log.
+        sizes, which end where newer ones continue. The numbers tell that these are of another log.
         """
         old = [message(10 + n // 2, n % 2, store_timestamp=STORED + n) for n in range(40)]
         numbers = {0: 15, 1: 15}

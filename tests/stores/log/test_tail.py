@@ -87,7 +87,7 @@ class TestTorn:
     )
     def test_cut_anywhere_the_last_record_is_not_there_yet(self, tmp_path, message, conf):
         """
-        A prefix of it and zeros behind: properties that are not written yet are zeros too.
+        A prefix of it and zeros after it: properties that are not written yet are zeros too.
         """
         log = Log()
         for _ in range(2):
@@ -137,7 +137,7 @@ class TestTorn:
 
     def test_what_stands_behind_the_last_record_is_what_it_was_before(self, tmp_path):
         """
-        Garbage without a record behind it: a tail, looked at again next time.
+        Garbage without a record after it: a tail, looked at again next time.
         """
         log = fill(Log(), 1, 5)
         store = log.write(tmp_path)

@@ -29,7 +29,7 @@ from tests.builders.stores import Log, config_of
 
 NOW = 1_700_000_000_000
 # "Aa" and "BB" have one hash, and so what begins with them; texts of two topics, of several
-# scripts, of several words, of bytes that are no UTF-8.
+# scripts, of several words, of bytes that are not UTF-8.
 KEYS = [
     "Aa",
     "BB",

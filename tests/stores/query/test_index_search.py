@@ -93,7 +93,7 @@ class TestChains:
     def test_an_older_item_than_the_window_ends_the_chain(self, search):
         """
         A broker writes in the order of time, so it looks no further; with a clock that went back
-        it misses what is behind, and so do we.
+        it misses what follows, and so do we.
         """
         file = chain((100, 50, 0), (200, 1, 1), (300, 60, 2))
         found, _ = search(f20260101000000000=file)

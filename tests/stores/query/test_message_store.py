@@ -211,7 +211,7 @@ class TestPull:
 
     def test_a_call_ends_with_its_queues_file(self, built):
         """
-        8 entries a file: the next call goes on in the next one.
+        8 entries a file: the next call continues in the next one.
         """
         pulled = built(numbered(20)).pull("t", 0, 5, 32)
 

@@ -40,7 +40,7 @@ def read(monkeypatch):
 
 def test_a_start_reads_little_of_a_queue_for_its_first_entry(tmp_path, read):
     """
-    Of a file of 6 MB the first entry is wanted: ten thousand queues are 60 GB.
+    The first entry of a file of 6 MB is wanted: ten thousand queues are 60 GB.
     """
     write(tmp_path, 0, 0, range(700, 700 + 100 * 20_000, 100))
     write(tmp_path, 1, 0, [600])

@@ -401,14 +401,14 @@ class TestIndex:
     @pytest.mark.parametrize("number", [0, 5])
     def test_a_file_that_is_gone_is_missing(self, output, number):
         """
-        The files behind it are compared all the same, and have nothing else to be said of.
+        The files after it are compared all the same, and have nothing else to be said of.
         """
         files(output, "index")[number].unlink()
 
         report = verify(output)
 
         assert report.findings[0].kind == Kind.MISSING
-        # The file behind counts its first item's time from the end of the one that is gone.
+        # The next file counts its first item's time from the end of the one that is gone.
         assert report.found < 5
 
     def test_the_last_file_gone_is_missing(self, output):
@@ -605,7 +605,7 @@ class TestProgress:
 
     def test_an_interrupted_rebuild_in_place_is_incomplete(self, output_of):
         """
-        Only a broker that has gone on makes the store its own again.
+        Only a broker that has continued makes the store its own again.
         """
         config = output_of()
         shutil.rmtree(config.output)
@@ -619,7 +619,7 @@ class TestProgress:
     @pytest.mark.parametrize("scenario", ["basic", "extonly", "sqlext", "lmq", "batches"])
     def test_what_a_killed_writer_left_is_a_note(self, output_of, scenario):
         """
-        Its successor takes back what is behind the progress record.
+        Its successor rolls back what is after the progress record.
         """
         config = output_of(batches=True) if scenario == "batches" else output_of(scenario)
         shutil.rmtree(config.output)
@@ -650,7 +650,7 @@ class TestProgress:
     @pytest.mark.parametrize("is_clean", [False, True])
     def test_a_file_that_a_full_disk_left_empty_is_a_note(self, output_of, kind, size, is_clean):
         """
-        The next start takes it back. Where the writer has closed in order, nothing of ours left it.
+        The next start rolls it back. Where the writer has closed in order, nothing of ours left it.
         """
         config = output_of("extonly" if kind == "consumequeue_ext" else "basic")
         shutil.rmtree(config.output)

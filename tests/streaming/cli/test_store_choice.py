@@ -181,7 +181,7 @@ def test_inspect_takes_its_settings(made):
 
 def test_remedies_are_keys_where_a_file_names_the_store(made):
     """
-    An option that is not on the command line is no remedy; with --store it is one.
+    An option that is not on the command line is not a remedy; with --store it is one.
     """
     store, file, reput = made
     file.write_text("[[store]]\npath='store'\noutput='out'\n")

@@ -160,7 +160,7 @@ class TestBytes:
 
     def test_a_batch_ends_behind_a_block_if_it_is_asked_to(self, made):
         """
-        Who stops a job does not wait for gigabytes.
+        Stopping a job does not wait for gigabytes.
         """
         log = fill(Log(), 6, 50)
         config = made(log)
@@ -268,7 +268,7 @@ class TestCrash:
     @pytest.mark.parametrize("seed", range(12))
     def test_killed_at_any_time_and_started_again_the_bytes_are_the_same(self, tmp_path, seed):
         """
-        A child dispatches and is killed; the next goes on; at last one comes through.
+        A child dispatches and is killed; the next continues; at last one comes through.
         """
         pick = random.Random(seed)
         log = fill(Log(1 << 16), seed, 1500, multi=True, batches=True)
@@ -292,7 +292,7 @@ class TestCrash:
 
     @staticmethod
     def run_and_kill(config, ends, seconds) -> bool:
-        """Dispatch in a child for so long; tell whether it had to be killed."""
+        """Dispatch in a child for this long; tell whether it had to be killed."""
         child = os.fork()
         if child == 0:
             try:
@@ -379,7 +379,7 @@ class TestBadRecords:
 
     def test_a_last_record_that_is_none_is_the_end(self, made):
         """
-        Nothing follows it: it is torn, which is no error, whatever end was planned.
+        Nothing follows it: it is torn, which is not an error, whatever end was planned.
         """
         log = fill(Log(), 7, 60)
         config = made(log)
@@ -707,7 +707,7 @@ class TestDisk:
 
     def test_the_same_writer_does_not_write_twice(self, tmp_path, disk):
         """
-        Handed the batch again it goes on to the right bytes, or it refuses; never silently wrong.
+        Handed the batch again it continues to the right bytes, or it refuses; never silently wrong.
         """
         log, config, dispatcher = self.make(tmp_path, disk, 150 << 10)
         with pytest.raises(OSError, match="No space left"):

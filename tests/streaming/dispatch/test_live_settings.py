@@ -99,7 +99,7 @@ def sql_config(store, tmp_path, **conf):
 
 @pytest.fixture
 def is_held(monkeypatch):
-    """Have the store's lock look as if a broker held it, or not."""
+    """Make the store's lock look as if a broker held it, or not."""
     state = {"held": True}
     monkeypatch.setattr(locks, "is_held", lambda _path: state["held"])
     return state

@@ -1,4 +1,4 @@
-"""Of a job with several stores, an error is counted once, and for the store that it is about."""
+"""An error of a job with several stores is counted once, and for the store that it is about."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def counted(metrics):
 )
 def test_the_end_of_a_job_counts_nothing_again(configs, monkeypatch, kind, said):
     """
-    One store's Kafka is held back, or its log goes on after a hole: that is counted when it
+    One store's Kafka is held back, or its log continues after a hole: that is counted when it
     happens, for that store. The job ends with it, and neither store has an error more.
     """
     metrics = Metrics(configs, "c", "1")

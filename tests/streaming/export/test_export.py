@@ -282,7 +282,7 @@ class TestExamples:
 
     def test_delta_holds_each_message_once_through_kills(self, store, tmp_path):
         """
-        Killed behind a commit of the table that Spark has not recorded, and at other moments.
+        Killed after a commit of the table that Spark has not recorded, and at other moments.
         """
         deltalake = pytest.importorskip("deltalake")
         table = tmp_path / "table"

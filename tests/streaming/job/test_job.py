@@ -63,7 +63,7 @@ def test_a_log_that_is_cut_and_written_anew_is_followed(spark, made):
             end = broker.append(more, now=broker.messages.now + 9000)
             at = end % LOG_FILE
             path = broker.store / names.COMMITLOG / names.offset_file(end - at)
-            # What stands behind is not looked at by a broker; here it would be taken for its log.
+            # What stands after it is not looked at by a broker; here it would be taken for its log.
             path.write_bytes(path.read_bytes()[:at].ljust(LOG_FILE, b"\0"))
             wait_for(job, end)
         events = job.summary.stores[0].events
@@ -74,7 +74,7 @@ def test_a_log_that_is_cut_and_written_anew_is_followed(spark, made):
 
 def test_what_was_waited_with_is_dispatched_when_the_broker_stops(spark, made, held):
     """
-    No batch comes then, for the log does not grow.
+    No batch comes then, because the log does not grow.
     """
     broker, config = made
     let_go = held(broker.store)
@@ -93,7 +93,7 @@ def test_what_was_waited_with_is_dispatched_when_the_broker_stops(spark, made, h
 
 def test_a_batch_that_comes_while_the_query_is_ended_does_not_wait_for_that(made):
     """
-    Spark's `stop` waits for the batch; if the batch waited for whoever stops, neither would end.
+    Spark's `stop` waits for the batch; if the batch waited for the caller of that, neither would end.
     """
     broker, config = made
     broker.append(10)

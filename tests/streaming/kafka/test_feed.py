@@ -1,4 +1,4 @@
-"""Kafka beside dispatch where Kafka cannot be reached: what goes on, and what is said of it."""
+"""Kafka beside dispatch where Kafka cannot be reached: what happens, and what is said of it."""
 
 from __future__ import annotations
 
@@ -482,7 +482,7 @@ def test_a_damaged_memory_holds_back_kafka_alone(
 ) -> None:
     """
     It may be all that tells that Kafka has lost the position, or where the latest begins. It stays
-    as it is, and the message says what to do. Dispatch goes on.
+    as it is, and the message says what to do. Dispatch continues.
     """
     memory = tmp_path / "out" / ".reput" / "kafka.json"
     memory.parent.mkdir(parents=True)

@@ -315,7 +315,7 @@ def test_the_log_s_end_is_the_job_s(tmp_path, served, monkeypatch, is_live):
 
 def test_offsets_of_a_new_output_appear_once_they_are_known(tmp_path, served):
     """
-    Of a log whose first files have expired, 0 would stand before its begin, as what was dispatched
+    For a log whose first files have expired, 0 would stand before its begin, as what was dispatched
     and has expired since does.
     """
     log = fill(Log(), 4, 80)
@@ -551,8 +551,8 @@ def test_health(made, served, monkeypatch):
 )
 def test_errors_have_a_kind_by_the_file_that_they_name(kind, error):
     """
-    Each kind is another alert, and another page of the runbook; also after a pickle. No space is
-    no space, in whichever file: a full disk is not a gap in a consume queue.
+    Each kind is another alert, and another page of the runbook; also after a pickle. A full disk is
+    the same in whichever file: it is not a gap in a consume queue.
     """
     config = config_of(Path("/store"), Path("/out"))
 
@@ -562,8 +562,8 @@ def test_errors_have_a_kind_by_the_file_that_they_name(kind, error):
 
 def test_a_log_that_cannot_be_looked_at_is_its_store_s_trouble(tmp_path, served, caplog):
     """
-    One store's commitlog directory becomes a file. The scrape goes on for the others; that store is
-    not ready, for how far it is behind is not known, and old figures do not stand in for that. Once
+    One store's commitlog directory becomes a file. The scrape continues for the others; that store is
+    not ready, because how far it is behind is not known, and old figures do not stand in for that. Once
     the directory is back, so are they.
     """
     configs, dispatchers = {}, {}
@@ -712,7 +712,7 @@ def test_a_kafka_that_nobody_has_tried_is_not_shown_as_away(made, served):
 
 def test_a_store_whose_kafka_is_held_back_is_not_ready(made, served):
     """
-    The job goes on; that Kafka waits for somebody is said by /readyz, and counted once.
+    The job continues; that Kafka waits for somebody is said by /readyz, and counted once.
     """
     _, dispatcher, metrics = made
     get = served(metrics)

@@ -162,7 +162,7 @@ def client(certificates, name=None):
 
 def test_metrics_by_tls(start, certificates):
     """
-    Whoever checks the certificate gets an answer; whoever speaks no TLS, or says nothing, gets
+    A client that checks the certificate gets an answer; one that speaks no TLS, or says nothing, gets
     none and holds up nobody. A certificate that is replaced counts for the next connection.
     """
     copied = {}

@@ -255,7 +255,7 @@ class TestOutputs:
     @pytest.mark.parametrize("turn", [1, -1])
     def test_a_link_between_two_outputs_is_refused_in_either_order(self, tmp_path, turn):
         """
-        b's queues would be written into a's output. In place is no way out of that.
+        b's queues would be written into a's output. Writing in place does not avoid that.
         """
         (tmp_path / "o1" / "x").mkdir(parents=True)
         (tmp_path / "o2").mkdir()

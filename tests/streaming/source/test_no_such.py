@@ -106,7 +106,7 @@ def test_tail_says_that_a_topic_has_come(reput, monkeypatch):
 
 
 def time_of(looks):
-    """A clock that goes on a second for each look."""
+    """A clock that advances a second for each look."""
     return lambda: float(len(looks))
 
 

@@ -104,7 +104,7 @@ def test_right_sizes_and_single_files_that_are_damaged_are_read(made):
 @pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000])
 def test_a_record_that_cannot_be_read_says_nothing(made, tmp_path, monkeypatch, capsys, raw):
     """
-    However it is damaged: a query goes on without it.
+    However it is damaged: a query continues without it.
     """
     store, output, _ = made
     (output / ".reput" / "progress.json").write_bytes(raw)

@@ -115,7 +115,7 @@ class TestCut:
 
     def test_it_can_be_told_to_go_on(self, plain):
         """
-        With failOnDataLoss=false it goes on at its offset, wherever records begin there now.
+        With failOnDataLoss=false it continues at its offset, wherever records begin there now.
         """
         stream = Stream(plain.store, failOnDataLoss="false")
         stream.run()
@@ -218,7 +218,7 @@ class TestHole:
     @pytest.mark.parametrize("cap", ["100", "1000", "3000"])
     def test_a_limit_in_bytes_leads_past_it(self, made, limit, cap):
         """
-        A batch that ends at the hole is followed by one that goes on after it.
+        A batch that ends at the hole is followed by one that continues after it.
         """
         broker, _ = made()
         start, _ = put_with_hole(broker)
@@ -247,7 +247,7 @@ class TestHole:
 
 
 class TestExpiring:
-    """Files that a broker removes up to a stream's offset, and beyond, are no cut."""
+    """Files that a broker removes up to a stream's offset, and beyond, are not a cut."""
 
     def stream(self, plain, monkeypatch, *, is_at_file_end: bool, **options):
         """Return a stream that has looked at the log, and the path of its offset's file."""

@@ -99,7 +99,7 @@ def test_an_environment_may_be_reached_by_a_link(monkeypatch, tmp_path):
 @pytest.mark.spark
 def test_workers_do_not_read_spark_from_zips(spark):
     """
-    Python compiles what is in a zip anew in every process.
+    Python compiles what is in a zip again in every process.
     """
     (paths,) = spark.sparkContext.parallelize([0], 1).map(lambda _: list(sys.path)).collect()
 

@@ -224,7 +224,7 @@ class TestAfterDispatch:
             for item in range(40 + 4 * SLOTS + 20, len(raw), 20):
                 offset = int.from_bytes(raw[item + 4 : item + 12], "big")
                 is_lost = start <= offset < end
-                # Of a lost record only its chain is known: where it was before, and its order.
+                # A lost record's chain alone is known: where it was before, and its order.
                 at = item + (19 if is_lost else 3 + item % 13)
                 if any(raw[item : item + 20]) and item % 3 == 0:
                     flip(path, at)

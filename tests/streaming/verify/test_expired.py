@@ -141,7 +141,7 @@ class TestLeftOut:
     """Entries after records that the output has nothing of stand before their places."""
 
     def lose(self, made: Made, **options: bool) -> None:
-        """Have records expire before they are dispatched."""
+        """Let records expire before they are dispatched."""
         made.put("t", 10)
         made.dispatch()
         made.fill_files("t", 3)
@@ -208,7 +208,7 @@ class TestLeftOut:
     @pytest.mark.parametrize("removes_expired", [False, True])
     def test_a_place_that_was_passed_over_and_has_expired(self, made, removes_expired):
         """
-        A broker does not meet the place, so it is no reason; what it did to the queue is.
+        A broker does not meet the place, so it is not a reason; what it did to the queue is.
         """
         made.fill_files("t", 3)
         made.harm(10)
@@ -293,11 +293,11 @@ class TestIndex:
 
     @pytest.fixture
     def made(self, tmp_path):
-        """Have the first of two index files expire: it ends where the log's first file does."""
+        """Let the first of two index files expire: it ends where the log's first file does."""
         return self.make(tmp_path)
 
     def make(self, root: Path, clock: int = 0, items: int = 0) -> Made:
-        """Make it, with `items` less in the first; and a clock that goes on so at the second."""
+        """Make it, with `items` less in the first; and a clock that advances so at the second."""
         made = Made(root, maxIndexNum="40")
         while made.log.end < LOG_FILE:
             made.put("t")
@@ -521,7 +521,7 @@ class TestMadeAhead:
         dispatcher.dispatch(find_tail(dispatcher.log).end)
 
     def filled(self, made: Made, output: Path) -> StoreDispatcher:
-        """Dispatch 8 entries of `t`, the file after them, and so much of `u` that it expires."""
+        """Dispatch 8 entries of `t`, the file after them, and that much of `u` that it expires."""
         made.gone, made.following, made.log = 0, {}, Log()
         shutil.rmtree(made.store / names.COMMITLOG, ignore_errors=True)
         config = config_of(made.store, output, **made.conf)
@@ -541,11 +541,11 @@ class TestMadeAhead:
         return dispatcher
 
     @pytest.mark.parametrize("number", [8, 3])
-    @pytest.mark.parametrize("is_cut", [False, True], ids=["goes on", "is cut"])
+    @pytest.mark.parametrize("is_cut", [False, True], ids=["continues", "is cut"])
     @pytest.mark.parametrize("end", ["closed", "killed"])
-    def test_a_start_goes_on(self, tmp_path, end, is_cut, number):
+    def test_a_start_continues(self, tmp_path, end, is_cut, number):
         """
-        A job that is stopped writes what one does that goes on: whatever number the queue's next
+        A job that is stopped writes what one does that continues: whatever number the queue's next
         record has, and where the log is cut and written again after the queue's last record.
         """
         made = Made(tmp_path)

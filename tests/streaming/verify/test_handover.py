@@ -222,7 +222,7 @@ def test_one_that_stopped_at_a_corrupt_record_is_not_sent_there_again(made):
 
 def test_a_writer_that_failed_is_not_said_to_be_killed(made, monkeypatch):
     """
-    A full device is named by the next start and by handover; after that start it is no news.
+    A full device is named by the next start and by handover; after that start it is not news.
     """
     log, config = made
     dispatcher = StoreDispatcher(config, flush=FlushPolicy(is_sync=True))

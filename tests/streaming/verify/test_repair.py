@@ -203,7 +203,7 @@ def half(made: Made) -> int:
 def test_a_start_refuses_or_goes_on_rightly(made, name):
     """
     What was done to a cleanly closed output is found before an entry is put beside the place where
-    it belongs; what nothing depends on is no reason to stop.
+    it belongs; what nothing depends on is not a reason to stop.
     """
     made.dispatch(half(made))
     KINDS_OF_DAMAGE[name](made.output)
@@ -221,11 +221,11 @@ def test_a_start_refuses_or_goes_on_rightly(made, name):
 @pytest.mark.parametrize("name", [n for n in REFUSED if "progress" not in n and n != ".reput"])
 def test_a_start_after_a_kill_refuses_too(made, name):
     """
-    What a killed writer leaves is taken back only where all that was recorded is there.
+    What a killed writer leaves is rolled back only where all that was recorded is there.
     """
     made.kill(half(made))
     if name == "a queue that is too many":
-        pytest.skip("a killed writer may have left one; it is taken back")
+        pytest.skip("a killed writer may have left one; it is rolled back")
     KINDS_OF_DAMAGE[name](made.output)
 
     with pytest.raises(ReputError, match="rebuild --repair"):
@@ -247,7 +247,7 @@ def test_verify_finds_it(made, name):
 @pytest.mark.parametrize("name", KINDS_OF_DAMAGE)
 def test_a_repair_gives_a_rebuilds_bytes(made, name, is_killed):
     """
-    Also with more log than was dispatched; what was right is not touched; dispatch goes on after it.
+    Also with more log than was dispatched; what was right is not touched; dispatch continues after it.
     """
     (made.kill if is_killed else made.dispatch)(half(made))
     KINDS_OF_DAMAGE[name](made.output)
@@ -518,7 +518,7 @@ class TestExpired:
 
     def test_files_that_expired_are_no_reason_to_refuse(self, made):
         """
-        Whoever removed them: the entry that is now a queue's first is of an expired record.
+        Whatever removed them: the entry that is now a queue's first is of an expired record.
         """
         queue = self.expired_queue(made)
         files(queue)[0].unlink()
@@ -559,7 +559,7 @@ class TestExpired:
 class TestRefusals:
     def test_a_repair_that_was_cut_off_has_to_be_run_again(self, made):
         """
-        Nothing goes on from an output of which a part is exchanged.
+        Nothing continues from an output of which a part is exchanged.
         """
         made.dispatch(half(made))
         marking.set_repairing(made.output / ".reput")

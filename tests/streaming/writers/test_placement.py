@@ -109,7 +109,7 @@ def test_a_cut_counts_once_something_is_dispatched_after_it():
 def test_what_an_output_that_begins_again_dispatches_is_new(made):
     """
     A start after a cut that leaves nothing in common: its messages are counted, and starts,
-    recoveries and truncations go on where they were, though the output is empty.
+    recoveries and truncations continue where they were, though the output is empty.
     """
     broker, config = made
     broker.append(60)
@@ -236,7 +236,7 @@ class TestWriter:
     @pytest.mark.parametrize("is_sync", [False, True])
     def test_what_killed_ones_had_done_is_counted_once(self, made, is_sync):
         """
-        Each is killed behind its batch, four times: with nothing recorded the next one does all
+        Each is killed after its batch, four times: with nothing recorded the next one does all
         of it again; with all recorded, and an answer that was lost, the next one does nothing.
         """
         broker, config = made
@@ -327,7 +327,7 @@ class TestWriter:
 
     def test_a_full_disk_comes_back_as_it_is_said(self, made):
         """
-        Here: files may not be larger than this. What was half written is taken back.
+        Here: files may not be larger than this. What was half written is rolled back.
         """
         broker, config = made
         end = broker.append(200)
@@ -374,7 +374,7 @@ class TestWriter:
 
     def test_one_that_nobody_speaks_to_ends_in_order(self, made, monkeypatch):
         """
-        Its store has moved to another host, or its job cannot reach it any more.
+        Its store has moved to another host, or its job can no longer reach it.
         """
         broker, config = made
         end = broker.append(10)
@@ -473,7 +473,7 @@ class TestJob:
 
     def test_one_that_is_killed_before_the_end_is_made_up_for(self, spark, made):
         """
-        Nothing of its last batches is on disk for certain, and no batch comes any more.
+        Nothing of its last batches is on disk for certain, and no further batch comes.
         """
         broker, config = made
         with running(spark, [config], replace(LIVE, sync_flush=False)) as job:

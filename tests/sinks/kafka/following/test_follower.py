@@ -137,7 +137,7 @@ class TestFollowing:
         number: int = 1,
         **settings: Any,
     ) -> tuple[Log, Position]:
-        """Return where sending goes on after all from record 500 on was sent, and a log has changed.
+        """Return where sending continues after all from record 500 on was sent, and a log has changed.
 
         Args:
             path: of the test.
@@ -201,7 +201,7 @@ class TestFollowing:
     def test_a_point_before_the_place_tells_whatever_the_clocks_say(self, tmp_path: Path) -> None:
         """
         The store had rested before the place, and the clock of its new master is half an hour
-        behind: the new records look as if they stood there in their turn.
+        slow: the new records look as if they stood there in their turn.
         """
         raw = messages()
         for number in range(500, COUNT):

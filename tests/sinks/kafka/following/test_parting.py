@@ -46,7 +46,7 @@ def test_the_place_is_that_of_the_first_record_that_differs(
     tmp_path: Path, messages: list[Message], cut: int, added: int
 ) -> None:
     """
-    Also where the log only became shorter; and the trail that goes on there is without a gap.
+    Also where the log only became shorter; and the trail that continues there is without a gap.
     """
     made, log = written(tmp_path / "store", messages)
     chunks = sent_in(log, [made.places[700].position, made.end])
@@ -78,8 +78,8 @@ def test_what_has_expired_within_a_chunk_leaves_the_rest_of_it(
     tmp_path: Path, messages: list[Message]
 ) -> None:
     """
-    As all is in one chunk where few records were sent: the log's first record tells where it goes
-    on. If that is another one now, only the next chunk's border tells.
+    As all is in one chunk where few records were sent: the log's first record tells where it
+    continues. If that is another one now, only the next chunk's border tells.
     """
     made, log = written(tmp_path / "store", messages, 1 << 16)
     sent = sent_until(sent_in(log, [made.end]), made.end)

@@ -122,8 +122,8 @@ class TestPlace:
         self, tmp_path: Path, sent: tuple[KafkaSink, int], last: str
     ) -> None:
         """
-        Nor does one with another address. An empty Kafka answers then: an event says where it goes
-        on.
+        Nor does one with another address. An empty Kafka answers then: an event says where it
+        continues.
         """
         grown, _ = log_of(tmp_path, count=600)
         extent = Extent(grown.end, None)
@@ -196,7 +196,7 @@ def test_a_memory_that_cannot_be_written_does_not_hold_back_what_kafka_has_taken
     tmp_path: Path,
 ) -> None:
     """
-    What was committed counts, and sending goes on.
+    What was committed counts, and sending continues.
     """
     made, _ = log_of(tmp_path)
     sending = sink(tmp_path, start="earliest", mode="idempotent", exclude="*")

@@ -111,7 +111,7 @@ class TestLogWithoutRecord:
         self, tmp_path: Path, position: Position
     ) -> None:
         """
-        It would send all its old messages. The one that wrote it goes on, also at another path, as
+        It would send all its old messages. The one that wrote it continues, also at another path, as
         its output remembers the place; so does one with on_truncation, and an event says where.
         """
         log_of(tmp_path / "b", new_from=0)
@@ -205,7 +205,7 @@ def test_a_position_that_nothing_was_sent_before_is_not_of_another_store(
     tmp_path: Path, start: str
 ) -> None:
     """
-    Two stores of one name: the second one would go on in the middle of its own log.
+    Two stores of one name: the second one would continue in the middle of its own log.
     """
     for name, new_from in (("a", COUNT), ("b", 0)):
         log_of(tmp_path / name, new_from=new_from)

@@ -143,7 +143,7 @@ def test_what_only_begins_alike_does_not_count_beside_its_own(
     tmp_path: Path, first: tuple[Log, CommitLog]
 ) -> None:
     """
-    Also where it was sent farther: a copy that was renamed goes on where the copy was.
+    Also where it was sent farther: a copy that was renamed continues where the copy was.
     """
     made, copy = log_of(tmp_path / "b", 2, like=50)
     ways = {"reput-a": sent(*first, 100, "/else"), "reput-b": sent(made, copy, 60, "/else")}

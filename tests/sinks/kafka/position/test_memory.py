@@ -42,7 +42,7 @@ class TestMemory:
 
     def test_each_byte_that_is_changed_is_found(self, tmp_path: Path) -> None:
         """
-        Of a real file: it is refused, or says the same, as where white space is another one.
+        A real file is refused, or says the same, as where white space is another one.
         """
         made, log = log_of(tmp_path)
         sending = sink(tmp_path)

@@ -96,7 +96,7 @@ class TestRewrittenByLess:
     def test_while_the_job_runs(self, plain, held, kept, count, size):
         """
         Nothing new stands where the log ended, so no batch comes: the dispatcher looks by itself.
-        Old records that fit behind the new ones are held back as long as the broker runs.
+        Old records that fit after the new ones are held back as long as the broker runs.
         """
         broker, config = plain
         held(broker.store)
@@ -142,7 +142,7 @@ class TestRewrittenByLess:
 
     def test_a_record_of_the_same_head_and_another_tag(self, plain, tmp_path):
         """
-        A tag stands outside the head; it is hashed too, for the entry has it.
+        A tag stands outside the head; it is hashed too, because the entry has it.
         """
         broker, config = plain
         dispatcher = StoreDispatcher(config)
@@ -345,7 +345,7 @@ class TestZeroAtTheEnd:
 
 def test_progress_of_an_earlier_format_is_refused(made):
     """
-    Its points vouch for less than it takes to go on.
+    Its points vouch for less than it takes to continue.
     """
     broker, config = made()
     broker.append(3)

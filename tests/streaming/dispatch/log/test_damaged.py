@@ -1,4 +1,4 @@
-"""A damaged log is no dead end: what is there is dispatched, what is missing is named and counted."""
+"""A damaged log is not a dead end: what is there is dispatched, what is missing is named and counted."""
 
 from __future__ import annotations
 

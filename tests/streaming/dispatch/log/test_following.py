@@ -1,4 +1,4 @@
-"""A log that a broker cuts and writes anew: the output ends as if the old records had never been."""
+"""A log that a broker cuts and writes again: the output ends as if the old records had never been."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestCut:
             broker.append(pick.choice([1, 3, 60]), now=broker.messages.now + 5000)
             if not is_open:
                 dispatcher = StoreDispatcher(config, flush=SYNC)
-            # What stands behind the new records is looked at as a broker at rest would.
+            # What stands after the new records is looked at as a broker at rest would.
             dispatch_all(dispatcher)
             truncations += dispatcher.recovery.truncations
             broker.append(120)
@@ -661,7 +661,7 @@ class TestFlushedAndCut:
     def cut(self, made, held):
         """Return a broker with 20 records, 15 of them flushed for certain, and what cuts its log.
 
-        The records that are cut off line up with those that come, and stand where they did.
+        The records that are cut away line up with those that come, and stand where they did.
         """
         broker, config = made()
         for number in range(20):
@@ -711,7 +711,7 @@ class TestFlushedAndCut:
         reads = []
 
         def last_flush(store):
-            """Have the broker flush between the first look and the next one."""
+            """Make the broker flush between the first look and the next one."""
             reads.append(stored(store))
             flush(broker, 9006)
             return reads[-1]
@@ -805,7 +805,7 @@ class TestFlushedAndCut:
     @pytest.mark.parametrize("is_taken_up", [True, False], ids=["taken up", "planned"])
     def test_a_plan_of_before_the_cut_is_bound_by_what_is_flushed_after_it(self, cut, is_taken_up):
         """
-        The broker has flushed a part of what it has written over the cut, and the plan goes on.
+        The broker has flushed a part of what it has written over the cut, and the plan continues.
         """
         broker, config, cut_off = cut
         dispatcher = StoreDispatcher(config, only_flushed=True)
@@ -852,7 +852,7 @@ class TestFlushedAndCut:
     @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
     def test_a_flush_before_the_cut_is_seen_counts(self, cut, count, is_restarted, monkeypatch):
         """
-        The broker has cut its log, gone on and flushed it between two looks, and writes no more.
+        The broker has cut its log, continued and flushed it between two looks, and writes no more.
         """
         broker, config, cut_off = cut
         dispatcher = StoreDispatcher(config, only_flushed=True)
@@ -889,7 +889,7 @@ class TestFlushedAndCut:
         flush(broker, 1031)
         assert dispatcher.waits
         dispatcher.dispatch_waiting()
-        # It goes on to the record that went back: that is held back while the broker runs.
+        # It continues to the record that went back: that is held back while the broker runs.
         assert dispatcher.progress.end == broker.log.places[20].position
         assert dispatcher.holds
         dispatcher.close()
@@ -936,7 +936,7 @@ def offsets_of(broker: Broker) -> StoreOffsets:
 
 
 def flush(broker: Broker, timestamp: int) -> None:
-    """Have the broker's checkpoint say that it has flushed up to a record of this time, ms."""
+    """Make the broker's checkpoint say that it has flushed up to a record of this time, ms."""
     raw = timestamp.to_bytes(8, "big").ljust(4096, b"\0")
     (broker.store / names.CHECKPOINT).write_bytes(raw)
 
@@ -963,7 +963,7 @@ def test_an_empty_file_that_a_repeated_record_has_made_outlives_a_kill(made):
 
 def test_what_cannot_be_dispatched_again_is_said_to_be_lost(made):
     """
-    With a repeated record and extensions an output begins again behind a cut, which takes the
+    With a repeated record and extensions an output begins again after a cut, which takes the
     entries of records that have expired with it.
     """
     broker, config = made(2, {"out_of_turn": True}, **EXT)
@@ -985,7 +985,7 @@ def test_what_cannot_be_dispatched_again_is_said_to_be_lost(made):
 
 def test_verify_misses_what_a_clock_that_went_back_has_left_undispatched(tmp_path, held):
     """
-    Beside a running broker too: the first of these messages looks like one that was cut off.
+    Beside a running broker too: the first of these messages looks like one that was cut away.
     """
     log = Log()
     for i in range(3):

@@ -95,7 +95,7 @@ class Made:
         self.dispatch(ahead=1)
 
     def cut(self, count: int, topics: tuple[str, ...] = ("t",), body: int = LARGE) -> None:
-        """Have the log cut, and go on with other messages to its second file and further."""
+        """Cut the log, and continue with other messages to its second file and further."""
         self.log, self.following = Log(), {}
         for topic in topics:
             self.put(topic, COMMON)
@@ -245,7 +245,7 @@ class TestGoesBack:
 
     def test_one_that_is_cut_off_goes_on(self, tmp_path, is_border, monkeypatch):
         """
-        The progress record goes first, so the next start takes back what was left.
+        The progress record goes first, so the next start rolls back what was left.
         """
         made = Made(tmp_path)
         made.before(is_border=is_border)
@@ -272,7 +272,7 @@ class TestExpiredExtension:
     def test_the_extension_begins_again(self, tmp_path, number):
         """
         As in a rebuild, also where the units of all entries that stay ended with the file before.
-        Where one of them has a unit that is there, it goes on after that.
+        Where one of them has a unit that is there, it continues after that.
         """
         made = Made(tmp_path, **KINDS["extensions"])
         made.put(count=22)
@@ -311,7 +311,7 @@ class TestIsFound:
 
     @pytest.fixture
     def made(self, tmp_path, is_border, monkeypatch):
-        """Have an output that took the log's records for repeated ones."""
+        """Return an output that took the log's records for repeated ones."""
         made = Made(tmp_path)
         made.before(is_border=is_border)
         made.cut(9)
@@ -427,8 +427,8 @@ def test_a_queue_that_was_never_recorded(tmp_path, repairs):
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_queue_that_is_not_in_the_record_may_be_a_brokers(tmp_path, in_place, is_clean):
     """
-    In place, a broker may have gone on after a writer that stopped in order; what a killed one has
-    left is taken back, as at a start.
+    In place, a broker may have continued after a writer that stopped in order; what a killed one has
+    left is rolled back, as at a start.
     """
     made = Made(tmp_path)
     made.put("late", 4)
@@ -470,7 +470,7 @@ def test_numbers_that_went_on_too_far(tmp_path):
 
 def test_a_log_that_was_not_cut(tmp_path):
     """
-    Nothing is said, and nothing done, where the numbers go on.
+    Nothing is said, and nothing done, where the numbers continue.
     """
     made = Made(tmp_path)
     made.before(is_border=True)

@@ -356,7 +356,7 @@ class TestCutThere:
     ):
         """
         A batch has ended in it, and it may be all that the file has. The broker cuts there, removes
-        the next file and goes on; or the file comes back: what stands there then has its turn.
+        the next file and continues; or the file comes back: what stands there then has its turn.
         """
         number = int(is_whole)
         end = (number + 1) * LOG_FILE
@@ -428,7 +428,7 @@ class TestCutThere:
     @pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "restored"])
     def test_a_place_before_a_blank_that_nothing_was_read_after(self, stored, is_cut):
         """
-        A batch has ended with the file, whose BLANK is no record: another message of that size, or
+        A batch has ended with the file, whose BLANK is not a record: another message of that size, or
         the one that was there, has its turn.
         """
         last = [p for p in stored.log.places if p.position < LOG_FILE][-1]

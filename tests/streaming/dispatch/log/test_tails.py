@@ -187,7 +187,7 @@ def test_a_start_after_a_kill_goes_on(made, is_early):
 def test_a_cut_while_a_writer_runs_leaves_no_old_crc(made, count):
     """
     Queues get other entries and end where they did, or end earlier: the CRCs at the close are those
-    of the entries that are there, so the next start goes on.
+    of the entries that are there, so the next start continues.
     """
     # Two runs, so that there is a place to go back to.
     made.dispatch(made.log.places[100].end)
@@ -204,7 +204,7 @@ def test_a_cut_while_a_writer_runs_leaves_no_old_crc(made, count):
 
 def test_a_record_of_an_earlier_build_is_read_as_nothing_known(made):
     """
-    Without the field, a start goes on as it did; from its clean end on the CRCs are known.
+    Without the field, a start continues as it did; from its clean end on the CRCs are known.
     """
     made.dispatch(made.log.places[150].end)
     path = made.output / progress.STATE_DIRECTORY / progress.FILE_NAME

@@ -138,7 +138,7 @@ def test_of_an_output(seed, tmp_path):
     for round_number in range(3):
         count = len(made.log.places)
         made.cut(pick.randrange(max(count - 40, 0), count))
-        # Less than a file: so far is no broker's dispatch after its log.
+        # Less than a file: no broker's dispatch is that far from its log's end.
         made.write(pick.randint(1, 60 if seed % 3 else 15))
         parsed = options(made.store, output)
         assert_same(parsed, pick, 15)

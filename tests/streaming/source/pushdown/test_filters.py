@@ -214,7 +214,7 @@ class TestAnswers:
     def test_are_those_of_an_unfiltered_read(self, tmp_path, seed):
         """
         Stores with transactions, out of turn records, batches, several queues a message; with
-        queues and index files removed, or behind the log.
+        queues and index files removed, or short of the log.
         """
         pick = random.Random(seed)
         log = Log()
