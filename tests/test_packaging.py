@@ -1,4 +1,7 @@
-"""What `pip install` puts into an environment: `reput/`, and nothing beside it."""
+"""What `pip install` puts into an environment: `reput/`, and nothing beside it.
+
+`./dev setup` installs a checkout as `pip install -e` does.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
@@ -17,15 +22,21 @@ FOLDERS = ("formats", "sinks", "checkpoints", "stores", "streaming")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Build the wheel as pip does, from the files of a checkout without its caches."""
-    work = tmp_path_factory.mktemp("wheel")
-    source = work / "source"
+def source(tmp_path_factory):
+    """Copy what is installed of a checkout, without its caches."""
+    source = tmp_path_factory.mktemp("checkout") / "source"
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in ("reput", *FOLDERS):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=IGNORED)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    """Build the wheel as pip does."""
+    work = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", work, source]
     subprocess.run(build, check=True, capture_output=True)
     return next(work.glob("*.whl"))
@@ -80,6 +91,51 @@ def test_it_works_from_site_packages(wheel, tmp_path):
     )
     assert run("-c", script) == str(tmp_path / "site" / "reput" / "__init__.py")
     assert "query" in run("-m", "reput", "--help")
+
+
+@pytest.fixture(scope="module")
+def editable(source, tmp_path_factory):
+    """Return the Python of an environment with an editable install and our dependencies."""
+    made = tmp_path_factory.mktemp("environment")
+    venv.create(made, symlinks=True)
+    python = made / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    install = [*pip, "install", "-q", "--no-deps", "-e", source]
+    subprocess.run(install, check=True, capture_output=True)
+    (site,) = made.glob("lib/python*/site-packages")
+    # Only its packages: a path out of such a file brings no other editable install along.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+@pytest.mark.parametrize("way", ["import", "script", "module", "command"])
+def test_an_editable_install_works_beside_a_directory_of_its_name(editable, source, tmp_path, way):
+    """
+    Outputs are called `reput` in the documentation, and Python takes any directory for a package.
+    """
+    (tmp_path / "reput" / "consumequeue").mkdir(parents=True)
+    names = "from reput import MessageStore, build_session; import reput; print(reput.__file__)"
+    script = tmp_path / "ask.py"
+    script.write_text(names)
+    rebuild = ["rebuild", "--store", "absent", "--output", "reput", "--broker-version", "5.5"]
+    line = {
+        "import": [editable, "-c", names],
+        "script": [editable, script],
+        "module": [editable, "-m", "reput", *rebuild],
+        "command": [editable.with_name("reput"), *rebuild],
+    }[way]
+    imports = way in {"import", "script"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    done = subprocess.run(
+        line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+
+    if imports:
+        assert (done.stdout.strip(), done.stderr) == (str(source / "reput" / "__init__.py"), "")
+    else:
+        assert done.returncode == 3
+        assert "absent: no such directory" in done.stderr
 
 
 def test_the_links_are_the_folders():
