@@ -73,4 +73,4 @@ class Listener:
         hello = Hello(job=self._job, holder=holder, is_left=self._is_left())
         send(connection, json.dumps(hello._asdict()).encode())
         frame = receive(connection)
-        return Order(**json.loads(frame)) if frame else None
+        return Order.read(frame) if frame else None

@@ -2,8 +2,9 @@
 
 The writer listens on a Unix socket in Linux's abstract namespace: one process can have a name, the
 name ends with it, and the user of the other side decides whether it may speak. A conversation is
-three frames: `Hello` (whose writer this is), `Order`, `Answer`. The first two are JSON: a writer of
-another job may be of another version of this program.
+three frames: `Hello` (whose writer this is), `Order`, `Answer`. The first two are JSON, of which
+fields that are not known are passed over: a writer of another job may be of another version of this
+program.
 """
 
 from __future__ import annotations
@@ -106,6 +107,11 @@ class Hello(NamedTuple):
     holder: str
     is_left: bool
 
+    @classmethod
+    def read(cls, frame: bytes) -> Hello:
+        """Return what a frame says, as far as this version knows it."""
+        return cls(**_known(frame, cls._fields))
+
 
 class Order(NamedTuple):
     """What a writer has to do.
@@ -129,6 +135,11 @@ class Order(NamedTuple):
     seen: tuple[str, int] = ("", 0)
     counted: tuple[int, int] = (-1, 0)
     executor: int = 0
+
+    @classmethod
+    def read(cls, frame: bytes) -> Order:
+        """Return what a frame says, as far as this version knows it."""
+        return cls(**_known(frame, cls._fields))
 
 
 class Failure(NamedTuple):
@@ -209,6 +220,11 @@ def receive(connection: socket.socket) -> bytes:
         (length,) = _LENGTH.unpack(head)
         frame = file.read(length)
         return frame if len(frame) == length else b""
+
+
+def _known(frame: bytes, names: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a frame that have one of these names."""
+    return {name: value for name, value in json.loads(frame).items() if name in names}
 
 
 def answer_of(frame: bytes) -> Answer:

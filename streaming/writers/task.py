@@ -137,7 +137,7 @@ def _hear(connection: socket.socket) -> Hello | None:
     """Return a writer's greeting, None if it was about to end."""
     with contextlib.suppress(ConnectionError):
         frame = receive(connection)
-        return Hello(**json.loads(frame)) if frame else None
+        return Hello.read(frame) if frame else None
     return None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import resource
 import signal
@@ -16,7 +18,7 @@ import pytest
 
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
-from reput.formats.errors import FormatError, KafkaError, ReputError, UsageError
+from reput.formats.errors import FormatError, KafkaError, ReputError, StoreError, UsageError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.batch import Batch
@@ -292,6 +294,42 @@ class TestWriter:
         carrier.send(TEND)
         with pytest.raises(ReputError, match=r"process \d+ on .* is writing to this output"):
             Carrier(config, "another").send(TEND)
+
+    def test_another_job_of_a_later_version_is_refused_by_its_name(self, made):
+        """
+        Its greeting may say more than this version knows.
+        """
+        _, config = made
+        carrier = Carrier(config)
+        hello = {"job": "another", "holder": "reput, process 7 on host,", "is_left": False}
+        frame = json.dumps({**hello, "version": "2.0"}).encode()
+
+        def greet(listener: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    protocol.send(listener.accept()[0], frame)
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(protocol.address_of(carrier.spec.output))
+            listener.listen()
+            threading.Thread(target=greet, args=[listener], daemon=True).start()
+            with pytest.raises(StoreError, match="process 7 on host, is writing to this output"):
+                carrier.send(TEND)
+            listener.shutdown(socket.SHUT_RDWR)
+
+    def test_an_order_may_say_more_than_a_writer_knows(self, made, carrier):
+        broker, _ = made
+        broker.append(3)
+        carrier.send(TEND)
+        wanted = order(DISPATCH, broker.log.end)._asdict()
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(protocol.address_of(carrier.spec.output))
+            assert protocol.Hello.read(protocol.receive(connection)).job == carrier.spec.job
+            protocol.send(connection, json.dumps({**wanted, "colour": "blue"}).encode())
+            answer = protocol.answer_of(protocol.receive(connection))
+
+        assert (answer.failure, answer.end) == (None, broker.log.end)
 
     def test_a_lock_of_another_process_is_waited_for_and_then_refused(self, made):
         """
