@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 
 import pytest
@@ -94,3 +95,29 @@ class TestOpen:
 
         with pytest.raises(StoreError, match=r"x\.json: .*Restore it"):
             follow(path)
+
+    @pytest.mark.parametrize("ahead", [0, 3600])
+    def test_a_damaged_file_is_refused_however_new_it_is(self, path, ahead):
+        """
+        Nothing was said before that could count: records would get the settings of no file.
+        """
+        path.write_text("no json at all")
+        age(path, -ahead)
+
+        with pytest.raises(StoreError, match=r"x\.json: .*Restore it"):
+            follow(path)
+
+    @pytest.mark.parametrize("text", ["", '{"a'])
+    def test_one_that_is_being_written_is_waited_for(self, path, text):
+        path.write_text(text)
+        writes = threading.Timer(0.2, path.write_text, ['{"a": 1}'])
+        writes.start()
+        followed = follow(path)
+        writes.join()
+
+        assert followed.value == {"a": 1}
+
+    def test_one_that_stays_empty_says_nothing(self, path):
+        path.touch()
+
+        assert follow(path).value is None
