@@ -55,7 +55,7 @@ def test_the_python_runs(source, capsys):
     path, conf = source
     (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     settings = dict(line.split("=", 1) for line in conf.read_text().splitlines())
-    code = code.replace(STORE, str(path)).replace('{"maxIndexNum": "20000000"}', repr(settings))
+    code = code.replace(STORE, str(path)).replace('{"maxIndexNum": 20_000_000}', repr(settings))
 
     exec(compile(code, "docs/query.md", "exec"), {})
 

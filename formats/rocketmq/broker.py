@@ -19,7 +19,7 @@ from reput.formats.rocketmq import (
     consumequeue_ext,
     indexfile,
 )
-from reput.formats.rocketmq.broker_conf import PATH_SPLITTER, BrokerConf, refuse_nul
+from reput.formats.rocketmq.broker_conf import PATH_SPLITTER, BrokerConf, as_texts, refuse_nul
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -234,7 +234,7 @@ def whole(properties: Mapping[str, str], name: str, default: int) -> int:
 
 
 def settings_of(
-    version: str, properties: Mapping[str, str] | None = None, told: Sequence[str] = ()
+    version: str, properties: Mapping[str, str | int] | None = None, told: Sequence[str] = ()
 ) -> BrokerSettings:
     """Return the settings of a broker of `version` with `properties` as its broker.conf.
 
@@ -247,7 +247,7 @@ def settings_of(
         UsageError: an unknown version, a value out of range, a kind of store without files of
             consume queues.
     """
-    conf = BrokerConf(properties or {})
+    conf = BrokerConf(as_texts(properties or {}))
     family = version_of(version)
     conf.refuse_other_stores()
     paths, read_only = conf.commitlog_paths()

@@ -16,6 +16,20 @@ PATH_SPLITTER = ","
 _DELAY_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+def as_texts(given: Mapping[str, str | int]) -> dict[str, str]:
+    """Return settings as they stand in a broker.conf, where a program gives numbers or switches.
+
+    Raises:
+        UsageError: a value is neither, nor text.
+    """
+    texts = {}
+    for name, value in given.items():
+        if not isinstance(value, str | int):
+            raise UsageError(f"{name}={value!r} is neither text nor a whole number")
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
 class BrokerConf:
     """Typed access to a broker's properties; a bad value names its key."""
 

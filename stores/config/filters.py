@@ -6,6 +6,7 @@ they are read by a filter that a consumer has subscribed with.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import StoreError
@@ -19,7 +20,7 @@ from reput.stores.config.followed import Followed
 from reput.stores.config.message_filter import Sql92Filter
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from os import PathLike
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.config.message_filter import MessageFilter
@@ -69,7 +70,10 @@ def bitmaps_from(
 
 
 def with_bitmaps(
-    message_filter: MessageFilter, store: Path, settings: BrokerSettings, topic: str
+    message_filter: MessageFilter,
+    store: str | PathLike[str],
+    settings: BrokerSettings,
+    topic: str,
 ) -> MessageFilter:
     """Return the filter with the bits of a group that subscribed to `topic` with its expression.
 
@@ -81,7 +85,7 @@ def with_bitmaps(
     """
     if not isinstance(message_filter, Sql92Filter):
         return message_filter
-    filters, bloom = _read(store, settings)
+    filters, bloom = _read(Path(store), settings)
     groups = [
         entry
         for entry in filters.get(topic, ())

@@ -185,7 +185,7 @@ class Sql92Filter:
         Args:
             parsed: the expression.
             consumer: one that subscribed with it, whose bits are in the bit maps of messages that
-                were stored since; see `stores.config.filters.with_bitmaps`.
+                were stored since; see `reput.with_bitmaps`.
         """
         self.failures = 0
         self.first_failure = ""

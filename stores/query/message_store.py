@@ -1,6 +1,6 @@
 """Reads a store as its broker would answer, from files alone: ours, a broker's own, or a backup.
 
-    with MessageStore.open(Path("/data/rocketmq/store")) as store:
+    with MessageStore.open("/data/rocketmq/store") as store:
         answer = store.by_key("TopicTest", "order-17")
         for message in answer.messages:
             print(message.queue_id, message.queue_offset, store.body(message).data)
@@ -11,6 +11,7 @@ broker leaves it; the answers leave that out.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from reput.formats.errors import UsageError
@@ -40,7 +41,7 @@ from reput.stores.queues.pull import IN_MEMORY, Pulled, PullLimits, pull
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from os import PathLike
 
     from reput.formats.rocketmq.bodies import Body
     from reput.formats.rocketmq.commitlog import Record
@@ -65,18 +66,18 @@ class MessageStore:
 
     def __init__(
         self,
-        root: Path,
-        output: Path | None = None,
+        root: str | PathLike[str],
+        output: str | PathLike[str] | None = None,
         settings: BrokerSettings | None = None,
         *,
         is_compiled: bool = False,
     ) -> None:
         """Look at the files; see `open`."""
-        self.root = root
-        self.output = output or root
+        self.root = Path(root)
+        self.output = Path(output or root)
         self.settings = settings or BrokerSettings()
         self.report = Report()
-        directories = commitlog_directories(root, self.settings)
+        directories = commitlog_directories(self.root, self.settings)
         self.log: EndedLog
         place = self.output / names.INDEX
         self.index: IndexSearch
@@ -86,24 +87,24 @@ class MessageStore:
             from reput.stores.query.compiled.by_key import CompiledLookup  # noqa: PLC0415 - numba
             from reput.stores.query.compiled.index import CompiledSearch  # noqa: PLC0415
 
-            self.log = CompiledLog(directories, self.settings, self.report, root, self.output)
+            self.log = CompiledLog(directories, self.settings, self.report, self.root, self.output)
             self.index = compiled = CompiledSearch(place, self.settings, self.report)
             self._lookup = CompiledLookup(compiled, self.log)
         else:
-            self.log = EndedLog(directories, self.settings, self.report, root, self.output)
+            self.log = EndedLog(directories, self.settings, self.report, self.root, self.output)
             self.index = IndexSearch(place, self.settings, self.report)
             self._lookup = KeyLookup(self.index, self.log)
         for damage in (*self.log.damages, self.log.unfinished):
             if damage is not None:
                 self.report.add(Kind.MISSING, damage.path, damage.byte, damage.found)
-        batch_topics = batch_topics_for(root, self.settings)
+        batch_topics = batch_topics_for(self.root, self.settings)
         self._queues = OpenQueues(self.output, self.log, self.settings, self.report, batch_topics)
 
     @classmethod
     def open(
         cls,
-        root: Path,
-        output: Path | None = None,
+        root: str | PathLike[str],
+        output: str | PathLike[str] | None = None,
         settings: BrokerSettings | None = None,
         *,
         is_compiled: bool = False,
@@ -113,7 +114,7 @@ class MessageStore:
         Args:
             root: a broker's storePathRootDir.
             output: where `reput` has written queues and index, if not there.
-            settings: the broker's (`formats.rocketmq.broker.settings_of`); RocketMQ's own by
+            settings: the broker's (`reput.settings_of`); RocketMQ's own by
                 default.
             is_compiled: look keys up with a kernel, for programs that ask thousands of times; it
                 takes half a second to import.
