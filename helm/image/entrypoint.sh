@@ -27,13 +27,36 @@ if ! getent passwd "$(id -u)" >/dev/null; then
     export NSS_WRAPPER_PASSWD="$TMPDIR/passwd" NSS_WRAPPER_GROUP=/etc/group LD_PRELOAD=libnss_wrapper.so
 fi
 
+# The job is a child of spark-submit's JVM, which would end at once and leave it. Before the job is
+# there, a signal waits for it.
+pass_on() {
+    tries=0
+    while [ ! -s "$REPUT_PID_FILE" ] && [ "$tries" -lt 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.2
+    done
+    kill -TERM "$(cat "$REPUT_PID_FILE" 2>/dev/null || echo "$spark")" 2>/dev/null || :
+}
+
 case ${1:-} in
     driver)
         shift
-        exec /opt/reput/venv/bin/spark-submit \
+        export REPUT_PID_FILE="$TMPDIR/reput.pid"
+        rm -f "$REPUT_PID_FILE"
+        /opt/reput/venv/bin/spark-submit \
             --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" \
             --conf "spark.executorEnv.SPARK_DRIVER_POD_IP=$SPARK_DRIVER_BIND_ADDRESS" \
-            --deploy-mode client "$@"
+            --deploy-mode client "$@" &
+        spark=$!
+        trap pass_on TERM INT
+        # A signal ends `wait`, and the job has yet to end in order.
+        code=0
+        wait "$spark" || code=$?
+        while kill -0 "$spark" 2>/dev/null; do
+            code=0
+            wait "$spark" || code=$?
+        done
+        exit "$code"
         ;;
     executor)
         # Options of the JVM come as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …
