@@ -1,10 +1,10 @@
 """`reput rebuild` beside the broker's own dispatch, on the same commitlog, in turn.
 
-    python -m benchmarks.rebuild --gib 8 --body 100 --runs 5 [--directory DIR] [--json]
+    python -m benchmarks.rebuild --gib 8 --body 100 --runs 5 [--directory DIR] [--json FILE]
 
 The log is benchmarks/logs.py's: records of many lengths with a key, a unique id and a tag. The
 brokers are RocketMQ 4.9.8 as it comes, which makes two index entries of each, and 5.5.0's
-ReputMessageService with mapped consume queues, which is 5.5.0's fastest and makes three. Behind
+ReputMessageService with mapped consume queues, which is 5.5.0's fastest and makes three. After
 each run of a broker comes one of ours that writes what that version writes, as many index entries.
 A broker's rate is from the first to the last dispatch, its total from load() to there, without the
 start of its JVM. A run of ours is the command, through Spark's local[2]; its rate is from the first
