@@ -259,12 +259,13 @@ class RestCheck:
         for byte, raw in surplus_runs(path, start, self._unit.itemsize):
             is_empty = False
             units = np.frombuffer(raw, self._unit)
+            entries = "1 entry" if len(units) == 1 else f"{len(units)} entries"
             if self._are_leftovers(units, last_end):
-                detail = f"{len(units)} entries after the last, left by a crash"
+                detail = f"{entries} after the last, left by a crash"
                 self._report.note(Kind.SURPLUS, path, byte, detail)
                 is_left_over = True
             elif not is_whole:
-                detail = f"{len(units)} entries after the last one that the log gives"
+                detail = f"{entries} after the last one that the log gives"
                 self._report.add(Kind.SURPLUS, path, byte, detail)
         if is_whole and is_empty and self._scope.is_ours and self._scope.tolerates_leftovers:
             # A writer makes a file before it has an entry for it: the disk may be full then.

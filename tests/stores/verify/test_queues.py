@@ -206,6 +206,7 @@ class TestQueues:
         found = only(verify(output))
 
         assert (found.kind, found.path, found.position) == (Kind.SURPLUS, str(path), 20 * used)
+        assert found.detail.startswith("1 entry after the last")
 
     def test_a_byte_in_an_unused_entry_is_surplus(self, output):
         path = files(output, *QUEUE)[-1]
