@@ -144,7 +144,14 @@ for argument in "${@:---quick}"; do
     case $argument in
         --quick) read -ra more <<<"$quick" && names+=("${more[@]}") ;;
         --cluster) read -ra more <<<"helm $cluster" && names+=("${more[@]}") ;;
-        *) names+=("$argument") ;;
+        *)
+            declare -F "get_$argument" >/dev/null || {
+                known=$(declare -F | sed -n 's/^declare -f get_//p' | xargs)
+                say "there is no $argument; there are --quick, --cluster, $known"
+                exit 2
+            }
+            names+=("$argument")
+            ;;
     esac
 done
 for name in "${names[@]}"; do

@@ -56,4 +56,7 @@ def main(store: str, table: str, checkpoint: str, seconds: str = "", **options: 
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.stderr.write(__doc__ or "")
+        sys.exit(2)
     main(*sys.argv[1:5], **dict(option.split("=", 1) for option in sys.argv[5:]))

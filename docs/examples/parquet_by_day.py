@@ -31,4 +31,7 @@ def main(store: str, topic: str, target: str, **options: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.stderr.write(__doc__ or "")
+        sys.exit(2)
     main(*sys.argv[1:4], **dict(option.split("=", 1) for option in sys.argv[4:]))

@@ -91,7 +91,11 @@ def run_all(server: str) -> tuple[int, list[str]]:
 
 def main(server: str) -> int:
     """Run all, say what is wrong, and return the exit code."""
-    total, wrong = run_all(server)
+    try:
+        total, wrong = run_all(server)
+    except (OSError, ValueError) as error:
+        print(f"panels: {server} does not answer as a Prometheus: {error}", file=sys.stderr)
+        return 2
     for each in wrong:
         print(each)
     print(f"{total - len(wrong)} passed, {len(wrong)} failed")

@@ -277,7 +277,12 @@ def _given() -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, help="write the tables here")
     parser.add_argument("--picture", type=Path, help="write a PNG of the main panels here")
     parser.add_argument("--kafka-picture", type=Path, help="write one of a slow Kafka's panels")
-    return parser.parse_args()
+    given = parser.parse_args()
+    known = [LIVE, *(pod_of(cause) for cause, _ in CAUSES)]
+    for name in given.only:
+        if name not in known:
+            parser.error(f"--only {name}: there is no such cause; there are {', '.join(known)}")
+    return given
 
 
 def _run_all(
@@ -333,7 +338,7 @@ def main() -> int:
     elif failures:
         print(f"everything is in {directory}", file=sys.stderr)
     fired = sum(len(each.after) for each in results.values())
-    print(f"{fired} alerts fired, {len(failures)} failed")
+    print(f"{fired} {'alert' if fired == 1 else 'alerts'} fired, {len(failures)} failed")
     return int(bool(failures))
 
 

@@ -194,3 +194,33 @@ def test_a_job_beside_a_live_writer_is_seen_and_an_alert_fires(tmp_path):
     assert "1 alerts fired, 0 failed" in result.stdout
     assert "none lost, none repeated" in result.stdout
     assert json.loads((tmp_path / "live-output/.reput/progress.json").read_text())["clean"]
+
+
+def words(*line):
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_misspelt_cause_is_refused():
+    """
+    A script that asks for one cause does not pass by trying none.
+    """
+    code, said = words(sys.executable, "-m", "tests.alerts.live", "--only", "nope")
+
+    assert code == 2
+    assert "no such cause; there are live, slow," in said
+
+
+def test_a_prometheus_that_is_not_there_is_one_line():
+    url = f"http://127.0.0.1:{free_port()}"
+    code, said = words(sys.executable, "-m", "helm.monitoring.panels", url)
+
+    assert code == 2
+    assert re.fullmatch(rf"panels: {url} does not answer as a Prometheus: .*\n", said)
+
+
+def test_a_misspelt_tool_is_refused():
+    code, said = words("bash", "helm/tools.sh", "nope")
+
+    assert code == 2
+    assert re.fullmatch(r"tools: there is no nope; there are --quick, .* promtool schemas\n", said)

@@ -280,6 +280,13 @@ class TestExamples:
         assert done.returncode == 0, done.stderr
         assert pq.read_table(tmp_path / "t").num_rows == 80
 
+    @pytest.mark.parametrize("name", ["parquet_by_day", "delta_append"])
+    def test_without_arguments_they_say_how_they_are_used(self, name):
+        pytest.importorskip("deltalake")
+        done = run(ROOT / f"docs/examples/{name}.py", cwd=ROOT)
+        assert done.returncode == 2
+        assert f"\n    python docs/examples/{name}.py /data/" in done.stderr
+
     def test_delta_holds_each_message_once_through_kills(self, store, tmp_path):
         """
         Killed after a commit of the table that Spark has not recorded, and at other moments.
