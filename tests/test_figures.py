@@ -197,3 +197,19 @@ def test_a_default_in_the_readme_is_the_default(name, value):
 
     assert settings({name: value}) == settings({})
     assert settings({name: other}) != settings({})
+
+
+def test_panels_of_the_runbook_are_on_the_dashboard():
+    """
+    An operator at night finds the panel by the name that the page gives it.
+    """
+    named = set(
+        re.findall(r"(?<!\*)\*([A-Z][^*\n]+)\*(?!\*)", (DOCS / "runbook.md").read_text("utf-8"))
+    )
+    board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
+    rows = [panel for panel in board["panels"] if panel["type"] == "row"]
+    shown = board["panels"] + [panel for row in rows for panel in row.get("panels", ())]
+
+    assert len(named) > 5
+    # That is a chapter of another page.
+    assert named - {panel["title"] for panel in shown} == {"What can still be seen"}
