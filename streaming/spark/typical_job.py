@@ -16,6 +16,9 @@ from reput.streaming.spark.session import JAVA_OPTIONS, build_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# Seconds. The JVM writes its archive as it ends, on one processor: a busy machine takes minutes.
+_ENDS_WITHIN = 900
+
 
 def run_typical_job(archive: Path) -> None:
     """Run a small streaming query of our own source, and let the JVM write down its classes."""
@@ -40,7 +43,7 @@ def run_typical_job(archive: Path) -> None:
     process = gateway.proc
     session.stop()
     process.stdin.close()
-    process.wait(timeout=120)
+    process.wait(timeout=_ENDS_WITHIN)
 
 
 def _collect(batch: DataFrame, _: int) -> None:
