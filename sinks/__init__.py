@@ -1,1 +1,1 @@
-"""Where does a batch go? Writers of consume queues, their extensions and index files."""
+"""Where does a batch go? Into consume queues, their extensions and index files, and to Kafka."""

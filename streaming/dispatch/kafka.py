@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
@@ -12,12 +12,51 @@ if TYPE_CHECKING:
     from reput.streaming.settings.config import StoreConfig
 
 
-class NoKafka:
-    """A store whose messages go to no Kafka: dispatch runs as far as it can.
+class Kafka(Protocol):
+    """What the line asks of Kafka's side: `NoKafka`, or `Sending`.
 
     Attributes:
-        feed: none.
+        feed: the thread that sends, None without one.
     """
+
+    feed: KafkaFeed | None
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether Kafka has all that is dispatched."""
+
+    def room(self, end: int) -> int:
+        """Return how far dispatch may go: less than `end` where Kafka is too far behind."""
+
+    def advance(self, known: Progress) -> None:
+        """Tell how far dispatch has come, forward or back."""
+
+    def take_events(self) -> list[str]:
+        """Return what an operator should know of since the last call."""
+
+    def check(self) -> None:
+        """Raise what has stopped it, where that ends the job.
+
+        Raises:
+            ReputError, OSError: see `KafkaFeed.check`.
+        """
+
+    def check_end(self) -> None:
+        """Raise what keeps Kafka from having everything.
+
+        Raises:
+            ReputError, OSError: see `KafkaFeed.check_end`.
+        """
+
+    def lacks(self) -> KafkaError | None:
+        """Return what to say of a job that ends now, None if Kafka has all that is dispatched."""
+
+    def close(self) -> None:
+        """End the thread."""
+
+
+class NoKafka:
+    """A store whose messages do not go to Kafka: dispatch runs as far as it can."""
 
     feed: KafkaFeed | None = None
 
@@ -51,29 +90,30 @@ class NoKafka:
         """End nothing."""
 
 
-class Kafka(NoKafka):
+class Sending:
     """A store whose messages go to Kafka, over a thread of their own."""
 
     def __init__(self, feed: KafkaFeed) -> None:
         """Take over a thread that has begun."""
-        self.feed: KafkaFeed = feed
+        self.feed: KafkaFeed | None = feed
+        self._feed = feed
 
     @property
     def is_done(self) -> bool:
         """Tell whether Kafka has all that is dispatched."""
-        return self.feed.is_done
+        return self._feed.is_done
 
     def room(self, end: int) -> int:
         """Return how far dispatch may go: less than `end` where Kafka is too far behind."""
-        return self.feed.room(end)
+        return self._feed.room(end)
 
     def advance(self, known: Progress) -> None:
         """Tell how far dispatch has come, forward or back."""
-        self.feed.advance(_dispatched(known))
+        self._feed.advance(_dispatched(known))
 
     def take_events(self) -> list[str]:
         """Return what an operator should know of since the last call."""
-        return self.feed.take_events()
+        return self._feed.take_events()
 
     def check(self) -> None:
         """Raise what has stopped it, where that ends the job.
@@ -81,7 +121,7 @@ class Kafka(NoKafka):
         Raises:
             ReputError, OSError: see `KafkaFeed.check`.
         """
-        self.feed.check()
+        self._feed.check()
 
     def check_end(self) -> None:
         """Raise what keeps Kafka from having everything.
@@ -89,18 +129,18 @@ class Kafka(NoKafka):
         Raises:
             ReputError, OSError: see `KafkaFeed.check_end`.
         """
-        self.feed.check_end()
+        self._feed.check_end()
 
     def lacks(self) -> KafkaError | None:
         """Return what to say of a job that ends now, None if Kafka has all that is dispatched."""
-        return self.feed.lacks()
+        return self._feed.lacks()
 
     def close(self) -> None:
         """End the thread."""
-        self.feed.close()
+        self._feed.close()
 
 
-def open_kafka(config: StoreConfig, known: Progress, *, fail_on_data_loss: bool) -> NoKafka:
+def open_kafka(config: StoreConfig, known: Progress, *, fail_on_data_loss: bool) -> Kafka:
     """Begin to send a store's messages to Kafka, if it has Kafka settings.
 
     Args:
@@ -115,7 +155,7 @@ def open_kafka(config: StoreConfig, known: Progress, *, fail_on_data_loss: bool)
         return NoKafka()
     from reput.streaming.kafka.feed import KafkaFeed  # noqa: PLC0415 - a client few need
 
-    return Kafka(KafkaFeed(config, _dispatched(known), fail_on_data_loss=fail_on_data_loss))
+    return Sending(KafkaFeed(config, _dispatched(known), fail_on_data_loss=fail_on_data_loss))
 
 
 def _dispatched(known: Progress) -> Extent:

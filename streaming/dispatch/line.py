@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.books import Books
     from reput.streaming.dispatch.flushing import Flushing
-    from reput.streaming.dispatch.kafka import NoKafka
+    from reput.streaming.dispatch.kafka import Kafka
     from reput.streaming.dispatch.log.flaws import Flaws
     from reput.streaming.dispatch.log.following import Following
     from reput.streaming.dispatch.log.reach import Reach
@@ -36,7 +36,7 @@ class Line:
         books: Books,
         flushing: Flushing,
         flaws: Flaws,
-        kafka: NoKafka,
+        kafka: Kafka,
         news: News,
         stopwatch: Stopwatch,
     ) -> None:

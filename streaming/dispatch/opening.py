@@ -15,7 +15,7 @@ from reput.streaming.dispatch.admission import Admission
 from reput.streaming.dispatch.blocks.pipeline import Pipeline
 from reput.streaming.dispatch.books import Books
 from reput.streaming.dispatch.flushing import Flushing
-from reput.streaming.dispatch.kafka import NoKafka, open_kafka
+from reput.streaming.dispatch.kafka import Kafka, open_kafka
 from reput.streaming.dispatch.line import Line
 from reput.streaming.dispatch.live_settings import LiveSettings
 from reput.streaming.dispatch.log.flaws import Flaws
@@ -94,7 +94,7 @@ class Parts(Ground):
     reach: Reach
     flaws: Flaws
     flushing: Flushing
-    kafka: NoKafka
+    kafka: Kafka
     following: Following
     reader: Reader
     line: Line

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.blocks.pipeline import Pipeline
     from reput.streaming.dispatch.books import Books
-    from reput.streaming.dispatch.kafka import NoKafka
+    from reput.streaming.dispatch.kafka import Kafka
     from reput.streaming.dispatch.log.following import Following
     from reput.streaming.dispatch.log.gaps import Gaps
     from reput.streaming.dispatch.log.reach import Reach
@@ -42,7 +42,7 @@ class Reader:
         pipeline: Pipeline,
         books: Books,
         output: Output,
-        kafka: NoKafka,
+        kafka: Kafka,
         following: Following,
         reach: Reach,
         gaps: Gaps,
