@@ -237,7 +237,7 @@ class SlowStore:
                 self.queue(name, queue_id).put(int(offset), *entry, code)
 
     def files(self, *, empty_count: int = 1) -> dict[str, bytes]:
-        """Return bytes by path, as `stores_for_tests.files_of` does."""
+        """Return bytes by path, as `tests.builders.stores.files_of` does."""
         found = {}
         kinds = (
             ("consumequeue", self.queues),
