@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from reput.formats.errors import UsageError
 from reput.formats.java import strings
@@ -16,18 +16,21 @@ PATH_SPLITTER = ","
 _DELAY_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def as_texts(given: Mapping[str, str | int]) -> dict[str, str]:
+def as_texts(given: Mapping[str, str | int]) -> Mapping[str, str]:
     """Return settings as they stand in a broker.conf, where a program gives numbers or switches.
+
+    Texts come back as they were given.
 
     Raises:
         UsageError: a value is neither, nor text.
     """
-    texts = {}
     for name, value in given.items():
         if not isinstance(value, str | int):
             raise UsageError(f"{name}={value!r} is neither text nor a whole number")
-        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return texts
+    if all(isinstance(value, str) for value in given.values()):
+        return cast("Mapping[str, str]", given)
+    # A switch is true or false in a broker.conf.
+    return {n: v if isinstance(v, str) else str(v).lower() for n, v in given.items()}
 
 
 class BrokerConf:

@@ -68,7 +68,7 @@ def _properties(given: BrokerConf | None) -> dict[str, str]:
         return {}
     if not isinstance(given, Mapping):
         return read_broker_conf(path_of("broker_conf", given))
-    return as_texts(given)
+    return dict(as_texts(given))
 
 
 @contextlib.contextmanager
