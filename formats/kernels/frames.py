@@ -34,7 +34,7 @@ from reput.formats.rocketmq.commitlog import (
 from reput.formats.rocketmq.properties import PROPERTY_CRC, PROPERTY_CRC_PREFIX
 
 if TYPE_CHECKING:
-    from reput.formats.kernels.memory import Bytes
+    from reput.formats.kernels.memory import Bytes, Longs
 
 _RECORD = int(Verdict.RECORD)
 _ROLL = int(Verdict.ROLL)
@@ -57,6 +57,8 @@ _DIGITS = 10
 _DIGITS_AT = len(PROPERTY_CRC_PREFIX)
 
 NO_POSITION = -1
+# Places of what `chain` notes.
+LAST, PROVEN, STORED = 0, 1, 2
 # More than any store timestamp, ms.
 WENT_BACK = (1 << 63) - 1
 
@@ -191,6 +193,52 @@ def hop(
         position += size
         passed += 1
     return _RECORD, position, passed
+
+
+@kernel
+def chain(
+    data: Bytes,
+    at: int,
+    limit: int,
+    position: int,
+    file_end: int,
+    rules: int,
+    stop: int,
+    met: Longs,
+) -> tuple[int, int]:
+    """Go from record to record as `hop` does, and note which of them are proven.
+
+    A broker writes a record only once the one before is whole. So a record is proven whole by one
+    that follows it and is not older: an older one may be left over from before a cut.
+
+    Args:
+        data: see `check`.
+        at: index of a record.
+        limit: index after the readable bytes.
+        position: physical offset of `data[at]`.
+        file_end: physical offset of the file's end.
+        rules: see `check`; 0 checks lengths and offsets only.
+        stop: physical offset.
+        met: `LAST`: physical offset of the record that was met last, `NO_POSITION` before the
+            first; `PROVEN`: physical offset up to which all records are proven; `STORED`: store
+            timestamp of the record that was met last, ms. Read and written.
+
+    Returns:
+        The verdict of what stands at the end, and its physical offset.
+    """
+    while position < stop:
+        verdict, size, timestamp_at, _, _, _, _, _ = check(
+            data, at, limit, position, file_end, rules
+        )
+        if verdict != _RECORD:
+            return verdict, position
+        stored = load_i64(data, timestamp_at)
+        if met[PROVEN] == met[LAST] and stored >= met[STORED]:
+            met[PROVEN] = position
+        met[LAST], met[STORED] = position, stored
+        at += size
+        position += size
+    return _RECORD, position
 
 
 @kernel

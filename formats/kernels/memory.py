@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Bytes = NDArray[np.uint8]
+    Longs = NDArray[np.int64]
 
 _POINTER = ir.IntType(8).as_pointer()
 _I32 = ir.IntType(32)

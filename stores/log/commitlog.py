@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,23 @@ PAD = 128
 _FIRST_STEP = 256 << 10
 _SIZE_BYTES = 4
 _STEP = 16 << 20
+
+
+class Chain(NamedTuple):
+    """Records that follow one another in a file.
+
+    Attributes:
+        verdict: of what stands after them.
+        reached: its physical offset.
+        last: where the last of them begins, physical offset; None if there is none.
+        proven: physical offset up to which each is followed by one that is not older: a broker
+            writes a record only once the one before is whole.
+    """
+
+    verdict: Verdict
+    reached: int
+    last: int | None
+    proven: int
 
 
 class CommitLog(LogFiles):
@@ -203,24 +220,38 @@ class CommitLog(LogFiles):
         Returns:
             RECORD and the first record at or after `stop`, or what else stands where.
         """
+        chain = self.chain(start, stop, rules)
+        return chain.verdict, chain.reached
+
+    def chain(self, start: int, stop: int, rules: int, step: int = _FIRST_STEP) -> Chain:
+        """Go from record to record inside one file as `hop`, and note what was met.
+
+        Args:
+            start: physical offset of a record.
+            stop: physical offset.
+            rules: see `frames.check`.
+            step: bytes to read at first.
+        """
         file_end = self.base_of(start) + self.file_size
-        position = start
-        step = _FIRST_STEP
+        met = np.array([frames.NO_POSITION, start, 0], np.int64)
+        verdict, position = Verdict.RECORD, start
         while position < stop:
-            data = self.read(position, min(step, file_end - position))
-            verdict, reached, _ = frames.hop(
-                data, PAD, len(data) - PAD, position, file_end, rules, stop, 1 << 62
+            wanted = min(step, file_end - position)
+            data = self.read(position, wanted)
+            code, reached = frames.chain(
+                data, PAD, len(data) - PAD, position, file_end, rules, stop, met
             )
-            verdict = Verdict(verdict)
-            # A record that is cut away by the end of the piece: read on from its beginning.
-            if verdict != Verdict.SHORT or len(data) - 2 * PAD < min(step, file_end - position):
-                return verdict, int(reached)
+            verdict = Verdict(code)
             # At a live tail nearly all bytes are zeros; after a backlog none are.
             step = min(step * 4, _STEP) if reached > position else step * 4
             position = int(reached)
+            # A record that is cut away by the end of the piece: read on from its beginning.
+            if verdict != Verdict.SHORT or len(data) - 2 * PAD < wanted:
+                break
             if position + step >= file_end and step > self.file_size:
-                return verdict, position
-        return Verdict.RECORD, position
+                break
+        last, proven, _ = met.tolist()
+        return Chain(verdict, position, None if last == frames.NO_POSITION else last, proven)
 
 
 def active_file(log: CommitLog) -> int:

@@ -23,13 +23,14 @@ from reput.stores.log.unreadable import corruption, next_record
 
 if TYPE_CHECKING:
     from reput.formats.kernels import frames
-    from reput.stores.log.commitlog import CommitLog
+    from reput.formats.kernels.memory import Bytes
+    from reput.stores.log.commitlog import Chain, CommitLog
     from reput.stores.log.holes import HoleWatch
 else:
     frames = lazy_module("reput.formats.kernels.frames")
 
 # A record is copied in microseconds; its writer may be interrupted in between.
-_SETTLE_SECONDS = 0.002
+SETTLE_SECONDS = 0.002
 # Bytes of the length before a record's properties.
 _LENGTH = 2
 
@@ -96,12 +97,14 @@ def tail_and_last(
     active = active_file(log)
     position = active if known is None else max(known, active)
     while position < log.end_of_files:
-        verdict, reached = log.hop(position, log.base_of(position) + log.file_size, log.rules)
+        chain = log.chain(position, log.base_of(position) + log.file_size, log.rules)
+        verdict, reached = chain.verdict, chain.reached
         if verdict == Verdict.ROLL:
             position = log.base_of(reached) + log.file_size
             if position >= log.end_of_files:
                 # A broker that recovers takes this for the end, and may write over the BLANK.
-                return Tail(reached, Verdict.ROLL), last_before(log, reached)
+                last = last_before(log, reached) if chain.last is None else last_of(chain)
+                return Tail(reached, Verdict.ROLL), last
             continue
         if verdict not in {Verdict.END, Verdict.RECORD} and goes_on(log, reached):
             position = _pass_corrupt(log, reached, verdict, skips_corrupt=skips_corrupt)
@@ -111,7 +114,7 @@ def tail_and_last(
             if hole is not None:
                 position = hole.end
                 continue
-        last = last_before(log, reached) if reached > position else None
+        last = last_of(chain)
         if last is not None and _is_torn(log, last[0], reached):
             return Tail(last[0], Verdict.SHORT), None
         return Tail(reached, Verdict.END if verdict == Verdict.RECORD else verdict), last
@@ -132,6 +135,11 @@ def _pass_corrupt(log: CommitLog, position: int, verdict: Verdict, *, skips_corr
     if not skips_corrupt:
         raise corruption(log, position, verdict)
     return next_record(log, position)
+
+
+def last_of(chain: Chain) -> tuple[int, int] | None:
+    """Return begin and size of the last record of a chain, None if there is none."""
+    return (chain.last, chain.reached - chain.last) if chain.last is not None else None
 
 
 def last_before(log: CommitLog, position: int) -> tuple[int, int] | None:
@@ -158,15 +166,24 @@ def _is_torn(log: CommitLog, start: int, end: int) -> bool:
     be writing it. Brokers before 5.0 store such records, so it is whole once the log is at rest.
     """
     before = log.read(start, end - start)
-    time.sleep(_SETTLE_SECONDS)
+    time.sleep(SETTLE_SECONDS)
     after = log.read(start, end - start)
-    if not np.array_equal(before, after):
-        return True
-    limit = len(before) - PAD
+    return not np.array_equal(before, after) or may_grow(log, start, before)
+
+
+def may_grow(log: CommitLog, start: int, data: Bytes) -> bool:
+    """Tell whether a record's last byte may be still to come: it is zero, and a broker may write.
+
+    Args:
+        log: the files.
+        start: physical offset of a record.
+        data: its bytes between two pads, as `CommitLog.read` returns them.
+    """
+    limit = len(data) - PAD
     file_end = log.base_of(start) + log.file_size
-    *_, properties_at = frames.check(before, PAD, limit, start, file_end, log.rules)
+    *_, properties_at = frames.check(data, PAD, limit, start, file_end, log.rules)
     # Without properties their length is the end, two zeros; then the topic comes last.
-    last = before[limit - 1 if properties_at < limit else properties_at - _LENGTH - 1]
+    last = data[limit - 1 if properties_at < limit else properties_at - _LENGTH - 1]
     return bool(last == 0) and not log.is_at_rest()
 
 

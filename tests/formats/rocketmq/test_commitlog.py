@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -357,6 +358,50 @@ class TestHop:
         raw, places = chain(5)
 
         assert self.hop(raw, 9999, most=2) == (Verdict.RECORD, places[2], 2)
+
+
+def slow_chain(raw: bytes, start: int, stop: int, file_end: int) -> tuple[Verdict, int, int, int]:
+    """Return what stands after the records, where, the last record, and up to where all is proven.
+
+    The readable twin of `frames.chain`.
+    """
+    met = []
+    position, verdict = start, Verdict.RECORD
+    while position < stop:
+        verdict, record = commitlog.read(raw, position - start, position, file_end)
+        if verdict != Verdict.RECORD:
+            break
+        met.append((position, record.store_timestamp))
+        position += record.size
+    last = met[-1][0] if met else frames.NO_POSITION
+    proven = start
+    for (_, before), (place, stored) in pairwise(met):
+        if stored < before:
+            break
+        proven = place
+    return verdict, position, last, proven
+
+
+class TestChain:
+    @examples(300)
+    @given(
+        st.lists(st.tuples(st.integers(0, 60), st.integers(1, 4)), max_size=8),
+        st.integers(0, 2500),
+        st.sampled_from([b"", bytes(8), b"garbage!"]),
+    )
+    def test_it_notes_what_its_twin_notes(self, records, stop, after):
+        raw = b""
+        for size, stored in records:
+            raw += encode(Message("t", bytes(size), store_timestamp=stored), 1000 + len(raw))
+        raw += after
+        met = np.array([frames.NO_POSITION, 1000, 0], np.int64)
+        data = padded(raw)
+        verdict, reached = frames.chain(
+            data, 16, 16 + len(raw), 1000, 100_000, PLAIN, 1000 + stop, met
+        )
+        found = Verdict(verdict), int(reached), int(met[frames.LAST]), int(met[frames.PROVEN])
+
+        assert found == slow_chain(raw, 1000, 1000 + stop, 100_000)
 
 
 class TestFindRecord:
