@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import FormatError, UnreadableError
+from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import MIN_SIZE, Verdict
 from reput.stores.lazy import lazy_module
 from reput.stores.log.commitlog import PAD, active_file
@@ -27,6 +29,13 @@ UNREADABLE_NOTE = (
     "A broker of this version cannot read it either, and cuts its log there when it recovers."
 )
 UNREADABLE_REMEDY = f"{UNREADABLE_NOTE} Resume after it with --on-corrupt skip."
+
+
+def place_of(log: CommitLog, error: FormatError) -> int | None:
+    """Return the physical offset that an error names, None if it names a file or no log."""
+    base = names.parse_offset_file(Path(error.path).name)
+    is_place = base is not None and log.has(error.path) and error.position < log.file_size
+    return base + error.position if base is not None and is_place else None
 
 
 def next_record(log: CommitLog, position: int) -> int:

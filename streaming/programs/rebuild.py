@@ -10,9 +10,9 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import Verdict
 from reput.stores.log.holes import HoleWatch, flaw_after
 from reput.stores.log.tail import find_tail
+from reput.stores.log.unreadable import place_of
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.dispatch.log.damage import explained
-from reput.streaming.dispatch.log.readable import place_of
 from reput.streaming.programs.answers import Dispatched
 from reput.streaming.programs.arguments import config_of, naming_arguments, path_of
 from reput.streaming.verify.version_seen import refuse_version_of_store

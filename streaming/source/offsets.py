@@ -7,7 +7,6 @@ bytes is an addition; only a cap in records walks from record to record.
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import FormatError, ReputError, StoreError, about
@@ -20,7 +19,7 @@ from reput.stores.log.holes import HoleWatch, flaw_after
 from reput.stores.log.tail import KnownEnd, chain_end
 from reput.stores.log.tail_watch import TailWatch
 from reput.stores.log.trail import Fingerprint
-from reput.stores.log.unreadable import corruption, first_readable, next_record
+from reput.stores.log.unreadable import corruption, first_readable, next_record, place_of
 from reput.stores.query.first_since import Passed, first_since, first_since_by_bisection
 from reput.streaming.source.log_marks import LogMarks
 from reput.streaming.source.marks import Mark
@@ -28,6 +27,8 @@ from reput.streaming.source.options import EARLIEST, LATEST
 from reput.streaming.source.planning import NOTHING, skip_expired
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from reput.formats.kernels import frames
     from reput.stores.following import flushed
     from reput.streaming.source.options import Bound, Store
@@ -168,11 +169,11 @@ class StoreOffsets:
         try:
             tail = self._watch.look()
         except FormatError as error:
-            base = names.parse_offset_file(Path(error.path).name)
-            if base is None or error.position >= log.file_size:
+            position = place_of(log, error)
+            if position is None:
                 raise
             self.error = error
-            return base + error.position
+            return position
         end = self._visible = tail.end
         self._is_torn = tail.reason == Verdict.SHORT
         if self._flushed is not None:

@@ -11,9 +11,8 @@ from reput.stores.log.commitlog import active_file
 from reput.stores.log.holes import damage_error, flaw_after
 from reput.stores.log.places import unmounted
 from reput.stores.log.records import read_at
-from reput.stores.log.unreadable import next_record
+from reput.stores.log.unreadable import next_record, place_of
 from reput.streaming.dispatch.log import passed
-from reput.streaming.dispatch.log.readable import place_of
 
 if TYPE_CHECKING:
     from reput.streaming.verify.subject import Subject

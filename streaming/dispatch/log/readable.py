@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import FormatError
-from reput.formats.rocketmq import names
 from reput.stores.following.lost_places import LostPlaces
 from reput.stores.log.holes import HoleWatch, flaw_after
 from reput.stores.log.tail import find_tail
-from reput.stores.log.unreadable import next_record
+from reput.stores.log.unreadable import next_record, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,13 +49,6 @@ def find_ends(log: CommitLog) -> Ends:
         flaw = found
     last = find_tail(log, skips_corrupt=True, holes=HoleWatch(log)).end
     return Ends(first, max(first, last), flaw)
-
-
-def place_of(log: CommitLog, error: FormatError) -> int | None:
-    """Return the physical offset that an error names, None if it is not about the log."""
-    path = Path(error.path)
-    base = names.parse_offset_file(path.name)
-    return None if base is None or not log.has(error.path) else base + error.position
 
 
 class Readable:
