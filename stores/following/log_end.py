@@ -23,7 +23,7 @@ from reput.stores.findings import Kind
 from reput.stores.following import head_chain
 from reput.stores.following.head_chain import is_blank, last_byte
 from reput.stores.following.past_end import newer_record, resumes_at
-from reput.stores.log.files import LogChangedError, LogFiles
+from reput.stores.log.files import LogChangedError, LogFiles, gone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -233,7 +233,7 @@ class EndedLog(LogFiles):
         try:
             stat = path.stat()
         except FileNotFoundError as error:
-            raise self._gone(base) from error
+            raise gone(base) from error
         return _Seen(base, (stat.st_dev, stat.st_ino), stat.st_mtime_ns)
 
     def _walk(self, start: int, last: tuple[int, int] | None) -> int:

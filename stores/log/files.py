@@ -83,6 +83,7 @@ class LogFiles:
         self._files: dict[int, Path] = {}
         self._inodes: dict[int, tuple[int, int]] = {}
         self.stamps: dict[int, Stamp] = {}
+        self._listed: listing.Listed | None = None
         self.left_overs = LeftOvers()
         self._left_behind = LeftBehind()
         self.refresh()
@@ -93,9 +94,9 @@ class LogFiles:
         A directory is not read in one moment, and a broker with several paths makes the next file
         in another one: files are missing in between only if a second look misses them too.
         """
+        self._listed = listing.Listed.now(self.directories)
         found = self._found()
-        if listing.is_damaged(found, self.file_size):
-            found = self._found()
+        found = self._found() if listing.is_damaged(found, self.file_size) else found
         deadline = time.monotonic() + _GAP_SECONDS
         while self._has_new_gap(found) and time.monotonic() < deadline:
             # A broker that cuts its log removes files one by one, the first of them first.
@@ -108,6 +109,18 @@ class LogFiles:
             left = self._left_behind.first(self)
             if left is not None:
                 self._take({base: file for base, file in found.items() if base < left})
+
+    def refresh_last(self) -> None:
+        """Look at the last files again; at all where files came or went, or a second has passed.
+
+        That costs the same however many files there are.
+        """
+        listed = None if self.damages or self.unfinished else self._listed
+        stamps = listed and listed.grown(self._files, self.stamps, self.directories)
+        if stamps is None:
+            self.refresh()
+        else:
+            self.stamps = stamps
 
     def _take(self, found: dict[int, LogFile]) -> None:
         """Take these files for the log's."""
@@ -214,9 +227,7 @@ class LogFiles:
 
     def held_since(self) -> float:
         """Return when the broker started that holds the store, ns; infinity if none does."""
-        if self._store is None or not self.is_held():
-            return math.inf
-        stamp = stamp_of(self._store / names.LOCK)
+        stamp = stamp_of(self._store / names.LOCK) if self._store and self.is_held() else None
         return math.inf if stamp is None else stamp.modified
 
     def is_quiet(self) -> bool:
@@ -229,9 +240,8 @@ class LogFiles:
 
     def _rest_ns(self) -> int:
         """Return how long the files have to stay as they are until the log is at rest, ns."""
-        if self._store is not None and not (self._store / names.ABORT).exists():
-            return 0
-        return self._quiet_ns()
+        is_closed = self._store is not None and not (self._store / names.ABORT).exists()
+        return 0 if is_closed else self._quiet_ns()
 
     def _quiet_ns(self) -> int:
         newest = max((stamp.modified for stamp in self.stamps.values()), default=0)
@@ -244,8 +254,7 @@ class LogFiles:
 
     def stamp_of(self, base: int) -> Stamp | None:
         """Return the stamp of the file that begins at a physical offset now; None if it went."""
-        path = self._files.get(base)
-        return None if path is None else stamp_of(path)
+        return stamp_of(self._files[base]) if base in self._files else None
 
     def signs(self, position: int) -> tuple[Stamp | None, ...]:
         """Return what changes with any cut or growth: a few stamps, however many files there are.
@@ -257,8 +266,7 @@ class LogFiles:
             Stamps of the directories, and of the files at and just before the position.
         """
         bases = {self.base_of(max(position, 0)), self.base_of(max(position - 1, 0))}
-        directories = [stamp_of(directory) for directory in self.directories]
-        return (*directories, *(self.stamp_of(base) for base in sorted(bases)))
+        return (*listing.signs_of(self.directories), *map(self.stamp_of, sorted(bases)))
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Read bytes of one file; return how many it had.
@@ -270,11 +278,8 @@ class LogFiles:
         base = self.base_of(position)
         wanted = min(len(buffer), base + self.file_size - position)
         got = 0
-        while got < wanted:
-            count = self.read_once([buffer[got:wanted]], position + got)
-            if count == 0:
-                break
-            got += count
+        while got < wanted and (more := self.read_once([buffer[got:wanted]], position + got)):
+            got += more
         return got
 
     def read_once(self, buffers: list[memoryview], position: int) -> int:
@@ -316,19 +321,13 @@ class LogFiles:
         path = self._files.get(base)
         if path is None:
             if self.damage_at(base) is None:
-                raise self._gone(base)
+                raise gone(base)
             # Missing in between: it reads as empty, and the reader reports it.
             path = Path(os.devnull)
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise self._gone(base) from error
-
-    @staticmethod
-    def _gone(base: int) -> LogChangedError:
-        return LogChangedError(
-            f"commitlog file {names.offset_file(base)} is not there: it has expired or was removed"
-        )
+            raise gone(base) from error
 
     def bytes_at(self, position: int, length: int) -> bytes:
         """Return bytes of one file from `position` on: fewer where the file ends."""
@@ -338,6 +337,12 @@ class LogFiles:
     def close(self) -> None:
         """Close the files; what is read afterwards opens them again."""
         _close_all(self._open)
+
+
+def gone(base: int) -> LogChangedError:
+    """Return the error of a file that is no longer there, by where it begins."""
+    name = names.offset_file(base)
+    return LogChangedError(f"commitlog file {name} is not there: it has expired or was removed")
 
 
 def _close_all(descriptors: dict[int, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 # Length and magic of a file's first record.
 _HEAD_BYTES = 8
+# Linux takes times of files from a clock that ticks a few hundred times a second.
+_YOUNG_NS = 50_000_000
+# A broker writes to its last file, and makes the next one ahead.
+_LAST_FILES = 3
+# All files are looked at this often, whatever the directories say.
+_LISTED_SECONDS = 1.0
 
 
 class Stamp(NamedTuple):
@@ -35,6 +42,53 @@ def stamp_of(path: Path) -> Stamp | None:
         return _stamp(path.stat())
     except FileNotFoundError:
         return None
+
+
+def signs_of(directories: Sequence[Path]) -> tuple[Stamp | None, ...]:
+    """Return what changes where a file comes or goes in one of the directories."""
+    return tuple(stamp_of(directory) for directory in directories)
+
+
+class Listed(NamedTuple):
+    """When all files were looked at, and the directories as they were then.
+
+    Attributes:
+        at: by a steady clock.
+        signs: stamps of the directories.
+    """
+
+    at: float
+    signs: tuple[Stamp | None, ...]
+
+    @classmethod
+    def now(cls, directories: Sequence[Path]) -> Listed:
+        """Return this of a look that begins now."""
+        return cls(time.monotonic(), signs_of(directories))
+
+    def grown(
+        self, files: Mapping[int, Path], stamps: Mapping[int, Stamp], directories: Sequence[Path]
+    ) -> dict[int, Stamp] | None:
+        """Return the files' stamps as they are now, if they have only grown; else None.
+
+        Args:
+            files: by where they begin, in order.
+            stamps: of the files, before.
+            directories: where the files stand.
+        """
+        # A time says nothing while it is young: two changes may have the same.
+        limit = time.time_ns() - _YOUNG_NS
+        is_due = time.monotonic() - self.at > _LISTED_SECONDS
+        if is_due or any(sign is None or sign.modified >= limit for sign in self.signs):
+            return None
+        if self.signs != signs_of(directories):
+            return None
+        found = dict(stamps)
+        for base in list(files)[-_LAST_FILES:]:
+            stamp = stamp_of(files[base])
+            if stamp is None or stamp.inode != stamps[base].inode:
+                return None
+            found[base] = stamp
+        return found
 
 
 class Damage(NamedTuple):

@@ -93,7 +93,7 @@ class Following:
             ReputError: the log is of another store, or records expired that were not dispatched.
             OSError: the device failed.
         """
-        self._log.refresh()
+        self._log.refresh_last()
         is_cut = self._compare(is_forced=is_forced)
         if self._books.progress.end < 0:
             # Never where Spark's range begins: its checkpoint may have outlived the output.
