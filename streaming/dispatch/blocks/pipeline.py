@@ -17,7 +17,7 @@ from reput.streaming.dispatch.blocks.block import Block
 from reput.streaming.dispatch.blocks.parser import Parser
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.sinks.files.queues import QueueDirectory
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE = 4 << 20
 _AHEAD = 2
+# Bytes that the caller's own thread parses.
+_SMALL = 64 << 10
 
 
 class Pipeline:
@@ -76,8 +78,9 @@ class Pipeline:
         waiting: deque[Future[Block]] = deque()
         ranges = self._ranges(start, end)
         expected = start
+        parse = self._parsed if end - start <= _SMALL else self._submitted
         try:
-            while self._has_next(waiting, ranges, start):
+            while self._has_next(waiting, ranges, start, parse):
                 block = waiting.popleft().result()
                 while expected < block.stop:
                     if block.start != expected or block.error is not None:
@@ -94,14 +97,21 @@ class Pipeline:
             self._cancel(waiting)
 
     def _has_next(
-        self, waiting: deque[Future[Block]], ranges: Iterator[tuple[int, int]], known: int
+        self,
+        waiting: deque[Future[Block]],
+        ranges: Iterator[tuple[int, int]],
+        known: int,
+        parse: Callable[..., Future[Block]],
     ) -> bool:
         """Start to parse blocks ahead; tell whether there is one to wait for."""
         while len(waiting) < self._threads + _AHEAD:
             piece = next(ranges, None)
             if piece is None:
                 break
-            waiting.append(self._submit(*piece, known=known))
+            first, stop = piece
+            block = self._free.pop() if self._free else Block(self.block_size)
+            is_known = first == known or first == self._log.base_of(first)
+            waiting.append(parse(block, first, stop, is_known=is_known))
         return bool(waiting)
 
     def _cancel(self, waiting: deque[Future[Block]]) -> None:
@@ -140,12 +150,20 @@ class Pipeline:
             yield position, stop
             position = stop
 
-    def _submit(self, first: int, stop: int, known: int) -> Future[Block]:
+    def _submitted(self, block: Block, first: int, stop: int, *, is_known: bool) -> Future[Block]:
+        """Parse a range on a thread; see `Parser.parse_range`."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="parse")
-        block = self._free.pop() if self._free else Block(self.block_size)
-        is_known = first == known or first == self._log.base_of(first)
         return self._pool.submit(self.parser.parse_range, block, first, stop, is_known=is_known)
+
+    def _parsed(self, block: Block, first: int, stop: int, *, is_known: bool) -> Future[Block]:
+        """Parse a range at once: to wake a thread for a few records takes longer."""
+        done: Future[Block] = Future()
+        try:
+            done.set_result(self.parser.parse_range(block, first, stop, is_known=is_known))
+        except Exception as error:  # noqa: BLE001 - raised where the block is used
+            done.set_exception(error)
+        return done
 
     def record_at(self, position: int, size: int) -> Record:
         """Return the record of `size` bytes at a physical offset.
