@@ -76,8 +76,9 @@ from reput.streaming.source.options import RANGES, SourceOptions, parse
 from reput.streaming.source.planning import (
     partitions_of,
 )
+from reput.streaming.source.ranges.reader import RangeReader
 from reput.streaming.source.read_settings import refuse_other_sizes
-from reput.streaming.source.stream import RangeReader, StreamReader
+from reput.streaming.source.stream import StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

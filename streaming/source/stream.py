@@ -1,4 +1,4 @@
-"""Streams of a store: plans batches, for messages and for a job's ranges."""
+"""Streams of a store: plans batches, and reads their messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
-    SimpleDataSourceStreamReader,
 )
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -24,7 +23,6 @@ from reput.streaming.source.marks import Mark, marks_of
 from reput.streaming.source.opening import naming_the_option, open_stores, read_range
 from reput.streaming.source.options import RANGES, SourceOptions
 from reput.streaming.source.planning import (
-    LogRange,
     cap_bytes,
     cap_records,
     cap_store_bytes,
@@ -67,6 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._offsets: dict[str, StoreOffsets] | None = None
         self._latest: dict[str, int] | None = None
+        self._is_frozen = False
         # The offsets planned last, and thereby compared.
         self._planned: dict[str, Mark] = {}
         # Offsets that are of another log, and were reported.
@@ -78,6 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "_options": self._options,
             "_offsets": None,
             "_latest": None,
+            "_is_frozen": False,
             "_planned": {},
             "_told": {},
         }
@@ -116,6 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Freeze all logs at their current ends."""
+        self._is_frozen = True
         for offsets in self._stores.values():
             offsets.freeze()
 
@@ -144,6 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._require_same_logs(marks)
         places = {name: mark.position for name, mark in marks.items()}
         ends = {name: self._end_of(name, places[name]) for name in self._stores}
+        self._raise_damage(places, ends)
         if self._options.max_store_bytes is not None:
             ends = cap_store_bytes(self._stores, places, ends, self._options.max_store_bytes)
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
@@ -187,10 +189,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Until something is appended, Spark asks with the same offset again and again.
             self._told[name] = mark
 
+    def _raise_damage(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> None:
+        """Raise what is wrong with a log if no other store can be read any further.
+
+        Where a job runs, a store with damage does not keep the others from being planned: the
+        dispatcher finds what is wrong by itself. Of frozen logs all is read first.
+
+        Raises:
+            FormatError: the first store's.
+        """
+        left = {
+            name: each.error
+            for name, each in self._stores.items()
+            if starts[name] >= ends[name] and each.error is not None
+        }
+        is_done = self._is_frozen and all(starts[name] >= end for name, end in ends.items())
+        if left and (is_done or len(left) == len(self._stores)):
+            raise next(error for error in left.values() if error is not None)
+
     def _end_of(self, name: str, start: int) -> int:
         """Return where a store's log ends, at `start` or after it."""
         offsets, end = self._stores[name], (self._latest or {})[name]
-        if start >= end and offsets.error is not None:
+        if start >= end and offsets.error is not None and self._options.rows != RANGES:
             raise offsets.error
         if start <= end or self._options.rows == RANGES:
             # A reader of ranges finds out by itself where the log was cut.
@@ -249,47 +269,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Iterator[tuple[Any, ...]] | Iterator[pa.RecordBatch]:
         """Return the rows of a range."""
         return read_range(self._options, partition)
-
-
-class RangeReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches and hands their ranges over with the plan.
-
-    They go to Spark from the process that plans, so no other Python has to start for them. That
-    saves two seconds at the start of a job and a tenth of a second in each batch.
-    """
-
-    def __init__(self, options: SourceOptions) -> None:
-        """Keep the options; nothing is opened yet."""
-        self._planner = StreamReader(options)
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint begins.
-
-        Raises:
-            ReputError: at an offset that is not there.
-        """
-        return self._planner.initialOffset()
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Freeze all logs at their current ends."""
-        self._planner.prepareForTriggerAvailableNow()
-
-    def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[Any, ...]], dict[str, int]]:
-        """Return the ranges of the batch that begins at `start`, and its end.
-
-        Raises:
-            ReputError: see `StreamReader.latestOffset`.
-        """
-        end = self._planner.latestOffset(start, self._planner.getDefaultReadLimit())
-        return self.readBetweenOffsets(start, end), end
-
-    def readBetweenOffsets(  # noqa: N802
-        self, start: dict[str, int], end: dict[str, int]
-    ) -> Iterator[tuple[Any, ...]]:
-        """Return the ranges of a batch that is known.
-
-        Raises:
-            ReputError: other stores than those of the checkpoint.
-        """
-        ranges = self._planner.partitions(start, end)
-        return iter([(r.store, r.start, r.end) for r in ranges if isinstance(r, LogRange)])

@@ -25,8 +25,8 @@ from reput.streaming.dispatch.dispatcher import StoreDispatcher, rebuild
 from reput.streaming.dispatch.log.damage import explained, gaps_of, of_export
 from reput.streaming.source.datasource import BatchReader
 from reput.streaming.source.options import parse
+from reput.streaming.source.ranges.reader import RangeReader
 from reput.streaming.source.rows import read_batches
-from reput.streaming.source.stream import RangeReader
 from reput.streaming.spark.errors import source_error
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify
