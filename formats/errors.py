@@ -158,6 +158,30 @@ class UnreadableError(FormatError):
     code = "unreadable"
 
 
+class StuckError(ReputError):
+    """A store's writer does not move: its device or file system hangs, or its process stands."""
+
+    code = "stuck"
+
+    def __init__(self, place: Path | str, seconds: float) -> None:
+        super().__init__(
+            f"{place}: its writer has not moved for {seconds:.0f} s: a disk or file system hangs, "
+            "or the process is stopped. Look for blocked tasks in the kernel's log; what it wrote "
+            "last is rolled back at the next start"
+        )
+        self.path = str(place)
+        self.seconds = float(seconds)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return path and seconds."""
+        return {"path": self.path, "seconds": self.seconds}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be pickled as what it is."""
+        return type(self), tuple(self.fields.values())
+
+
 KINDS: dict[str, type[ReputError]] = {
     kind.code: kind
     for kind in (
@@ -170,6 +194,7 @@ KINDS: dict[str, type[ReputError]] = {
         FileSizeError,
         BodyError,
         UnreadableError,
+        StuckError,
     )
 }
 

@@ -11,13 +11,15 @@ KAFKA = "kafka"
 # Of the job: the settings in force, and those of a store; its end by a signal; its end by an error.
 STARTED, STORE, ENDING, ENDED = "started", "store", "ending", "ended"
 STOPPED, FAILED = "stopped", "failed"
+# A store that had failed, beside others, is dispatched again.
+RESUMED = "resumed"
 # All that has no word of its own.
 NOTICE = "notice"
 
 
 ALL = frozenset({
     RECOVERY, TRUNCATION, GAP, CORRUPT, SETTING, UNFINISHED, KAFKA, NOTICE,
-    STARTED, STORE, ENDING, ENDED, STOPPED, FAILED,
+    STARTED, STORE, ENDING, ENDED, STOPPED, FAILED, RESUMED,
 })  # fmt: skip
 
 

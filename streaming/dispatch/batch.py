@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from reput.streaming.dispatch import latencies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass
@@ -63,3 +68,33 @@ class Batch:
         self.end = position
         # Rolled back farther than where the batch began, it is one from there.
         self.start = min(self.start, position)
+
+    def add(self, other: Batch) -> None:
+        """Take over what another batch did that began where this one ended."""
+        self.end = other.end
+        self.store_timestamp = other.store_timestamp or self.store_timestamp
+        # What came after the last entry of the one before counts as dispatch of this one.
+        self.dispatch_seconds = self.seconds + other.dispatch_seconds
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.events = [*self.events, *other.events]
+        self.phases = dict(Counter(self.phases) + Counter(other.phases))
+        pairs = zip(self.latencies, other.latencies, strict=True)
+        self.latencies = [mine + theirs for mine, theirs in pairs]
+
+
+_ADDED = (
+    "messages", "seconds", "entries", "repeated", "misplaced", "items", "index_files",
+    "latency_seconds", "skipped", "lost", "truncations",
+)  # fmt: skip
+
+
+def joined(batches: Iterable[Batch]) -> list[Batch]:
+    """Return batches as few: those that follow one another in the log become one."""
+    found: list[Batch] = []
+    for batch in batches:
+        if found and batch.start == found[-1].end:
+            found[-1].add(batch)
+        else:
+            found.append(batch)
+    return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import mark
 from reput.formats.rocketmq import names
-from reput.streaming.events import kind_of_event
+from reput.streaming.events import FAILED, RESUMED, kind_of_event
 from reput.streaming.job.summary import StoreSummary, Summary
 from reput.streaming.kafka.news import KafkaNews
 from reput.streaming.observe.observer import Observer, Unobserved
@@ -43,27 +44,24 @@ class Accounts:
         self._configs = configs
         self._stores = {each.name: each for each in self.summary.stores}
         self._news = KafkaNews()
+        # What was done since the last batch of Spark's was logged, by store.
+        self._untold: dict[str, Batch] = {}
+        # What stores have failed with, as it was last logged.
+        self._failures: dict[str, str] = {}
 
     def note_ends(self) -> None:
         """Take over where the outputs stand."""
         for store in self.summary.stores:
             store.end = max(self._writers.end(store.name), 0)
 
-    def take(self, results: Iterable[Result], batch_id: int | None = None) -> BaseException | None:
-        """Count and say what writers have done; return the first error.
-
-        Args:
-            results: of the writers.
-            batch_id: Spark's number of the batch; None between batches.
-        """
+    def take(self, results: Iterable[Result]) -> BaseException | None:
+        """Count and say what writers have done; return the first error."""
         failure: BaseException | None = None
         for result in results:
             store = result.store
             self.metrics.phases(store, result.phases)
             for batch in result.batches:
                 self._count(store, batch)
-                if batch_id is not None:
-                    _log(store, batch, batch_id)
             self._say(store, result.events)
             if result.kafka is not None:
                 self._stores[store].kafka = result.kafka
@@ -83,12 +81,43 @@ class Accounts:
             self.metrics.state(store, state)
         return state
 
+    def look_at_failure(self, store: str) -> BaseException | None:
+        """Return what a store has failed with; say it when it is new, or over."""
+        failure = self._writers.failure(store)
+        self.metrics.seen(store, self._writers.seen_at(store), failure)
+        said, text = self._failures.get(store, ""), "" if failure is None else str(failure)
+        self._failures[store] = text
+        if text and text != said and len(self._configs) > 1:
+            LOG.error(
+                "%s: %s; the other stores are dispatched", store, text,
+                extra={"store": store, "event": FAILED},
+            )  # fmt: skip
+        elif said and not text:
+            LOG.warning("%s: is dispatched again", store, extra={"store": store, "event": RESUMED})
+        return failure
+
+    def log_batch(self, batch_id: int) -> None:
+        """Log what was done since the last batch of Spark's.
+
+        Args:
+            batch_id: Spark's number of the batch.
+        """
+        untold, self._untold = self._untold, {}
+        for store, batch in untold.items():
+            _log(store, batch, batch_id)
+
     def _count(self, store: str, batch: Batch) -> None:
+        if store in self._untold:
+            self._untold[store].add(batch)
+        else:
+            self._untold[store] = replace(batch)
         summary = self._stores[store]
         summary.messages += batch.messages
         summary.bytes += batch.bytes
         summary.batches += 1
         summary.busy_seconds += batch.seconds
+        if self.summary.is_live:
+            self.summary.busy_seconds += batch.seconds
         summary.end = batch.end
         if batch.messages and self.began is not None:
             since = batch.seconds - batch.dispatch_seconds

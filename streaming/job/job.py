@@ -10,24 +10,26 @@ import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 
 from reput.checkpoints import progress
-from reput.formats.errors import BodyError, FileSizeError, FormatError, KafkaError, mark
-from reput.streaming.dispatch.log import damage
+from reput.formats.errors import FormatError, KafkaError
 from reput.streaming.job.accounts import Accounts
+from reput.streaming.job.outcome import Outcome
+from reput.streaming.job.plan import Plan
 from reput.streaming.job.preparation import Preparation
 from reput.streaming.job.query import start_query
+from reput.streaming.job.turns import Turns
 from reput.streaming.settings.model.choices import Placement
-from reput.streaming.spark.errors import SPARK_ERRORS, source_error
-from reput.streaming.writers.base import UnreachableError
-from reput.streaming.writers.executors import ExecutorWriters
+from reput.streaming.spark.errors import source_error
+from reput.streaming.writers.executors.orders import ExecutorWriters
+from reput.streaming.writers.live import LiveWriters
 from reput.streaming.writers.local import LocalWriters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -37,14 +39,12 @@ if TYPE_CHECKING:
     from reput.streaming.job.summary import Summary
     from reput.streaming.observe.observer import Observer
     from reput.streaming.settings.config import StoreConfig
-    from reput.streaming.writers.base import Writers
+    from reput.streaming.writers.base import Result, Writers
     from reput.streaming.writers.job_options import JobOptions
 
 LOG = logging.getLogger("reput")
 
 _POLL_SECONDS = 0.2
-# What comes of Spark's end, and not of a store or an output.
-_OF_SPARK = (*SPARK_ERRORS, UnreachableError)
 
 
 class Job:
@@ -59,26 +59,37 @@ class Job:
         """
         self.options = options
         self.configs = list(configs)
-        self.error: BaseException | None = None
         self.on_block: Callable[[str, Block], None] | None = None
         self._stopping = threading.Event()
-        self._batch_lock = threading.Lock()
-        # Physical offsets up to which Spark has planned; whether only Kafka is waited for.
-        self._planned: dict[str, int] = {}
+        self._outcome = Outcome(self._stopping.is_set)
+        self._turns = Turns()
+        # What a store has failed with that is not tried again.
+        self._lasting: BaseException | None = None
+        self._plan = Plan()
+        # Whether only Kafka is waited for.
         self._waits_for_kafka = False
         self._writers = self._make_writers()
         self._accounts = Accounts(self._writers, self.configs, is_live=not options.available_now)
         self._accounts.note_ends()
         self._preparation = Preparation(
-            self._writers.dispatchers, skips_corrupt=options.skips_corrupt
+            self._writers.dispatchers,
+            skips_corrupt=options.skips_corrupt,
+            is_live=not options.available_now,
         )
 
     def _make_writers(self) -> Writers:
         if self.options.placement == Placement.EXECUTORS:
             return ExecutorWriters(self.configs, self.options)
+        if not self.options.available_now:
+            return LiveWriters(self.configs, self.options, observe=self._observe)
         return LocalWriters(
             self.configs, self.options, observe=self._observe, is_over=self._stopping.is_set
         )
+
+    @property
+    def error(self) -> BaseException | None:
+        """Return what the job ends with, None as long as all is well."""
+        return self._outcome.error
 
     @property
     def dispatchers(self) -> Mapping[str, StoreDispatcher]:
@@ -103,7 +114,7 @@ class Job:
     @property
     def has_dispatched_all(self) -> bool:
         """Tell whether consume queues and index have all that was planned."""
-        return all(store.end >= self._planned.get(store.name, 0) for store in self.summary.stores)
+        return all(store.end >= self._plan.end(store.name) for store in self.summary.stores)
 
     def report_to(self, metrics: Observer) -> None:
         """Count what is done from now on."""
@@ -126,6 +137,7 @@ class Job:
     def stop(self) -> None:
         """Ask it to end after its block, on executors after its batch; returns at once."""
         self._stopping.set()
+        self._turns.ending.set()
 
     def run(self, spark: SparkSession) -> Summary:
         """Dispatch until there is no more, or until `stop`.
@@ -138,26 +150,30 @@ class Job:
         """
         self._accounts.metrics.watch_jvm(spark.sparkContext._jvm)  # noqa: SLF001
         try:
-            self._raise(self._accounts.take(self._writers.open(spark)))
+            self._open(spark)
             self._accounts.note_ends()
-            with self._ending_without_spark():
-                query = self._start(spark)
-                try:
-                    self._wait(query)
-                finally:
-                    query.stop()
+            with self._outcome.ending_without_spark():
+                self._wait(self._start(spark))
             if self.options.available_now:
                 self._drain_kafka()
             else:
                 self._end_at_flaws()
         finally:
             self._close()
-        if self.error is not None:
-            said = self._explained(self.error)
-            if said is not self.error:
-                raise said from self.error
-            raise said
+        self._outcome.raise_it(self.configs, skips_corrupt=self.options.skips_corrupt)
         return self._accounts.finish()
+
+    def _open(self, spark: SparkSession) -> None:
+        """Open the outputs that are not open yet.
+
+        Raises:
+            ReputError, OSError: one cannot be opened; of a live job, none of them.
+        """
+        results = self._writers.open(spark)
+        if self.options.available_now:
+            self._outcome.end_with(self._accounts.take(results))
+        else:
+            self._take(results)
 
     def abandon(self) -> Summary:
         """Close all outputs without a batch; return what is in them.
@@ -192,42 +208,36 @@ class Job:
         )
 
     def _dispatch_batch(self, ranges: DataFrame, batch_id: int) -> None:
-        """Play ReputMessageService: what `foreachBatch` calls, on Spark's thread."""
-        with self._batch_turn() as is_ours:
+        """Play ReputMessageService: what `foreachBatch` calls, on Spark's thread.
+
+        A live job's stores are followed from the first call on. A call gives Spark its turn: it
+        lasts a while, so that Spark plans and commits every few seconds.
+        """
+        with self._turns.batch() as is_ours:
             if not is_ours:
                 # Not dispatched, but Spark will think so: the next start begins at our progress.
                 return
-            with self._keeping_error():
+            with self._outcome.keeping():
                 planned = ranges.collect()
                 self._preparation.wait_for_kernels()
                 # The first rows bring up Spark's Python workers: start-up, not dispatch.
-                began = time.monotonic()
-                self._accounts.began = self._accounts.began or began
-                try:
-                    self._dispatch(planned, batch_id)
-                finally:
-                    self.summary.busy_seconds += time.monotonic() - began
+                self._accounts.began = self._accounts.began or time.monotonic()
+                with self._turns.talk:
+                    self._dispatch({store: end for store, _, end in planned}, batch_id)
+                if not self.options.available_now:
+                    self._turns.ending.wait(self.options.follow_seconds)
+                    with self._turns.talk:
+                        self._accounts.log_batch(batch_id)
 
-    def _dispatch(self, planned: Sequence[Any], batch_id: int) -> None:
-        ends = {store: end for store, _, end in planned}
-        self._planned.update(ends)
-        self._raise(self._accounts.take(self._writers.dispatch(ends), batch_id))
-
-    @contextlib.contextmanager
-    def _batch_turn(self) -> Iterator[bool]:
-        """Hold the lock of a batch; yield False, with or without it, if the job is to end.
-
-        The thread that ends the query holds the lock, and Spark waits for this very call then: if
-        this call waited for the lock, neither would end.
-        """
-        while not self._batch_lock.acquire(timeout=_POLL_SECONDS):
-            if self._stopping.is_set():
-                yield False
-                return
+    def _dispatch(self, ends: Mapping[str, int], batch_id: int) -> None:
+        began = time.monotonic()
+        self._plan.take(ends)
         try:
-            yield not self._stopping.is_set()
+            self._take(self._writers.dispatch(ends))
         finally:
-            self._batch_lock.release()
+            if self.options.available_now:
+                self.summary.busy_seconds += time.monotonic() - began
+                self._accounts.log_batch(batch_id)
 
     def _observe(self, store: str, block: Block) -> None:
         """Say that the batch makes progress."""
@@ -236,63 +246,83 @@ class Job:
             self.on_block(store, block)
 
     def _wait(self, query: StreamingQuery) -> None:
-        while query.isActive:
-            if self._batch_lock.acquire(blocking=False):
-                try:
-                    self._tend()
-                finally:
-                    self._batch_lock.release()
-            elif not self._writers.reports_blocks:
-                self._accounts.metrics.alive()
-            self._accounts.metrics.sample_jvm()
-            # What it ended with is asked for below.
-            with contextlib.suppress(StreamingQueryException):
-                query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type] # in fact any number
-            if self._stopping.is_set():
-                # Between batches only: a query that is stopped while Python runs for it may die
-                # with an error of Spark's own.
-                with self._batch_lock:
-                    query.stop()
-                return
-        failure = query.exception()
+        """Tend the stores until the query ends, or the job is asked to.
+
+        Raises:
+            ReputError, OSError: what no store is dispatched after.
+        """
+        try:
+            self._preparation.wait_for_kernels()
+            self._writers.begin()
+            while query.isActive and not self._stopping.is_set():
+                if self._turns.talk.acquire(blocking=False):
+                    try:
+                        self._tend()
+                    finally:
+                        self._turns.talk.release()
+                elif not self._writers.reports_blocks:
+                    self._accounts.metrics.alive()
+                self._accounts.metrics.sample_jvm()
+                # What it ended with is asked for below.
+                with contextlib.suppress(StreamingQueryException):
+                    query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type] # in fact any number
+        finally:
+            # Between batches only: a query that is stopped while Python runs for it may die with
+            # an error of Spark's own.
+            with self._turns.after_last_batch():
+                failure = query.exception()
+                query.stop()
         if failure is not None and self.error is None:
             error = source_error(str(failure))
             # What the log is like counts in any case; Spark's own end does not, once it is asked.
             if isinstance(error, FormatError) or not self._stopping.is_set():
-                self.error = error
+                self._outcome.take(error)
 
     def _tend(self) -> None:
-        """Do what is due while no batch comes: flush, and dispatch what was held back."""
-        with self._keeping_error():
-            self._raise(self._accounts.take(self._writers.tend()))
+        """Hear of the stores, and do what is due while no batch comes."""
+        with self._outcome.keeping():
+            self._take(self._writers.tend())
+            self._accounts.metrics.unplanned(self._plan.silence(self._writers.end))
             self._accounts.metrics.alive()
+
+    def _take(self, results: Iterable[Result]) -> None:
+        """Count what the writers have done, and take note of stores that have failed.
+
+        Raises:
+            ReputError, OSError: the first store's error, where no store is left to dispatch.
+        """
+        failure = self._accounts.take(results)
+        if self.options.available_now:
+            self._lasting = self._lasting or failure
+        failures = [self._accounts.look_at_failure(config.name) for config in self.configs]
+        if None not in failures:
+            self._outcome.end_with(self._lasting or failure or failures[0])
 
     def _drain_kafka(self) -> None:
         """Wait until Kafka has what was dispatched, unless the job has failed."""
-        self._waits_for_kafka = self.error is None
-        if self._waits_for_kafka:
-            self.error = self._accounts.take(self._writers.drain_kafka())
+        if self.error is None:
+            self._waits_for_kafka = self._lasting is None
+            self._outcome.take(self._lasting)
+            self._outcome.take(self._accounts.take(self._writers.drain_kafka()))
 
     def _end_at_flaws(self) -> None:
         """End with what is wrong past a log's end: a job that runs waits there.
 
         What is wrong before the end is found when a batch is planned.
         """
-        self._raise(self._accounts.take(self._writers.look_for_flaws()))
+        self._outcome.take(self._accounts.take(self._writers.look_for_flaws()))
         for config in self.configs:
+            if (failure := self._writers.failure(config.name)) is not None:
+                self._outcome.take(failure, config.name)
             state = self._accounts.look(config.name)
             if state is None:
                 continue
             if state.kafka is not None and state.kafka.stopped:
                 # Said when it happened; the end of the job is not to hide it.
-                self._ends_with(config.name, KafkaError(f"{config.name}: {state.kafka.stopped}"))
+                held = KafkaError(f"{config.name}: {state.kafka.stopped}")
+                self._outcome.take(held, config.name)
             if state.flaw is not None:
-                self._ends_with(config.name, state.flaw)
-
-    def _ends_with(self, store: str, error: BaseException) -> None:
-        """Take a store's error as the job's, unless there is an earlier one."""
-        mark(error, store)
-        self.error = self.error or error
+                self._outcome.take(state.flaw, config.name)
 
     def _close(self) -> None:
         """Close all outputs, also after one that cannot be closed.
@@ -307,42 +337,4 @@ class Job:
         )
         self.summary.writer_cpu_seconds = self._writers.cpu_seconds
         if not has_failed:
-            self._raise(failure)
-
-    @contextlib.contextmanager
-    def _keeping_error(self) -> Iterator[None]:
-        """Keep an error as what the job ends with, unless it comes of Spark's end."""
-        try:
-            yield
-        except BaseException as error:
-            if not (isinstance(error, _OF_SPARK) and self._stopping.is_set()):
-                self.error = error
-            raise
-
-    @contextlib.contextmanager
-    def _ending_without_spark(self) -> Iterator[None]:
-        """Accept that Spark ends before us, if the job was asked to end.
-
-        A signal for all processes of a group, or of a service, reaches Spark's as well.
-        """
-        try:
-            yield
-        except _OF_SPARK as error:
-            if not self._stopping.is_set():
-                raise
-            LOG.info("Spark has ended already: %s", type(error).__name__)
-
-    def _raise(self, failure: BaseException | None) -> None:
-        """Raise a store's error, which is what the job ends with if it is the first."""
-        if failure is not None:
-            self.error = self.error or failure
-            raise failure
-
-    def _explained(self, error: BaseException) -> BaseException:
-        """Return an error at a place of a log with what it means, and what can be done."""
-        is_of_log = not isinstance(error, BodyError | FileSizeError)
-        if isinstance(error, FormatError) and is_of_log and not self.options.skips_corrupt:
-            for config in self.configs:
-                if (said := damage.explained(error, config)) is not None:
-                    return said
-        return error
+            self._outcome.end_with(failure)

@@ -17,11 +17,24 @@ if TYPE_CHECKING:
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
 
 
+# For the last files of all logs, which are read once.
+_LOOK_SECONDS = 10.0
+
+
 class Preparation:
     """What the first batch needs; both parts are over unless `begin` begins them."""
 
-    def __init__(self, dispatchers: Mapping[str, StoreDispatcher], *, skips_corrupt: bool) -> None:
-        """Take the stores that are written in this process."""
+    def __init__(
+        self, dispatchers: Mapping[str, StoreDispatcher], *, skips_corrupt: bool, is_live: bool
+    ) -> None:
+        """Take the stores that are written in this process.
+
+        Args:
+            dispatchers: by store.
+            skips_corrupt: look past what is corrupt.
+            is_live: a log that cannot be looked at keeps no other store waiting.
+        """
+        self._is_live = is_live
         self._dispatchers = dict(dispatchers)
         self._skips_corrupt = skips_corrupt
         self._ends: dict[str, KnownEnd] = {}
@@ -37,9 +50,9 @@ class Preparation:
 
     @property
     def ends(self) -> dict[str, KnownEnd]:
-        """Return where logs ended, as far as they could be looked at; waits until they were."""
-        self._has_looked.wait()
-        return self._ends
+        """Return where logs ended, as far as they could be looked at; waits a while for that."""
+        self._has_looked.wait(_LOOK_SECONDS if self._is_live else None)
+        return dict(self._ends)
 
     def wait_for_kernels(self) -> None:
         """Wait until kernels are loaded."""

@@ -14,6 +14,7 @@ from reput.formats.errors import (
     FormatError,
     KafkaError,
     StoreError,
+    StuckError,
 )
 from reput.formats.rocketmq import names
 
@@ -71,6 +72,7 @@ def _kind_elsewhere(error: BaseException, place: str | None, *, is_beside_log: b
     kinds: tuple[tuple[type[BaseException], str], ...] = (
         # Only Kafka's messages need bodies read.
         (BodyError, "kafka"),
+        (StuckError, "io"),
         (StoreError, "store"),
         (FileSizeError, "store"),
         (FormatError, "store" if is_beside_log else "corrupt" if is_of_log else "other"),

@@ -29,6 +29,12 @@ class Observer(Protocol):
     def error(self, store: str, error: BaseException) -> None:
         """Count what stopped a store."""
 
+    def seen(self, store: str, at: float, failure: BaseException | None) -> None:
+        """Take when a store's writer was seen to work, and what it has failed with."""
+
+    def unplanned(self, seconds: float) -> None:
+        """Take for how long stores have been dispatched past what Spark has planned."""
+
     def watch_jvm(self, view: Any) -> None:
         """Begin to look at Spark's JVM; `view` is a SparkContext's `_jvm`."""
 
@@ -52,6 +58,12 @@ class Unobserved:
         """Do nothing."""
 
     def error(self, store: str, error: BaseException) -> None:
+        """Do nothing."""
+
+    def seen(self, store: str, at: float, failure: BaseException | None) -> None:
+        """Do nothing."""
+
+    def unplanned(self, seconds: float) -> None:
         """Do nothing."""
 
     def watch_jvm(self, view: Any) -> None:

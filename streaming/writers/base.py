@@ -65,14 +65,23 @@ class Writers(Protocol):
     def open(self, spark: SparkSession) -> Iterable[Result]:
         """Open the outputs that are not open yet, once there is a session."""
 
+    def begin(self) -> None:
+        """Follow live stores from now on, as far as that does not take an order."""
+
     def end(self, store: str) -> int:
         """Return the physical offset that an output has come to; -1 for a new one."""
 
     def state(self, store: str) -> State | None:
         """Return where an output stands, None while its writer has not said so."""
 
+    def failure(self, store: str) -> BaseException | None:
+        """Return what a store has failed with, None while it is dispatched."""
+
+    def seen_at(self, store: str) -> float:
+        """Return when a store's writer was last seen to work, by a steady clock."""
+
     def dispatch(self, ends: Mapping[str, int]) -> Iterable[Result]:
-        """Dispatch each store up to its physical offset."""
+        """Dispatch each store up to its physical offset; a live job's stores are then followed."""
 
     def tend(self) -> Iterable[Result]:
         """Do what is due between batches: flush, and dispatch what was held back."""

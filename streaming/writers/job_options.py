@@ -27,6 +27,7 @@ class JobOptions(WriterOptions):
     Attributes:
         available_now: dispatch what is there and end; else run until stopped.
         trigger_seconds: wait at least this long between batches; 0 for not at all.
+        follow_seconds: a live job's batch lasts this long, while its stores' logs are followed.
         max_batch_bytes: soft cap of a batch, over all stores; None: see `batch_bytes` and
             `store_bytes`.
         placement: where stores are written.
@@ -36,6 +37,7 @@ class JobOptions(WriterOptions):
 
     available_now: bool = False
     trigger_seconds: float = 0.0
+    follow_seconds: float = 5.0
     max_batch_bytes: int | None = None
     placement: Placement = Placement.DRIVER
     checkpoint: Path | None = None

@@ -1,8 +1,9 @@
-"""Writes stores in the job's own process, on the thread that asks."""
+"""Writes stores in the job's own process: one by one up to their logs' ends, or all live."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, about
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LocalWriters:
-    """All outputs of a job, open in this process from construction to `close`."""
+    """All outputs of a job that dispatches what is there, open from construction to `close`."""
 
     reports_blocks = True
     cpu_seconds = None
@@ -50,6 +51,8 @@ class LocalWriters:
         self._observe = observe
         self._is_over = is_over
         self._dispatchers: dict[str, StoreDispatcher] = {}
+        # What stores have failed with; they are left alone from then on.
+        self._failures: dict[str, BaseException] = {}
         try:
             for config in configs:
                 with about(config.name):
@@ -67,6 +70,9 @@ class LocalWriters:
         """Do nothing: the outputs were opened before Spark."""
         return ()
 
+    def begin(self) -> None:
+        """Do nothing: stores are dispatched as far as they are planned."""
+
     def end(self, store: str) -> int:
         """Return the physical offset that an output has come to; -1 for a new one."""
         return self._dispatchers[store].progress.end
@@ -75,13 +81,19 @@ class LocalWriters:
         """Return where an output stands."""
         return State.of(self._dispatchers[store])
 
+    def failure(self, store: str) -> BaseException | None:
+        """Return what a store has failed with, None while it is dispatched."""
+        return self._failures.get(store)
+
+    def seen_at(self, store: str) -> float:  # noqa: ARG002 - of `Writers`
+        """Return now: what a batch does is reported block by block."""
+        return time.monotonic()
+
     def dispatch(self, ends: Mapping[str, int]) -> Iterator[Result]:
-        """Dispatch one store after another, up to the first that fails."""
+        """Dispatch one store after another; one that has failed is left alone from then on."""
         for store, end in ends.items():
-            result = self._dispatch(store, end)
-            yield result
-            if result.error is not None:
-                return
+            if store not in self._failures and not self._is_over():
+                yield self._dispatch(store, end)
 
     def _dispatch(self, store: str, end: int) -> Result:
         dispatcher = self._dispatchers[store]
@@ -90,20 +102,25 @@ class LocalWriters:
                 end, observe=lambda block: self._observe(store, block), is_over=self._is_over
             )
         except BaseException as error:  # noqa: BLE001 - raised by the job
+            self._failures[store] = error
             return Result(store, error=error, events=dispatcher.take_unsaid())
         return Result(store, [batch])
 
     def tend(self) -> Iterator[Result]:
-        """Flush what is due and dispatch what was held back, up to the first store that fails."""
+        """Flush what is due and dispatch what was held back."""
         for store, dispatcher in self._dispatchers.items():
+            if store in self._failures:
+                continue
             result = _tended(store, dispatcher)
-            yield result
             if result.error is not None:
-                return
+                self._failures[store] = result.error
+            yield result
 
     def drain_kafka(self) -> Iterator[Result]:
         """Wait until Kafka has what was dispatched."""
         for store, dispatcher in self._dispatchers.items():
+            if store in self._failures:
+                continue
             batches: list[Batch] = []
             failure = None
             try:

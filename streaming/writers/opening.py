@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
-    from reput.streaming.writers.protocol import Spec
+    from reput.streaming.writers.executors.protocol import Spec
 
 _LOCK_POLL_SECONDS = 0.5
 

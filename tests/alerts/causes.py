@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helm.monitoring import series as s
 from reput.formats.rocketmq import names
 from tests.alerts.kafka_causes import (
     kafka_killed,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HANGS_SECONDS = 45.0
+# Longer than the alert about a planner waits.
+_PLANNER_SECONDS = 90.0
 # Longer than any of the alerts about a dispatcher that is gone looks back and waits.
 _QUIET_SECONDS = 45.0
 _CRASHES_SECONDS = 240.0
@@ -38,10 +41,11 @@ _HEAPS = range(48, 160, 4)
 _HEAP_SECONDS = 90.0
 
 
-def slow(place: Place) -> None:
-    """A log grows, and the job makes one batch a day."""
+def unflushed(place: Place) -> None:
+    """A log grows, the broker's checkpoint does not move, and the job takes what is on disk."""
     with place.writing():
-        place.start("--trigger-seconds", "86400")
+        (place.store / names.ABORT).touch()
+        place.start("--tail", "flushed")
         time.sleep(75)
 
 
@@ -91,6 +95,45 @@ def _damage(place: Place) -> None:
         at += int.from_bytes(raw[at : at + 4], "big")
     raw[at + 4] ^= 0xFF
     path.write_bytes(raw)
+
+
+def one_of_two(place: Place) -> None:
+    """A byte of the log of one of the job's two stores has changed."""
+    other = place.neighbour()
+    place.write(2000)
+    _damage(other)
+    place.start(other=other)
+
+
+def stopped_writer(place: Place) -> None:
+    """The process that writes one of the job's two stores is stopped, as by SIGSTOP."""
+    other = place.neighbour()
+    for each in (place, other):
+        each.write(2000)
+    place.start("--placement", "executors", other=other)
+    place.wait_until_ready()
+    place.begin()
+    (writer,) = (
+        process
+        for process in _descendants(_started(place))
+        if "executors.process" in _command(process) and _has_open(process, other.output)
+    )
+    _hold([writer])
+
+
+def stopped_planner(place: Place) -> None:
+    """A log grows, and the process in which Spark plans it is stopped."""
+    with place.writing():
+        place.start()
+        until(lambda: place.value(s.BATCHES), "a first batch")
+        place.begin()
+        planners = [
+            process
+            for process in _descendants(_started(place))
+            if "source_runner" in _command(process)
+        ]
+        _hold(planners, _PLANNER_SECONDS)
+        until(lambda: place.server.has_fired("PlannerStopped"), "a planner that stands still")
 
 
 def broken_index(place: Place) -> None:
@@ -165,21 +208,39 @@ def hung_start(place: Place) -> None:
     """Spark's JVM hangs while it starts."""
     place.write(2000)
     place.start()
-    job = place.job
-    if job is None:
+    job = _started(place)
+    until(lambda: _children(job), "a JVM")
+    _hold(_children(job))
+
+
+def _started(place: Place) -> int:
+    """Return the process of the job.
+
+    Raises:
+        CheckError: there is none.
+    """
+    if place.job is None:
         raise CheckError("it was started")
-    until(lambda: _children(job.pid), "a JVM")
-    held = _children(job.pid)
-    for process in held:
+    return place.job.pid
+
+
+def _hold(processes: list[int], seconds: float = _HANGS_SECONDS) -> None:
+    """Stop processes, and let them go after this time: the job's end in order needs them.
+
+    Raises:
+        CheckError: there are none.
+    """
+    if not processes:
+        raise CheckError("a process to be stopped")
+    for process in processes:
         os.kill(process, signal.SIGSTOP)
 
     def let_go() -> None:
-        for process in held:
+        for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGCONT)
 
-    # Its end in order needs the JVM.
-    later = threading.Timer(_HANGS_SECONDS, let_go)
+    later = threading.Timer(seconds, let_go)
     later.daemon = True
     later.start()
 
@@ -188,6 +249,23 @@ def _children(process: int) -> list[int]:
     """Return the processes that a process has started, on whichever thread."""
     lists = Path("/proc", str(process), "task").glob("*/children")
     return [int(each) for path in lists for each in path.read_text().split()]
+
+
+def _descendants(process: int) -> list[int]:
+    """Return the processes below a process."""
+    children = _children(process)
+    return children + [each for child in children for each in _descendants(child)]
+
+
+def _command(process: int) -> str:
+    """Return a process's command line."""
+    return Path("/proc", str(process), "cmdline").read_text("utf-8").replace("\0", " ")
+
+
+def _has_open(process: int, directory: Path) -> bool:
+    """Tell whether a process has a file below a directory open."""
+    files = (each.readlink() for each in Path("/proc", str(process), "fd").iterdir())
+    return any(file.is_relative_to(directory) for file in files)
 
 
 def killed(place: Place) -> None:
@@ -205,7 +283,7 @@ def killed(place: Place) -> None:
 # Cause, and the alerts that it has to make fire.
 CAUSES: tuple[tuple[Callable[[Place], None], tuple[str, ...]], ...] = (
     (
-        slow,
+        unflushed,
         (
             *("BehindBytes", "BehindBytesCritical", "BehindSeconds", "BehindSecondsCritical"),
             "RetentionNear",
@@ -222,6 +300,9 @@ CAUSES: tuple[tuple[Callable[[Place], None], tuple[str, ...]], ...] = (
     (filling, ("OutputFilling", "OutputFull", "WriteFailure")),
     (small_heap, ("HeapFull",)),
     (too_few, ("TooFew",)),
+    (one_of_two, ("StoreFailed",)),
+    (stopped_writer, ("WriterSilent",)),
+    (stopped_planner, ("PlannerStopped",)),
     (hung_start, ("QueryInactive",)),
     (killed, ("Missing",)),
     (kafka_slow, ("KafkaBehind",)),

@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.rocketmq import names
@@ -70,13 +70,33 @@ class Place:
 
     def arguments(self) -> list[str]:
         """Return what tells a command which store it is."""
+        return [
+            *("--store", str(self.store), "--output", str(self.output)),
+            *("--broker-conf", str(self._write_conf())),
+        ]
+
+    def _write_conf(self) -> Path:
+        """Write the broker's settings."""
         conf = self.directory / f"{self.name}.conf"
         values = {**_SETTINGS, "mappedFileSizeCommitLog": self.log_file}
         conf.write_text("".join(f"{key}={value}\n" for key, value in values.items()), "utf-8")
-        return [
-            *("--store", str(self.store), "--output", str(self.output)),
-            *("--broker-conf", str(conf)),
-        ]
+        return conf
+
+    def neighbour(self) -> Place:
+        """Return a place for a second store of the same job."""
+        return replace(self, name=f"{self.name}-2", job=None)
+
+    def _arguments_of_both(self, other: Place) -> list[str]:
+        """Return what tells a job of its two stores."""
+        keys = ("name", "path", "output", "broker_conf")
+        tables = []
+        for each in (self, other):
+            values = (each.name, each.store, each.output, each._write_conf())
+            lines = [f'{key} = "{value}"' for key, value in zip(keys, values, strict=True)]
+            tables.append("\n".join(["[[store]]", *lines, ""]))
+        path = self.directory / f"{self.name}.toml"
+        path.write_text("\n".join(tables), "utf-8")
+        return ["--config", str(path)]
 
     def write(self, records: int) -> Writer:
         """Make a log of this many records, and return what appends more."""
@@ -85,7 +105,13 @@ class Place:
             writer.append(writer.next_message())
         return writer
 
-    def start(self, *more: str, file_system: int | None = None, submit: str = "") -> None:
+    def start(
+        self,
+        *more: str,
+        file_system: int | None = None,
+        submit: str = "",
+        other: Place | None = None,
+    ) -> None:
         """Start the job.
 
         Args:
@@ -93,9 +119,10 @@ class Place:
             file_system: bytes of a file system of its own for the output. It is in memory, is
                 seen by the job alone, and ends with it.
             submit: options of spark-submit.
+            other: a second store of the job.
         """
-        command = [*_REPUT, "run", *self.arguments(), "--metrics-port", str(self.port)]
-        command += more
+        stores = self.arguments() if other is None else self._arguments_of_both(other)
+        command = [*_REPUT, "run", *stores, "--metrics-port", str(self.port), *more]
         if file_system is not None:
             self.output.mkdir(exist_ok=True)
             mount = f'mount -t tmpfs -o size={file_system} reput "$0" && exec "$@"'

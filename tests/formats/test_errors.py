@@ -16,6 +16,7 @@ from reput.formats.errors import (
     KafkaError,
     ReputError,
     StoreError,
+    StuckError,
     UnreadableError,
     UsageError,
     about,
@@ -36,6 +37,7 @@ ERRORS = [
     StoreError(PLACE[0], "no commitlog", "Mount it"),
     *(kind(*PLACE) for kind in (FormatError, FileSizeError, BodyError, UnreadableError)),
     FormatError("/log", 4, "no magic"),
+    StuckError("/output", 12.5),
 ]
 
 
@@ -58,7 +60,8 @@ def test_each_class_has_a_code_of_its_own():
     assert all(kind.code == code for code, kind in KINDS.items())
     # Other processes may be of another version.
     assert sorted(KINDS) == [
-        "body", "error", "expired", "file-size", "format", "kafka", "store", "unreadable", "usage",
+        "body", "error", "expired", "file-size", "format", "kafka", "store", "stuck",
+        "unreadable", "usage",
     ]  # fmt: skip
 
 

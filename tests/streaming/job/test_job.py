@@ -99,7 +99,7 @@ def test_a_batch_that_comes_while_the_query_is_ended_does_not_wait_for_that(made
     broker.append(10)
     job = Job([config], LIVE)
     try:
-        with job._batch_lock:
+        with job._turns._batch:
             batch = threading.Thread(target=job._dispatch_batch, args=(None, 0), daemon=True)
             batch.start()
             batch.join(0.5)

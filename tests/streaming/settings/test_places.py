@@ -28,8 +28,8 @@ from reput.streaming.source.datasource import RocketMQDataSource
 from reput.streaming.source.options import parse
 from reput.streaming.verify.handover import examine
 from reput.streaming.verify.output import verify
+from reput.streaming.writers.executors.protocol import Spec
 from reput.streaming.writers.job_options import JobOptions
-from reput.streaming.writers.protocol import Spec
 from tests.builders.stores import SMALL, Log, files_of, fill
 
 

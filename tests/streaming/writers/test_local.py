@@ -10,10 +10,10 @@ import pytest
 from reput.checkpoints import progress
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import names
+from reput.streaming.writers.executors.protocol import Order, Spec
 from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.local import LocalWriters
 from reput.streaming.writers.options import WriterOptions
-from reput.streaming.writers.protocol import Order, Spec
 from reput.streaming.writers.state import State
 from tests.builders.stores import LOG_FILE, Log, config_of, fill
 
@@ -55,9 +55,9 @@ def test_each_store_is_dispatched_and_says_where_it_is(stores, opened):
         assert sum(count for store, count in blocks if store == name) == 60
 
 
-def test_no_store_is_written_after_one_that_has_failed(stores, opened):
+def test_a_store_that_has_failed_stops_no_other(stores, opened):
     """
-    Its error carries the place; what was dispatched before it is kept.
+    Its error carries the place; what was dispatched before it is kept, and it is not tried again.
     """
     writers, _ = opened
     config, log = stores["b"]
@@ -71,9 +71,14 @@ def test_no_store_is_written_after_one_that_has_failed(stores, opened):
     assert [(each.store, type(each.error)) for each in results] == [
         ("a", type(None)),
         ("b", FormatError),
+        ("c", type(None)),
     ]
     assert results[1].error.position == place.position % LOG_FILE
-    assert [writers.end(name) for name in "abc"] == [stores["a"][1].end, place.position, -1]
+    ends = [stores["a"][1].end, place.position, stores["c"][1].end]
+    assert [writers.end(name) for name in "abc"] == ends
+    assert [writers.failure(name) for name in "abc"] == [None, results[1].error, None]
+    again = writers.dispatch({name: log.end for name, (_, log) in stores.items()})
+    assert [each.store for each in again] == ["a", "c"]
 
 
 def test_what_is_due_is_done_for_all(stores, opened):

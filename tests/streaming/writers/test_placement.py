@@ -27,15 +27,13 @@ from reput.streaming.events import TRUNCATION, kind_of_event
 from reput.streaming.job.job import Job
 from reput.streaming.settings.model.choices import Placement
 from reput.streaming.verify.output import verify
-from reput.streaming.writers import process as writer_process
-from reput.streaming.writers import protocol
-from reput.streaming.writers import task as writer_task
 from reput.streaming.writers.base import UnreachableError
-from reput.streaming.writers.counted import Counted
-from reput.streaming.writers.executors import ExecutorWriters
-from reput.streaming.writers.job_options import JobOptions
-from reput.streaming.writers.placement_mode import default_placement
-from reput.streaming.writers.protocol import (
+from reput.streaming.writers.executors import process as writer_process
+from reput.streaming.writers.executors import protocol
+from reput.streaming.writers.executors import task as writer_task
+from reput.streaming.writers.executors.counted import Counted
+from reput.streaming.writers.executors.orders import ExecutorWriters
+from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
     TEND,
@@ -44,6 +42,8 @@ from reput.streaming.writers.protocol import (
     error_of,
     failure_of,
 )
+from reput.streaming.writers.job_options import JobOptions
+from reput.streaming.writers.placement_mode import default_placement
 from tests.builders.brokers import Broker
 from tests.builders.jobs import running, wait_for
 from tests.builders.slow_twins import differences

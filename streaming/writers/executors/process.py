@@ -21,9 +21,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from reput.streaming.writers.executor_process import Executor
-from reput.streaming.writers.listening import Listener
-from reput.streaming.writers.protocol import (
+from reput.formats.errors import ReputError
+from reput.streaming.writers.backoff import Backoff
+from reput.streaming.writers.executors.executor_process import Executor
+from reput.streaming.writers.executors.listening import Listener
+from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
     LISTENING,
@@ -39,12 +41,18 @@ from reput.streaming.writers.protocol import (
 from reput.streaming.writers.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from reput.streaming.dispatch.batch import Batch
+    from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
+    from reput.streaming.writers.follower import Follower
 
 _POLL_SECONDS = 0.2
+# A task waits for its answer.
+_BATCH_SECONDS = 3.0
+# Turns that are kept apart until they are put together.
+_KEPT = 64
 
 
 class Writer:
@@ -60,6 +68,13 @@ class Writer:
         self._terminated = threading.Event()
         self._failure: Failure | None = None
         self._incarnation = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+        # What follows the log by itself, once that was asked for; when a failed store is due.
+        self._follower: Follower | None = None
+        self._is_following = False
+        self._backoff = Backoff()
+        self._again_at = 0.0
+        # Not answered yet.
+        self._fresh: list[Batch] = []
         # Not seen by the job yet, and the number of the first of them.
         self._batches: list[Batch] = []
         self._first = 0
@@ -74,7 +89,7 @@ class Writer:
         self._listener.start()
         try:
             while not self._terminated.is_set() and not self._is_left():
-                came = self._listener.next(_POLL_SECONDS)
+                came = self._listener.next(self._pause())
                 if came is None:
                     self._do_what_is_due()
                     continue
@@ -92,6 +107,14 @@ class Writer:
     def _is_left(self) -> bool:
         return self._executor.is_gone or time.monotonic() - self._spoken_at > SILENCE_SECONDS
 
+    def _pause(self) -> float:
+        """Return how long to wait for an order before doing what is due."""
+        return _POLL_SECONDS if self._follower is None else self._follower.pause()
+
+    def _is_wanted(self) -> bool:
+        """Tell whether to leave the log for a moment: there is an order, or the process ends."""
+        return self._is_over() or self._listener.has_order
+
     def _is_over(self) -> bool:
         return self._terminated.is_set() or self._executor.is_gone
 
@@ -107,7 +130,8 @@ class Writer:
                 self._close()
         # Without an output, or with one that is closed, there is nothing more to do here.
         # A closing order is the last one even if Kafka does not have everything: `run` closes then.
-        goes_on = order.kind != CLOSE and self._dispatcher is not None
+        has_work = self._dispatcher is not None or self._spec.follows
+        goes_on = order.kind != CLOSE and has_work
         if not goes_on:
             self._listener.stop()
         with connection, contextlib.suppress(OSError):
@@ -117,6 +141,12 @@ class Writer:
 
     def _dispatch(self, order: Order) -> None:
         """Dispatch up to where an order says, which opens the output if it is not open."""
+        if self._failure is not None and self._spec.follows:
+            if self._state is not None or order.kind == CLOSE:
+                # It is tried again when it is due.
+                return
+            # It was never open: the order may have the patience to wait for another writer.
+            self._failure = None
         is_new = self._dispatcher is None
         dispatcher = self._dispatcher or self._open(order.patience)
         if self._failure is not None:
@@ -124,7 +154,26 @@ class Writer:
         if is_new:
             self._repeat(dispatcher, order)
         if order.end >= 0 and (is_new or order.kind == DISPATCH):
-            self._batches.append(dispatcher.dispatch(order.end))
+            self._fresh.append(dispatcher.dispatch(order.end, is_over=self._ends_soon()))
+        if self._spec.follows:
+            self._is_following = self._is_following or order.end >= 0
+            self._follow(dispatcher)
+
+    def _ends_soon(self) -> Callable[[], bool]:
+        """Return what ends a batch: of one that is followed anyway, the rest comes in a moment."""
+        if not self._spec.follows:
+            return self._is_over
+        until = time.monotonic() + _BATCH_SECONDS
+        return lambda: self._is_over() or time.monotonic() > until
+
+    def _follow(self, dispatcher: StoreDispatcher) -> None:
+        """Follow the log from now on, if Spark has planned a first range of it."""
+        # Slow to import.
+        from reput.streaming.writers.follower import Follower  # noqa: PLC0415
+
+        if self._is_following and self._follower is None:
+            skips = self._spec.options.skips_corrupt
+            self._follower = Follower(dispatcher, skips_corrupt=skips)
 
     def _open(self, patience: float) -> StoreDispatcher:
         # Slow to import, and a name that is taken has to be known before.
@@ -144,11 +193,12 @@ class Writer:
 
         counted, messages = order.counted
         known = dispatcher.progress
-        if known.end < counted < order.end:
-            self._batches.append(dispatcher.dispatch(counted))
+        if known.end < counted and (self._spec.follows or counted < order.end):
+            # By itself: the job tells by its end that it has counted all of it.
+            self._keep_apart(dispatcher.dispatch(counted))
         elif 0 <= counted < known.end and not dispatcher.recovery.truncations:
             missed = max(known.messages - messages, 0)
-            self._batches.append(Batch(counted, known.end, messages=missed))
+            self._keep_apart(Batch(counted, known.end, messages=missed))
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -160,6 +210,16 @@ class Writer:
             if self._dispatcher is not None:
                 # The batch that has failed does not report it.
                 self._report(self._dispatcher, self._dispatcher.take_unsaid())
+            if self._spec.follows:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """Close an output that has failed; it is opened again in a while."""
+        self._follower = None
+        self._again_at = time.monotonic() + self._backoff.next()
+        # It is left as that of a killed writer; what it has failed with is known.
+        with contextlib.suppress(ReputError, OSError):
+            self._close()
 
     def _report(self, dispatcher: StoreDispatcher, events: list[str]) -> None:
         """Report events, if there are any, with a batch of nothing."""
@@ -167,7 +227,7 @@ class Writer:
 
         if events:
             end = dispatcher.progress.end
-            self._batches.append(Batch(end, end, events=events))
+            self._fresh.append(Batch(end, end, events=events))
 
     def _watch(self, executor: int) -> None:
         """Work for the executor that spoke last: another one may have taken over on this host."""
@@ -176,13 +236,45 @@ class Writer:
             self._executor = Executor(executor)
 
     def _do_what_is_due(self) -> None:
-        """Flush, and dispatch what was held back."""
+        """Dispatch what is new, flush, and try again where the store has failed a while ago."""
+        if self._failure is not None:
+            self._try_again()
+            return
         dispatcher = self._dispatcher
-        if dispatcher is None or self._failure is not None:
+        if dispatcher is None:
             return
         with self._failing():
-            dispatcher.flush_if_due()
-            dispatcher.catch_up(self._batches)
+            if self._follower is None:
+                dispatcher.flush_if_due()
+                dispatcher.catch_up(self._fresh)
+                return
+            self._fresh += self._follower.turn(_ignore, self._is_wanted)
+            if len(self._fresh) > _KEPT:
+                self._join()
+
+    def _try_again(self) -> None:
+        """Open the output of a failed store once more, when it is due."""
+        if not self._spec.follows or time.monotonic() < self._again_at or self._is_over():
+            return
+        self._failure = None
+        with self._failing():
+            dispatcher = self._open(0.0)
+            self._follow(dispatcher)
+            if self._follower is not None:
+                self._fresh += self._follower.turn(_ignore, self._is_wanted)
+            self._backoff.reset()
+
+    def _join(self) -> None:
+        """Put what was done since the last answer together."""
+        from reput.streaming.dispatch.batch import joined  # noqa: PLC0415 - slow to import
+
+        self._fresh = joined(self._fresh)
+
+    def _keep_apart(self, *batches: Batch) -> None:
+        """Let batches be answered as they are, after what came before them."""
+        self._join()
+        self._batches += [*self._fresh, *batches]
+        self._fresh = []
 
     def _answer(self, order: Order) -> bytes:
         incarnation, seen = order.seen
@@ -191,6 +283,7 @@ class Writer:
             known = max(seen - self._first, 0)
             del self._batches[:known]
             self._first += known
+        self._keep_apart()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         if self._dispatcher is not None:
             self._state = State.of(self._dispatcher)
@@ -209,7 +302,7 @@ class Writer:
         dispatcher = self._dispatcher
         if dispatcher is None or self._failure is not None or not self._spec.drains_kafka:
             return
-        dispatcher.drain_kafka(self._is_over, batches=self._batches)
+        dispatcher.drain_kafka(self._is_over, batches=self._fresh)
 
     def _close(self) -> None:
         if self._dispatcher is not None:
@@ -218,6 +311,10 @@ class Writer:
                 dispatcher.close()
             finally:
                 self._state = State.of(dispatcher)
+
+
+def _ignore(_block: Block) -> None:
+    """Take no notice of a block: an answer says what was done."""
 
 
 def main() -> int:

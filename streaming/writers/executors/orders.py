@@ -1,7 +1,7 @@
 """Writes stores beside executors: a writer process for each, to which Spark's tasks carry orders.
 
 A batch is one Spark job with a task a store. The task carries an order to the store's writer
-process on its host (`streaming.writers.process`), starts it if there is none, waits and carries the
+process on its host (`process` in this room), starts it if there is none, waits and carries the
 answer back: the driver handles an order and an answer a store, whatever is dispatched. Spark may
 run such a task twice, or somewhere else: an order says how far, not how much, and the lock of the
 output lets one writer in. `docs/adr/0013-where-stores-are-written.md` has the reasons.
@@ -25,8 +25,8 @@ from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import about
 from reput.streaming.endings.failures import cause_of
 from reput.streaming.writers.base import Result, UnreachableError
-from reput.streaming.writers.counted import Counted
-from reput.streaming.writers.protocol import (
+from reput.streaming.writers.executors.counted import Counted
+from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
     SILENCE_SECONDS,
@@ -37,7 +37,7 @@ from reput.streaming.writers.protocol import (
     answer_of,
     error_of,
 )
-from reput.streaming.writers.task import Task, TaskResult, carry
+from reput.streaming.writers.executors.task import Task, TaskResult, carry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,6 +71,8 @@ class _Writer:
     answer: Answer | None = None
     counted: Counted = field(default_factory=Counted)
     heard_at: float = field(default_factory=time.monotonic)
+    answered_at: float = field(default_factory=time.monotonic)
+    failure: BaseException | None = None
 
 
 class ExecutorWriters:
@@ -105,6 +107,9 @@ class ExecutorWriters:
         }
         return self._send(dict.fromkeys(self._writers, TEND), _OPEN_PATIENCE)
 
+    def begin(self) -> None:
+        """Do nothing: a writer begins with its first order."""
+
     def end(self, store: str) -> int:
         """Return the physical offset that an output has come to; -1 for a new one."""
         known = self._writers.get(store)
@@ -114,6 +119,16 @@ class ExecutorWriters:
         """Return where an output stands, as last heard."""
         known = self._writers.get(store)
         return known.answer.state if known is not None and known.answer is not None else None
+
+    def failure(self, store: str) -> BaseException | None:
+        """Return what a store has failed with, None while it is dispatched."""
+        known = self._writers.get(store)
+        return known.failure if known is not None else None
+
+    def seen_at(self, store: str) -> float:
+        """Return when a store's writer last answered, by a steady clock."""
+        known = self._writers.get(store)
+        return known.answered_at if known is not None else time.monotonic()
 
     @property
     def cpu_seconds(self) -> float | None:
@@ -128,7 +143,11 @@ class ExecutorWriters:
         for name, end in ends.items():
             self._writers[name].wanted = end
         quiet = dict.fromkeys(self._due(), TEND)
-        return self._send(quiet | dict.fromkeys(ends, DISPATCH), _MOVE_PATIENCE)
+        kinds = quiet | dict.fromkeys(ends, DISPATCH)
+        if self._options.available_now:
+            # One that has failed is left alone from then on.
+            kinds = {n: kind for n, kind in kinds.items() if self._writers[n].failure is None}
+        return self._send(kinds, _MOVE_PATIENCE)
 
     def tend(self) -> list[Result]:
         """Speak to the writers that have heard nothing for a while; most often to none."""
@@ -200,7 +219,9 @@ class ExecutorWriters:
         known.heard_at = time.monotonic()
         known.host = found.host
         if found.failure is not None:
-            return Result(name, error=error_of(found.failure))
+            known.failure = error_of(found.failure)
+            return Result(name, error=known.failure)
+        known.answered_at = known.heard_at
         if not found.answer:
             return Result(name)
         answer = answer_of(found.answer)
@@ -208,11 +229,12 @@ class ExecutorWriters:
         if before is not None and before.incarnation != answer.incarnation:
             self._cpu_seconds_before += before.cpu_seconds
         known.answer = answer
+        known.failure = error_of(answer.failure) if answer.failure else None
         batches = answer.batches
         if answer.state is not None:
             record = answer.state.progress
             batches = known.counted.take(batches, record.messages, record.cuts)
-        return Result(name, batches, error_of(answer.failure) if answer.failure else None)
+        return Result(name, batches, known.failure)
 
 
 def _run(context: SparkContext, tasks: Sequence[Task]) -> list[TaskResult]:

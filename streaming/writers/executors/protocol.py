@@ -51,6 +51,7 @@ class Spec:
         options: how it is written.
         kafka: the fields of a `KafkaSettings`, its security's among them; None: nothing is sent.
         drains_kafka: a writer that is closed waits until Kafka has everything.
+        follows: it follows the log by itself from the first range that Spark has planned on.
     """
 
     job: str
@@ -64,6 +65,7 @@ class Spec:
     options: WriterOptions
     kafka: dict[str, Any] | None
     drains_kafka: bool
+    follows: bool
 
     @classmethod
     def of(cls, job: str, config: StoreConfig, options: JobOptions) -> Spec:
@@ -80,6 +82,7 @@ class Spec:
             options=options.for_writers,
             kafka=asdict(config.kafka) if config.kafka is not None else None,
             drains_kafka=options.available_now,
+            follows=not options.available_now,
         )
 
     @classmethod
@@ -117,14 +120,15 @@ class Order(NamedTuple):
     """What a writer has to do.
 
     Attributes:
-        kind: DISPATCH up to `end`; TEND: say what is new; CLOSE the output and end.
+        kind: DISPATCH up to `end`, or follow the log from now on; TEND: say what is new; CLOSE
+            the output and end.
         end: physical offset; -1: none yet. A writer that has just been started dispatches up to
             there whatever the kind: the one before it may have died with that undone.
         starts: start a writer if there is none.
         patience: seconds to wait for another writer's lock.
         seen: what the job has already: a writer's `incarnation` and how many of its batches.
         counted: physical offset up to which the job has counted, -1 for nothing, and the messages
-            that the output's record had there; see `streaming.writers.counted`.
+            that the output's record had there; see `streaming.writers.executors.counted`.
         executor: the process that the task runs for, which the task fills in.
     """
 

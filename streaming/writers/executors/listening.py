@@ -10,7 +10,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from reput.streaming.writers.protocol import Hello, Order, is_own_user, receive, send
+from reput.streaming.writers.executors.protocol import Hello, Order, is_own_user, receive, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,11 @@ class Listener:
     def start(self) -> None:
         """Begin to greet."""
         threading.Thread(target=self._listen, name="listen", daemon=True).start()
+
+    @property
+    def has_order(self) -> bool:
+        """Tell whether an order has come that was not taken yet."""
+        return not self._orders.empty()
 
     def next(self, seconds: float) -> tuple[socket.socket, Order] | None:
         """Return a connection and the order that came over it, None if none came in this time."""

@@ -1,7 +1,7 @@
 """What a task does if stores are written on executors: it carries an order to a writer.
 
-The writer (`streaming.writers.process`) is on the task's host, and started from here if there is
-none. A task that is repeated says the same again, and the writer knows what it has done.
+The writer (`process` in this room) is on the task's host, and started from here if there is none. A
+task that is repeated says the same again, and the writer knows what it has done.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import sys
 import time
 from typing import NamedTuple
 
-from reput.formats.errors import ReputError, StoreError
-from reput.streaming.writers.executor_process import executor
-from reput.streaming.writers.protocol import (
+from reput.formats.errors import ReputError, StoreError, StuckError
+from reput.streaming.writers.executors.executor_process import executor
+from reput.streaming.writers.executors.protocol import (
+    CLOSE,
     LISTENING,
     Failure,
     Hello,
@@ -34,6 +35,9 @@ from reput.streaming.writers.protocol import (
 _LEFT_PATIENCE = 300.0
 _FOREIGN_PATIENCE = 2.0
 _RETRY_SECONDS = 0.2
+# A writer greets by a thread of its own; one that follows its log answers between two blocks.
+_GREETING_SECONDS = 5.0
+_ANSWER_SECONDS = 10.0
 # What kills a writer this often, such as the kernel for its memory, will kill the next one too.
 _MOST_DEATHS = 3
 
@@ -69,8 +73,12 @@ def carry(task: Task) -> TaskResult:
     Errors come back as values: Spark would repeat a task that raises, and wrap what it says.
     """
     process, host = executor()
+    began = time.monotonic()
     try:
         return TaskResult(host, _speak(task.spec, task.order._replace(executor=process)))
+    except TimeoutError:
+        stuck = StuckError(task.spec.output, time.monotonic() - began)
+        return TaskResult(host, b"", failure_of(stuck))
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver has to know
         return TaskResult(host, b"", failure_of(error))
 
@@ -93,6 +101,8 @@ def _speak(spec: Spec, order: Order) -> bytes:
         with connection:
             hello = _hear(connection)
             if hello is not None and hello.job == spec.job:
+                is_quick = spec.follows and order.kind != CLOSE
+                connection.settimeout(_ANSWER_SECONDS if is_quick else None)
                 answer = _ask(connection, order)
                 if answer:
                     return answer
@@ -122,6 +132,7 @@ def _connect(spec: Spec) -> socket.socket | None:
         ReputError: it is another user's.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(_GREETING_SECONDS)
     try:
         connection.connect(address_of(spec.output))
     except ConnectionError:
@@ -142,7 +153,11 @@ def _hear(connection: socket.socket) -> Hello | None:
 
 
 def _ask(connection: socket.socket, order: Order) -> bytes:
-    """Return a writer's answer, nothing if it died meanwhile."""
+    """Return a writer's answer, nothing if it died meanwhile.
+
+    Raises:
+        TimeoutError: it has not answered for as long as the connection waits.
+    """
     with contextlib.suppress(ConnectionError):
         send(connection, json.dumps(order._asdict()).encode())
         return receive(connection)
@@ -161,7 +176,7 @@ def _start(spec: Spec, executor_process: int) -> None:
     # What the job was given to import, by whatever way it came to this worker.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     process = subprocess.Popen(
-        [sys.executable, "-m", "reput.streaming.writers.process", str(executor_process)],
+        [sys.executable, "-m", "reput.streaming.writers.executors.process", str(executor_process)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

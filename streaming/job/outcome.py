@@ -1,0 +1,97 @@
+"""What a job ends with: its first error that counts, said so that an operator can act."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from reput.formats.errors import BodyError, FileSizeError, FormatError, mark
+from reput.streaming.dispatch.log import damage
+from reput.streaming.spark.errors import SPARK_ERRORS
+from reput.streaming.writers.base import UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from reput.streaming.settings.config import StoreConfig
+
+LOG = logging.getLogger("reput")
+# What comes of Spark's end, and not of a store or an output.
+_OF_SPARK = (*SPARK_ERRORS, UnreachableError)
+
+
+class Outcome:
+    """What a job ends with.
+
+    Attributes:
+        error: None as long as all is well.
+    """
+
+    def __init__(self, is_asked: Callable[[], bool]) -> None:
+        """Begin without an error.
+
+        Args:
+            is_asked: tells whether the job was asked to end: then Spark may end before it.
+        """
+        self.error: BaseException | None = None
+        self._is_asked = is_asked
+
+    def take(self, error: BaseException | None, store: str | None = None) -> None:
+        """Take an error, unless there is an earlier one.
+
+        Args:
+            error: None for nothing.
+            store: the name of the store that it is about.
+        """
+        if error is not None and store is not None:
+            mark(error, store)
+        self.error = self.error or error
+
+    def end_with(self, error: BaseException | None) -> None:
+        """Take an error and raise it; None does nothing."""
+        self.take(error)
+        if error is not None:
+            raise error
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Keep an error as what the job ends with, unless it comes of Spark's end."""
+        try:
+            yield
+        except BaseException as error:
+            if not (isinstance(error, _OF_SPARK) and self._is_asked()):
+                self.error = error
+            raise
+
+    @contextlib.contextmanager
+    def ending_without_spark(self) -> Iterator[None]:
+        """Accept that Spark ends before us, if the job was asked to end.
+
+        A signal for all processes of a group, or of a service, reaches Spark's as well.
+        """
+        try:
+            yield
+        except _OF_SPARK as error:
+            if not self._is_asked():
+                raise
+            LOG.info("Spark has ended already: %s", type(error).__name__)
+
+    def raise_it(self, configs: Sequence[StoreConfig], *, skips_corrupt: bool) -> None:
+        """Raise the error, if there is one: at a place of a log with what can be done about it.
+
+        Args:
+            configs: of the stores.
+            skips_corrupt: damage is passed over already.
+        """
+        error = self.error
+        if error is None:
+            return
+        said = error
+        is_of_log = not isinstance(error, BodyError | FileSizeError)
+        if isinstance(error, FormatError) and is_of_log and not skips_corrupt:
+            found = (damage.explained(error, config) for config in configs)
+            said = next((each for each in found if each is not None), error)
+        if said is not error:
+            raise said from error
+        raise said

@@ -1,0 +1,39 @@
+"""How far Spark has planned, and for how long stores have been dispatched past that."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Plan:
+    """What Spark has planned of each store, physical offsets."""
+
+    def __init__(self) -> None:
+        """Begin without a plan."""
+        self._ends: dict[str, int] = {}
+        # Since when a store is dispatched past its plan, by a steady clock.
+        self._since: float | None = None
+
+    def take(self, ends: Mapping[str, int]) -> None:
+        """Take what a batch is to dispatch up to."""
+        self._ends.update(ends)
+        self._since = None
+
+    def end(self, store: str) -> int:
+        """Return where a store's plan ends, 0 without one."""
+        return self._ends.get(store, 0)
+
+    def silence(self, end_of: Callable[[str], int]) -> float:
+        """Return for how long some store has been dispatched past its plan, seconds.
+
+        Args:
+            end_of: tells how far a store is dispatched.
+        """
+        now = time.monotonic()
+        is_ahead = any(end_of(store) > end for store, end in self._ends.items())
+        self._since = (self._since or now) if is_ahead else None
+        return now - (self._since or now)

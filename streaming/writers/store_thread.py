@@ -1,0 +1,206 @@
+"""Keeps one store's output in step with its log, on a thread of its own.
+
+Stores do not share a fate: the others do not wait for one that hangs or fails. A store
+that failed is closed, and opened again after a while: a disk gets room, a log comes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from reput.formats.errors import ReputError, about
+from reput.streaming.dispatch.batch import joined
+from reput.streaming.writers.backoff import Backoff
+from reput.streaming.writers.base import Result
+from reput.streaming.writers.follower import Follower
+from reput.streaming.writers.opening import events_of
+from reput.streaming.writers.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from reput.streaming.dispatch.batch import Batch
+    from reput.streaming.dispatch.blocks.block import Block
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.writers.options import WriterOptions
+
+# What is told is put together for this long: a job has many turns a second.
+_TOLD_SECONDS = 0.1
+_STATE_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
+
+
+class StoreThread:
+    """One store's writer.
+
+    Attributes:
+        dispatcher: of its output; None while it is not open.
+        state: where the output stood when it was last told.
+        failure: what the store waits after; None while it is dispatched.
+        seen_at: when it was last seen to work, by a steady clock: it looked, or wrote a block.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        options: WriterOptions,
+        observe: Callable[[str, Block], None],
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            config: the store.
+            options: how it is written.
+            observe: gets each block that was written.
+        """
+        self.dispatcher: StoreDispatcher | None = None
+        self.state: State | None = None
+        self.failure: BaseException | None = None
+        self.seen_at = time.monotonic()
+        self._config = config
+        self._options = options
+        self._observe = observe
+        self._thread: threading.Thread | None = None
+        self._over, self._opened = threading.Event(), threading.Event()
+        self._may_follow = threading.Event()
+        self._backoff = Backoff()
+        # Not told yet; the lock is held to add to it and to take it.
+        self._told = threading.Lock()
+        self._batches: list[Batch] = []
+        self._events: list[str] = []
+        self._failures: list[BaseException] = []
+
+    @property
+    def output(self) -> Path:
+        """Return the output's directory."""
+        return self._config.output
+
+    def start(self) -> None:
+        """Open the output on the store's thread, which then waits for `follow`."""
+        name = f"follow-{self._config.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def wait_until_open(self, seconds: float) -> bool:
+        """Wait until the output is open, or that has failed; False where it is neither by then."""
+        return self._opened.wait(seconds)
+
+    def told(self) -> None:
+        """Take note that the job says by itself what the opening was like."""
+        with self._told:
+            self._events = []
+
+    def follow(self) -> None:
+        """Follow the log from now on."""
+        self._may_follow.set()
+
+    def end(self) -> None:
+        """Let the thread end after its block; returns at once."""
+        self._over.set()
+        self._may_follow.set()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the thread; False if it has not ended by then."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return self._thread is None or not self._thread.is_alive()
+
+    def take(self) -> Result:
+        """Return what is new since the last call."""
+        with self._told:
+            batches, self._batches = self._batches, []
+            events, self._events = self._events, []
+            failures, self._failures = self._failures, []
+        error = failures[0] if failures else None
+        return Result(self._config.name, joined(batches), error, events)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._open()
+                self._opened.set()
+                while not self._may_follow.wait(_LOOK_SECONDS):
+                    self.seen_at = time.monotonic()
+                self._follow()
+            except BaseException as error:  # noqa: BLE001 - told to the job
+                self._fail(error)
+                self._shut()
+                self._opened.set()
+                if not isinstance(error, ReputError | OSError):
+                    # A fault of the program does not go away.
+                    return
+            self._wait()
+
+    def _open(self) -> None:
+        """Open the output.
+
+        Raises:
+            ReputError: a store or an output that cannot be used.
+            OSError: no permission, no space.
+        """
+        with about(self._config.name):
+            dispatcher = self._options.open(self._config)
+        self.state, self.dispatcher = State.of(dispatcher), dispatcher
+        with self._told:
+            self._events += events_of(dispatcher)
+
+    def _follow(self) -> None:
+        """Dispatch what is new until the job ends.
+
+        Raises:
+            ReputError, OSError: what the store has failed with.
+        """
+        dispatcher = self.dispatcher
+        if dispatcher is None or self._over.is_set():
+            return
+        follower = Follower(dispatcher, skips_corrupt=self._options.skips_corrupt)
+        state_at = 0.0
+        while not self._over.is_set():
+            batches = follower.turn(self._seen, self._over.is_set)
+            now = self.seen_at = time.monotonic()
+            if batches:
+                with self._told:
+                    self._batches += batches
+                state_at = min(state_at, now + _TOLD_SECONDS)
+            if now >= state_at:
+                self.state, state_at = State.of(dispatcher), now + _STATE_SECONDS
+                if self.failure is not None:
+                    # A whole look has gone well.
+                    self.failure = None
+                    self._backoff.reset()
+            time.sleep(follower.pause())
+        self.state = State.of(dispatcher)
+
+    def _seen(self, block: Block) -> None:
+        self.seen_at = time.monotonic()
+        self._observe(self._config.name, block)
+
+    def _fail(self, error: BaseException) -> None:
+        events = [] if self.dispatcher is None else self.dispatcher.take_unsaid()
+        with self._told:
+            self._failures.append(error)
+            self._events += events
+        self.failure = error
+
+    def _shut(self) -> None:
+        """Close an output that has failed; what closing fails with is told if nothing else is."""
+        dispatcher = self.dispatcher
+        if dispatcher is None:
+            return
+        # It is left as that of a killed writer, and rolled back when it is opened again.
+        with contextlib.suppress(ReputError, OSError):
+            dispatcher.close()
+        with contextlib.suppress(OSError):
+            self.state = State.of(dispatcher)
+        self.dispatcher = None
+
+    def _wait(self) -> None:
+        """Wait until it is time to try again, or the job ends."""
+        until = time.monotonic() + self._backoff.next()
+        while time.monotonic() < until and not self._over.wait(_LOOK_SECONDS):
+            self.seen_at = time.monotonic()

@@ -1,0 +1,216 @@
+"""Stores of one job do not share a fate: the others do not wait for one that fails or hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from reput.checkpoints import progress
+from reput.checkpoints.disk import locks
+from reput.checkpoints.progress import STATE_DIRECTORY
+from reput.formats.errors import FormatError, StuckError
+from reput.formats.rocketmq import names
+from reput.streaming.job.job import Job
+from reput.streaming.observe.metrics import Metrics
+from reput.streaming.settings.model.choices import Placement
+from reput.streaming.verify.output import verify
+from reput.streaming.writers import live
+from reput.streaming.writers.executors import task as writer_task
+from reput.streaming.writers.job_options import JobOptions
+from tests.builders.brokers import Broker
+from tests.builders.jobs import running, wait_for
+from tests.builders.stores import LOG_FILE, config_of, name_batch_topics
+
+pytestmark = pytest.mark.spark
+DRIVER = JobOptions(sync_flush=True, follow_seconds=1.0)
+EXECUTORS = replace(DRIVER, placement=Placement.EXECUTORS)
+BOTH = pytest.mark.parametrize("options", [DRIVER, EXECUTORS], ids=["driver", "executors"])
+
+
+@pytest.fixture
+def stores(tmp_path):
+    """Three brokers with 60 messages, and the configuration of their stores."""
+    found = []
+    for seed, name in enumerate("abc"):
+        broker = Broker(tmp_path / name / "store", seed)
+        name_batch_topics(broker.store, "batches")
+        broker.append(60)
+        found.append((broker, replace(config_of(broker.store, tmp_path / name / "out"), name=name)))
+    return found
+
+
+def flip(broker: Broker, number: int) -> int:
+    """Damage a record's magic; return its physical offset. A second time mends it."""
+    place = broker.log.places[number].position
+    path = broker.store / names.COMMITLOG / names.offset_file(place // LOG_FILE * LOG_FILE)
+    with path.open("r+b") as file:
+        file.seek(place % LOG_FILE + 4)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+    return place
+
+
+def wait_until(condition, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def metrics_of(job: Job) -> Metrics:
+    metrics = Metrics({each.name: each for each in job.configs}, "", "5.5")
+    job.report_to(metrics)
+    return metrics
+
+
+@BOTH
+def test_a_damaged_store_stops_no_other_and_is_dispatched_once_it_is_mended(spark, stores, options):
+    brokers, configs = zip(*stores, strict=True)
+    place = flip(brokers[1], 40)
+    with running(spark, configs, options) as job:
+        metrics = metrics_of(job)
+        for number in (0, 2):
+            wait_for(job, brokers[number].log.end, number)
+            wait_for(job, brokers[number].append(20), number)
+        wait_until(lambda: isinstance(job._writers.failure("b"), FormatError))
+        wait_until(lambda: job._writers.end("b") == place)
+        wait_until(lambda: metrics.registry.get_sample_value(
+            "rocketmq_reput_store_failed",
+            {"cluster": "DefaultCluster", "store": "b", "node_type": "dispatcher"},
+        ) == 1.0)  # fmt: skip
+        assert metrics.is_alive()
+        assert not metrics.is_ready(1 << 30)
+        flip(brokers[1], 40)
+        wait_for(job, brokers[1].log.end, 1)
+        wait_until(lambda: job._writers.failure("b") is None)
+        wait_until(lambda: metrics.is_ready(1 << 30))
+
+    for broker, config in stores:
+        assert progress.load(config.output).end == broker.log.end
+        assert verify(config).ok
+
+
+@BOTH
+def test_a_job_that_starts_with_a_damaged_store_dispatches_the_others(spark, stores, options):
+    """
+    Again after a restart; at its end the job says what is wrong.
+    """
+    brokers, configs = zip(*stores, strict=True)
+    place = flip(brokers[0], 40)
+    for _ in range(2):
+        ends = pytest.raises(FormatError)
+        with ends as error, running(spark, configs, options) as job:
+            for number in (1, 2):
+                wait_for(job, brokers[number].append(10), number)
+            wait_until(lambda: job._writers.failure("a") is not None)
+        assert error.value.position == place % LOG_FILE
+
+    for broker, config in stores[1:]:
+        known = progress.load(config.output)
+        assert (known.end, known.clean) == (broker.log.end, True)
+    assert progress.load(configs[0].output).end == place
+
+
+@BOTH
+def test_a_job_whose_stores_have_all_failed_ends(spark, stores, options):
+    brokers, configs = zip(*stores, strict=True)
+    for broker in brokers:
+        flip(broker, 40)
+    job = Job(configs, options)
+    with pytest.raises(FormatError):
+        job.run(spark)
+
+
+@BOTH
+def test_a_rebuild_completes_the_stores_that_can_be_read(spark, stores, options):
+    brokers, configs = zip(*stores, strict=True)
+    place = flip(brokers[0], 40)
+    job = Job(configs, replace(options, available_now=True))
+    with pytest.raises(FormatError) as error:
+        job.run(spark)
+
+    assert error.value.position == place % LOG_FILE
+    ends = [progress.load(config.output).end for config in configs]
+    assert ends == [place, brokers[1].log.end, brokers[2].log.end]
+
+
+def test_a_log_that_is_away_comes_back(spark, stores):
+    brokers, configs = zip(*stores, strict=True)
+    log = brokers[1].store / names.COMMITLOG
+    with running(spark, configs, DRIVER) as job:
+        for number in range(3):
+            wait_for(job, brokers[number].log.end, number)
+        log.rename(log.with_name("away"))
+        wait_until(lambda: job._writers.failure("b") is not None)
+        wait_for(job, brokers[2].append(20), 2)
+        log.with_name("away").rename(log)
+        end = brokers[1].append(20)
+        wait_for(job, end, 1)
+        wait_until(lambda: job._writers.failure("b") is None)
+
+    assert verify(configs[1]).ok
+
+
+def test_a_store_that_hangs_stops_neither_the_others_nor_the_end(spark, stores, monkeypatch):
+    """
+    A flush that does not return stands for a device that hangs.
+    """
+    brokers, configs = zip(*stores, strict=True)
+    monkeypatch.setattr(live, "_ENDING_SECONDS", 1.0)
+    left = []
+    monkeypatch.setattr(live, "leave_at_once", lambda: left.append(True))
+    returns = threading.Event()
+    ends = pytest.raises(StuckError, match="has not moved")
+    with ends, running(spark, configs, DRIVER) as job:
+        for number in range(3):
+            wait_for(job, brokers[number].log.end, number)
+        stuck = job.dispatchers["b"]
+        monkeypatch.setattr(stuck.parts.output, "flush", lambda: returns.wait() and None)
+        brokers[1].append(5)
+        seen = job._writers.seen_at("b")
+        for number in (0, 2):
+            wait_for(job, brokers[number].append(20), number)
+        wait_until(lambda: time.monotonic() - job._writers.seen_at("b") > 1.0)
+        assert job._writers.seen_at("b") - seen < 60
+
+    assert left
+    for number in (0, 2):
+        known = progress.load(configs[number].output)
+        assert (known.end, known.clean) == (brokers[number].log.end, True)
+    assert not progress.load(configs[1].output).clean
+    returns.set()
+
+
+def test_a_writer_that_stands_still_on_an_executor_is_told_and_left(spark, stores, monkeypatch):
+    """
+    A process that is stopped: the others are dispatched and told, and the job ends without it.
+    """
+    brokers, configs = zip(*stores, strict=True)
+    monkeypatch.setattr(writer_task, "_GREETING_SECONDS", 1.0)
+    monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 1.0)
+    stopped = 0
+    ends = pytest.raises(StuckError, match="has not moved")
+    try:
+        with ends, running(spark, configs, EXECUTORS) as job:
+            for number in range(3):
+                wait_for(job, brokers[number].log.end, number)
+            stopped = int(locks.holder_of(configs[1].output / STATE_DIRECTORY).split()[2])
+            os.kill(stopped, signal.SIGSTOP)
+            for number in (0, 2):
+                wait_for(job, brokers[number].append(20), number)
+            wait_until(lambda: isinstance(job._writers.failure("b"), StuckError))
+            for number in (0, 2):
+                wait_for(job, brokers[number].append(20), number)
+    finally:
+        if stopped:
+            os.kill(stopped, signal.SIGCONT)
+
+    for number in (0, 2):
+        known = progress.load(configs[number].output)
+        assert (known.end, known.clean) == (brokers[number].log.end, True)

@@ -1,0 +1,125 @@
+"""A store that is followed turn by turn: the same bytes, whatever the log does between two turns."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from reput.formats.errors import FormatError
+from reput.streaming.dispatch.batch import Batch, joined
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.writers import follower as follower_module
+from reput.streaming.writers.follower import Follower
+from tests.builders.slow_twins import differences
+from tests.builders.stores import LOG_FILE, files_of
+from tests.stores.log.test_tail import change
+
+
+def turn(follower: Follower) -> list[Batch]:
+    return follower.turn(lambda _: None, lambda: False)
+
+
+def turns(follower: Follower, count: int = 4) -> list[Batch]:
+    """Take turns until a last record has settled; return what was dispatched."""
+    found = []
+    for _ in range(count):
+        found += turn(follower)
+        time.sleep(0.005)
+    return found
+
+
+@pytest.fixture
+def followed(made):
+    """Return what opens a broker's store and follows it."""
+    opened = []
+
+    def follow(seed: int = 1, *, skips_corrupt: bool = False, **conf):
+        broker, config = made(seed, **conf)
+        broker.append(30)
+        dispatcher = StoreDispatcher(config, skips_corrupt=skips_corrupt)
+        opened.append(dispatcher)
+        return broker, dispatcher, Follower(dispatcher, skips_corrupt=skips_corrupt)
+
+    yield follow
+    for dispatcher in opened:
+        dispatcher.close()
+
+
+def test_a_log_that_grows_is_dispatched_as_at_once(followed):
+    broker, dispatcher, follower = followed()
+    for count in (1, 3, 60, 1, 2):
+        turns(follower)
+        broker.append(count)
+    turns(follower)
+
+    assert dispatcher.progress.end == broker.log.end
+    assert not differences(
+        files_of(dispatcher.config.output), broker.expected(dispatcher.config.settings)
+    )
+
+
+def test_nothing_is_done_while_nothing_comes_and_the_pauses_grow(followed):
+    _, _, follower = followed()
+    turns(follower)
+
+    assert follower.pause() < follower_module._LONGEST_PAUSE
+    follower._moved_at -= 2
+    assert turn(follower) == []
+    assert follower.pause() == follower_module._LONGEST_PAUSE
+
+
+def test_a_backlog_is_told_piece_by_piece(followed, monkeypatch):
+    monkeypatch.setattr(follower_module, "_MOST_BYTES", 2000)
+    broker, dispatcher, follower = followed()
+    batches = turns(follower, 12)
+
+    assert dispatcher.progress.end == broker.log.end
+    assert len([batch for batch in batches if batch.messages]) > 2
+    assert sum(batch.messages for batch in batches) == 30
+
+
+def test_what_stands_before_a_corrupt_record_is_dispatched_first(followed):
+    broker, dispatcher, follower = followed()
+    turns(follower)
+    broker.append(12)
+    place = broker.log.places[36].position
+    change(broker.store, place + 4, b"\x00\x01")
+
+    with pytest.raises(FormatError) as error:
+        turns(follower, 60)
+    assert error.value.position == place % LOG_FILE
+    assert dispatcher.progress.end == place
+
+
+def test_a_cut_is_followed_also_at_rest(followed):
+    broker, dispatcher, follower = followed()
+    turns(follower)
+    broker.recover(broker.log.places[10].position)
+    broker.append(3, now=broker.messages.now + 10_000)
+    deadline = time.monotonic() + 10
+    while dispatcher.progress.end != broker.log.end:
+        turns(follower)
+        assert time.monotonic() < deadline
+
+    assert dispatcher.progress.truncations == 1
+    assert not differences(
+        files_of(dispatcher.config.output), broker.expected(dispatcher.config.settings)
+    )
+
+
+def test_batches_that_follow_one_another_are_told_as_one():
+    """
+    After a cut there is another one: it begins before the last one's end.
+    """
+    batches = [
+        Batch(0, 100, messages=2, seconds=1.0, phases={"parse": 0.5}, events=["a"]),
+        Batch(100, 300, messages=3, seconds=2.0, phases={"parse": 0.5, "index": 1.0}),
+        Batch(200, 250, messages=1, events=["b"], truncations=1),
+    ]
+    first, second = joined(batches)
+
+    assert (first.start, first.end, first.messages, first.seconds) == (0, 300, 5, 3.0)
+    assert first.phases == {"parse": 1.0, "index": 1.0}
+    assert (second.start, second.end, second.events, second.truncations) == (200, 250, ["b"], 1)
+    assert first.events == ["a"]
