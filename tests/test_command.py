@@ -224,6 +224,29 @@ def test_what_stops_the_job_is_scraped_before_it_ends(tmp_path, is_scraped):
         assert "rocketmq_reput_query_active 0.0" in text
 
 
+def test_a_job_has_the_times_that_it_is_given(tmp_path):
+    """
+    It says so at its start, while it waits for the store's first message.
+    """
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    job = subprocess.Popen(
+        [
+            *REPUT, "run", "--store", tmp_path / "store", "--output", tmp_path / "out",
+            "--trigger-seconds", "0.5", "--follow-seconds", "2.5", "--log-format", "json",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )  # fmt: skip
+    lines = (json.loads(line) for line in job.stderr)
+    started = next(line for line in lines if line.get("event") == "started")
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=60)
+
+    settings = started["settings"]
+    assert (settings["trigger_seconds"], settings["follow_seconds"]) == (0.5, 2.5)
+
+
 @pytest.mark.spark
 def test_the_demonstration_proves_itself():
     """

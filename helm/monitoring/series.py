@@ -34,6 +34,8 @@ STARTS = "rocketmq_reput_starts_total"
 RECOVERIES = "rocketmq_reput_recoveries_total"
 WAITING = "rocketmq_reput_record_waiting"
 ERRORS = "rocketmq_reput_errors_total"
+FAILED = "rocketmq_reput_store_failed"
+SILENT = "rocketmq_reput_writer_silent_seconds"
 KAFKA_LAG_BYTES = "rocketmq_reput_kafka_lag_bytes"
 KAFKA_LAG_SECONDS = "rocketmq_reput_kafka_lag_seconds"
 KAFKA_OFFSET = "rocketmq_reput_kafka_offset_bytes"
@@ -49,6 +51,7 @@ KAFKA_SECONDS = "rocketmq_reput_kafka_transaction_duration_seconds"
 AWAITED = "rocketmq_reput_first_message_awaited"
 LAST_BATCH = "rocketmq_reput_last_batch_timestamp_seconds"
 ACTIVE = "rocketmq_reput_query_active"
+UNPLANNED = "rocketmq_reput_unplanned_seconds"
 STARTED = "rocketmq_reput_start_timestamp_seconds"
 BUILD = "rocketmq_reput_build_info"
 CPU = "process_cpu_seconds_total"
@@ -69,7 +72,7 @@ STORE_LABELS = ("cluster", "store", "node_type")
 NODE = 'node_type="dispatcher"'
 
 JVM = {HEAP_USED, HEAP_MAX, JVM_RESIDENT}
-PROCESS = {ACTIVE, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES, *JVM}
+PROCESS = {ACTIVE, UNPLANNED, STARTED, BUILD, CPU, RESIDENT, OPEN_FILES, *JVM}
 # What rules and dashboard ask for besides, and no dispatcher exports.
 OTHERS = {UP, "ALERTS", START, TARGET, EXPECTED, KUBE_RESTARTS, KUBE_WAITING}
 # Only of stores that are sent to Kafka.
@@ -102,11 +105,14 @@ ALL: dict[str, tuple[str, ...]] = {
     RECOVERIES: (),
     WAITING: (),
     ERRORS: ("kind",),
+    FAILED: (),
+    SILENT: (),
     **dict.fromkeys(KAFKA, ()),
     KAFKA_MESSAGES: ("product",),
     AWAITED: (),
     LAST_BATCH: (),
     ACTIVE: (),
+    UNPLANNED: (),
     STARTED: (),
     BUILD: ("version", "python", "spark", "broker_version"),
     CPU: (),

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from reput.streaming.writers.state import State
 
 _NODE = "dispatcher"
-# Longer than a batch's longest silence: within a batch each block is a sign of life.
+# Longer than a writer's longest silence: each block that it writes is a sign of life.
 _ALIVE_SECONDS = 120.0
+# The job's main loop asks Spark five times a second; on executors an order takes some seconds.
+_LOOP_SECONDS = 5.0
 # RocketMQ's BrokerConfig#brokerClusterName where nothing is set.
 _DEFAULT_CLUSTER = "DefaultCluster"
 # Of the process, by the fields of `jvm.Memory`.
@@ -52,11 +54,17 @@ _JVM_SERIES = {
     "heap_max": "rocketmq_reput_jvm_heap_max_bytes",
     "resident": "rocketmq_reput_jvm_resident_memory_bytes",
 }
-_JVM_TEXTS = {
+_UNPLANNED = "rocketmq_reput_unplanned_seconds"
+_PROCESS_TEXTS = {
     "rocketmq_reput_jvm_heap_used_bytes": "Heap of Spark's JVM that is in use.",
     "rocketmq_reput_jvm_heap_max_bytes": "What the heap of Spark's JVM may grow to.",
     "rocketmq_reput_jvm_resident_memory_bytes": "Resident memory of Spark's JVM.",
+    _UNPLANNED: "For how long stores have been dispatched past what Spark has planned.",
 }
+
+
+def _sets_of(stores: Iterable[str]) -> dict[str, set[str]]:
+    return {name: set() for name in stores}
 
 
 class Metrics:
@@ -84,16 +92,15 @@ class Metrics:
         self.shows_queues = False
         self.jvm: Jvm | None = None
         self._awaited: frozenset[str] = frozenset()
-        self._alive_at = time.monotonic()
+        # For how long nothing was planned, as the job said, and when it said so.
+        self._unplanned_told = 0.0
+        self._told_at = self._alive_at = time.monotonic()
         self._is_active = False
         self._configs = dict(configs)
         # By store: kinds of trouble that were counted, of what lasts and of what ends the job.
-        self._lasting: dict[str, set[str]] = {name: set() for name in configs}
-        self._ended_by: dict[str, set[str]] = {name: set() for name in configs}
+        self._lasting, self._ended_by = (_sets_of(configs) for _ in range(2))
         self._scraped = threading.Event()
         self._waits_since: float | None = None
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
         self._stores = {
             name: StoreMetrics(config, skips_corrupt=skips_corrupt)
             for name, config in configs.items()
@@ -105,6 +112,8 @@ class Metrics:
 
     def _show_process(self, version: str) -> None:
         """Show what runs, and since when."""
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
         started = self._gauge(
             "rocketmq_reput_start_timestamp_seconds", "When this process began, Unix time."
         )
@@ -188,9 +197,34 @@ class Metrics:
 
     def _note_life(self, awaited: frozenset[str], *, is_active: bool) -> None:
         self._alive_at = time.monotonic()
+        if is_active and not self._is_active:
+            # Its main loop begins to speak now.
+            self._told_at = self._alive_at
         self._is_active = is_active
         self._active.set(float(is_active))
         self._awaited = awaited
+
+    def seen(self, store: str, at: float, failure: BaseException | None) -> None:
+        """Take when a store's writer was seen to work, and what it has failed with."""
+        self._stores[store].silence = max(time.monotonic() - at, 0.0)
+        self._stores[store].failure = failure
+        if failure is None:
+            # It may fail again, which is then counted again.
+            self._ended_by[store].clear()
+
+    def unplanned(self, seconds: float) -> None:
+        """Take for how long stores have been dispatched past what Spark has planned."""
+        self._unplanned_told, self._told_at = seconds, time.monotonic()
+
+    @property
+    def unplanned_seconds(self) -> float:
+        """Return for how long nothing was planned.
+
+        If the job's main loop has not spoken for a while, it waits for Spark's JVM: that time
+        counts too.
+        """
+        unheard = time.monotonic() - self._told_at if self._is_active else 0.0
+        return self._unplanned_told + (unheard if unheard > _LOOP_SECONDS else 0.0)
 
     def awaits_logs(self) -> None:
         """Take note that the job has not begun because a store has no first message yet.
@@ -216,14 +250,21 @@ class Metrics:
             self.jvm.sample()
 
     def is_alive(self) -> bool:
-        """Tell whether anything was heard of the job lately."""
-        return time.monotonic() - self._alive_at < _ALIVE_SECONDS
+        """Tell whether the job works: it, a store and Spark's planner were heard of lately.
+
+        One store that hangs or has failed does not count: to end the job would stop the others as
+        well.
+        """
+        silence = min((store.silence for store in self._stores.values()), default=0.0)
+        is_heard = time.monotonic() - self._alive_at < _ALIVE_SECONDS
+        return is_heard and max(silence, self.unplanned_seconds) < _ALIVE_SECONDS
 
     def is_ready(self, within_bytes: int) -> bool:
         """Tell whether all is well.
 
-        The query runs, no store is further behind than this, and none waits for an operator at a
-        flaw or for Kafka. Or no store has a first message yet, so there is nothing to run for.
+        The query runs; no store has failed, is silent or further behind than this; and none waits
+        for an operator at a flaw or for Kafka. Or no store has a first message yet, so there is
+        nothing to run for.
         """
         if self._awaited:
             return self._awaited == self._stores.keys()
@@ -233,7 +274,7 @@ class Metrics:
 
     def collect(self) -> Iterable[Metric]:
         """Yield what is looked up at a scrape."""
-        families = Families(TEXTS, _JVM_TEXTS)
+        families = Families(TEXTS, _PROCESS_TEXTS)
         for name, store in self._stores.items():
             store.collect(
                 families,
@@ -246,4 +287,5 @@ class Metrics:
             for name, value in memory._asdict().items():
                 if value is not None:
                     families.add(_JVM_SERIES[name], (), value)
+        families.add(_UNPLANNED, (), self.unplanned_seconds)
         yield from families

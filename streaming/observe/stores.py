@@ -31,6 +31,10 @@ LOG = logging.getLogger("reput")
 BROKER_LABELS = ("node_id", "storage_type", "storage_medium")
 _STORAGE = ("local", "disk")
 _MILLISECONDS = 1000
+# A writer looks many times a second; on an executor it is asked every few seconds.
+_SILENT_SECONDS = 20.0
+# A look at a log takes milliseconds.
+_LOOK_SECONDS = 2.0
 _CHECKPOINT_KINDS = ("physic", "logics", "index")
 _LATENCY = "rocketmq_reput_latency_seconds"
 TEXTS: Texts = {
@@ -63,6 +67,14 @@ TEXTS: Texts = {
     ),
     "rocketmq_index_fill_ratio": ("How full the newest index file is.", ()),
     "rocketmq_reput_record_waiting": ("Dispatch waits at a record that came out of turn.", ()),
+    "rocketmq_reput_store_failed": (
+        "The store is not dispatched: it has failed and is tried again, or waits at damage.",
+        (),
+    ),
+    "rocketmq_reput_writer_silent_seconds": (
+        "How long ago the store's writer was last seen to work.",
+        (),
+    ),
     "rocketmq_reput_starts_total": ("Openings of the output since it was begun.", ()),
     "rocketmq_reput_recoveries_total": ("Openings at which something was rolled back.", ()),
     "rocketmq_reput_log_truncations_total": (
@@ -120,6 +132,9 @@ class StoreMetrics:
         # Physical offset and store timestamp of the oldest record that is not dispatched.
         self._oldest = (-1, 0)
         self.state: State | None = None
+        # For how long its writer has not been seen to work, seconds, as the job last said.
+        self.silence = 0.0
+        self.failure: BaseException | None = None
         self._latencies = [0] * (len(BOUNDS) + 1)
         self._latency_seconds = 0.0
         self._last_batch = 0.0
@@ -131,17 +146,26 @@ class StoreMetrics:
         self._latency_seconds += batch.latency_seconds
 
     def is_ready(self, within_bytes: int) -> bool:
-        """Tell whether its lag is within this, and it does not wait for an operator."""
+        """Tell whether it is dispatched, its lag is within this, and Kafka is not held back."""
         state = self.state
         is_held_back = state is not None and state.kafka is not None and state.kafka.stopped
-        if state is not None and (state.flaw or is_held_back):
+        if self.has_failed or is_held_back or self.silence > _SILENT_SECONDS:
             return False
         behind = self.behind()
         return behind is not None and behind.bytes <= within_bytes
 
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether it is not dispatched: it has failed, or waits at a flaw of its log."""
+        flaw = self.state.flaw if self.state is not None else None
+        return self.failure is not None or bool(flaw)
+
     def behind(self) -> Behind | None:
         """Return how far behind the log's end dispatch is now, None if that cannot be told."""
-        with self._lock:
+        if not self._lock.acquire(timeout=_LOOK_SECONDS):
+            # Another scrape still looks: the device hangs. Other stores do not wait for it.
+            return None
+        try:
             self._look()
             if self._trouble:
                 return None
@@ -153,6 +177,8 @@ class StoreMetrics:
             if not left:
                 return Behind(0, 0.0, 0.0)
             stored = self._stored_at(begin)
+        finally:
+            self._lock.release()
         last = state.progress.store_timestamp
         late = (self._log_timestamp - last) / _MILLISECONDS if last else 0.0
         # If a damaged record is next, the one before it is the oldest that is known.
@@ -223,6 +249,8 @@ class StoreMetrics:
             _LATENCY, labels, BOUNDS, tuple(self._latencies), self._latency_seconds
         )
         families.add("rocketmq_reput_first_message_awaited", labels, float(is_awaited))
+        families.add("rocketmq_reput_store_failed", labels, float(self.has_failed))
+        families.add("rocketmq_reput_writer_silent_seconds", labels, self.silence)
         if state is None or log is None:
             # No zeros: neither the lag nor what happened before is known yet.
             return

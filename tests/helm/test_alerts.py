@@ -23,6 +23,8 @@ MISPLACED = f'rocketmq_consumequeue_entries_total{{{STORE},outcome="misplaced"}}
 CORRUPT = f"rocketmq_reput_corrupt_skipped{{{STORE}}}"
 GAPS = f"rocketmq_reput_data_loss_gaps{{{STORE}}}"
 WAITING = f"rocketmq_reput_record_waiting{{{STORE}}}"
+FAILED = f"rocketmq_reput_store_failed{{{STORE}}}"
+SILENT = f"rocketmq_reput_writer_silent_seconds{{{STORE}}}"
 KAFKA_LAG = f"rocketmq_reput_kafka_lag_bytes{{{STORE}}}"
 KAFKA_CONNECTED = f"rocketmq_reput_kafka_connected{{{STORE}}}"
 KAFKA_DEAD = f"rocketmq_reput_kafka_dead_letters_total{{{STORE}}}"
@@ -39,6 +41,8 @@ OTHER_AWAITED = AWAITED.replace('store="a"', 'store="b"')
 STARTED = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.1:9464"}}'
 STARTED_ELSEWHERE = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance="10.0.0.2:9464"}}'
 ACTIVE = f'rocketmq_reput_query_active{{{PROCESS},instance="10.0.0.1:9464"}}'
+UNPLANNED = f'rocketmq_reput_unplanned_seconds{{{PROCESS},instance="10.0.0.1:9464"}}'
+FAILED_OF_PROCESS = f"rocketmq_reput_store_failed{{{OF_PROCESS}}}"
 GIB = 1 << 30
 
 
@@ -48,6 +52,10 @@ def offset(which):
 
 def errors(kind):
     return f'rocketmq_reput_errors_total{{{STORE},kind="{kind}"}}'
+
+
+def errors_of_process(kind):
+    return f'rocketmq_reput_errors_total{{{OF_PROCESS},kind="{kind}"}}'
 
 
 # A store of which 60 MB a minute are dispatched, a few kB behind, recorded every minute.
@@ -63,6 +71,9 @@ HEALTHY = {
     CORRUPT: "0x120",
     GAPS: "0x120",
     WAITING: "0x120",
+    FAILED: "0x120",
+    SILENT: "0.2x120",
+    UNPLANNED: "1 2 3 4 5" + " 3x115",
     UP: "1x120",
     STARTED: "1000x120",
     ACTIVE: "1x120",
@@ -95,6 +106,8 @@ REPAIR = f"{45 * 10**10}x180 {45 * 10**10}-4000000000x60 {45 * 10**10}x240"
 NEW = "_x35 52100000000+60000000x85"
 # A process that began in minute 40, and had counted by its first scrape, a minute later.
 FIRST_SCRAPED = {STARTED: "1000x39 _ 2400x80", DEAD_OF_PROCESS: "_x40 5x80"}
+# A store of several: it failed in minute 40, and is dispatched again from minute 60 on.
+OUT_FOR_A_WHILE = {FAILED: "_x120", FAILED_OF_PROCESS: "0x39 1x20 0x60"}
 # (what happens, series that differ, minute, the alerts that fire then)
 CASES = [
     ("all is well", {}, 60, ""),
@@ -288,6 +301,53 @@ CASES = [
     ("Kafka was never reached", {KAFKA_LAG: "_x120", KAFKA_CONNECTED: "0x120"}, 45, "KafkaAway"),
     ("the log was cut below what was sent", {KAFKA_CUT: later(1)}, 45, "KafkaStopped"),
     ("something else", {errors("other"): "_x40 1x1"}, 45, "WriteFailure"),
+    *(
+        (f"a store without room for a while, minute {minute}", OUT_FOR_A_WHILE | counted, minute, a)
+        for counted in ({errors_of_process("io"): "0x39 1x80"},)
+        for minute, a in (
+            (42, "StoreFailed WriteFailure"),
+            # It is counted once, and holds for as long as the store has failed.
+            (59, "StoreFailed WriteFailure"),
+            (62, ""),
+            (100, ""),
+        )
+    ),
+    (
+        "a store that fails again, minute 75",
+        OUT_FOR_A_WHILE | {errors_of_process("io"): "0x39 1x30 2x50"},
+        75,
+        "WriteFailure",
+    ),
+    (
+        "a damaged store of several, hours later",
+        {FAILED: "_x120", FAILED_OF_PROCESS: "1x120", errors_of_process("corrupt"): "1x120"},
+        110,
+        "CorruptRecord StoreFailed",
+    ),
+    (
+        "a job with one store has ended at an error",
+        {FAILED: "0x39 1 stale", errors("io"): "0x39 1 stale"},
+        45,
+        "WriteFailure",
+    ),
+    (
+        "failed before the first scrape of a young process",
+        {
+            STARTED: "1000x39 _ 2400x80",
+            FAILED: "_x120",
+            FAILED_OF_PROCESS: "_x40 0x80",
+            errors_of_process("store"): "_x40 1x80",
+        },
+        50,
+        "WriteFailure",
+    ),
+    ("a writer hangs", {SILENT: "0.2x39 30+60x80"}, 43, "WriterSilent"),
+    ("a slow flush", {SILENT: "0.2x39 25x80"}, 60, ""),
+    ("a flush of a minute", {SILENT: "0.2x39 40 0.2x80"}, 41, ""),
+    ("the planner stands still", {UNPLANNED: "3x39 0+60x80"}, 43, "PlannerStopped"),
+    # The liveness probe has restarted the job.
+    ("the planner stood still", {UNPLANNED: "3x39 60 120 3x80"}, 50, "PlannerStopped"),
+    ("a batch of half a minute", {UNPLANNED: "3x39 30 3x80"}, 45, ""),
 ]
 
 

@@ -121,11 +121,13 @@ def test_limits_are_drawn():
         "Oldest undispatched record": [
             None, THRESHOLDS["behindSeconds"], THRESHOLDS["behindSecondsCritical"],
         ],
+        "Stores that have failed": [None, 1],
+        "Silence of writers": [None, 30],
         "Kafka held back": [None, 1],
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [series.KAFKA_HELD, series.KAFKA_CONNECTED])
+@pytest.mark.parametrize("name", [series.KAFKA_HELD, series.KAFKA_CONNECTED, series.FAILED])
 def test_a_state_stands_beside_no_counts(name):
     """
     A line at 1 is not to be seen beside one at thousands: what is 0 or 1 has a panel of its own,
@@ -134,7 +136,8 @@ def test_a_state_stands_beside_no_counts(name):
     (panel,) = (
         panel
         for panel in all_panels(BOARD)
-        if any(name in target["expr"] for target in panel["targets"])
+        if panel["type"] == "timeseries"
+        and any(name in target["expr"] for target in panel["targets"])
     )
     defaults = panel["fieldConfig"]["defaults"]
 

@@ -1,8 +1,9 @@
 """How does a rule look at series that a crash may break? Back over windows that outlast it.
 
 A counter's first step may never be scraped where the error that it counts ends the process. So
-alerts on errors also look at the value itself: a process that has counted one is about to end, and
-the next one begins at 0.
+alerts on errors look at the value itself. But an error of one store does not end a job that has
+others: its process keeps the value after the store is dispatched again. So they leave out what a
+process counted before the window, unless the store has failed still.
 
 A process that crashes takes its series with it, and the kubelet waits up to five minutes before it
 starts the next one. So where the cause may break a series, no rule waits for that series to hold
@@ -18,7 +19,7 @@ INSTANCE = "job, namespace, pod, instance"
 AGE = f"time() - {s.STARTED}"
 BEHIND = f"{s.BEHIND_BYTES}{DISPATCHER}"
 # Seconds: how old a process may be; how far ahead free space is predicted.
-HOUR, DAY = 3600, 86400
+QUARTER, HOUR, DAY = 900, 3600, 86400
 
 
 def offset(which: str) -> str:
@@ -27,10 +28,17 @@ def offset(which: str) -> str:
     return f"sum without (which) (last_over_time({selector}[10m]))"
 
 
-def errors(kinds: str, window: str = "15m") -> str:
-    """Return an expression that holds where such an error was counted within the window."""
-    selector = f'{s.ERRORS}{{{s.NODE},kind=~"{kinds}"}}'
-    return f"max_over_time({selector}[{window}]) > 0"
+def errors(kinds: str) -> str:
+    """Return an expression that holds where such an error was counted within 15 minutes.
+
+    It also holds while the store has failed, however long ago the error was counted.
+    """
+    counted = f'{s.ERRORS}{{{s.NODE},kind=~"{kinds}"}}[15m]'
+    return (
+        f"(max_over_time({counted}) > 0\n"
+        f"unless (increase({counted}) == 0 and ignoring (kind) {s.FAILED}{DISPATCHER} == 0"
+        f" and on ({INSTANCE}) {AGE} >= {QUARTER}))"
+    )
 
 
 def behind(metric: str, threshold: str, long: str, short: str) -> str:

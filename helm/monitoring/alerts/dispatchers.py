@@ -1,4 +1,4 @@
-"""Which dispatcher is gone, stuck, or keeps restarting? Alerts about processes.
+"""Which dispatcher, or which of its parts, is gone, stuck, or keeps failing? Alerts about those.
 
 Rules about a dispatcher that is gone ask Prometheus itself (`up`) and, where it runs,
 kube-state-metrics. They know how many dispatchers there should be.
@@ -7,7 +7,7 @@ kube-state-metrics. They know how many dispatchers there should be.
 from __future__ import annotations
 
 from helm.monitoring import series as s
-from helm.monitoring.alerts.alert import CRITICAL, STORE, Alert
+from helm.monitoring.alerts.alert import CRITICAL, STORE, WARNING, Alert
 from helm.monitoring.alerts.conditions import BEHIND, DISPATCHER, INSTANCE
 
 _OURS = 'namespace=~"${namespace}",job=~"${job}"'
@@ -18,6 +18,8 @@ _KUBE_WAITS = f"max by (namespace, pod) ({s.KUBE_WAITING}{{{_CONTAINER}}} == 1)"
 _RESTARTS = f"{s.KUBE_RESTARTS}{{{_CONTAINER}}}"
 # Longer than the longest wait of the kubelet and the longest life that it takes for a crash.
 _LATELY = "20m"
+# Seconds: past a slow flush, and before /healthz says no, which it does after 120.
+SILENT_SECONDS, _UNPLANNED_SECONDS = 30, 60
 
 ALERTS = (
     Alert(
@@ -28,6 +30,35 @@ ALERTS = (
         f"and {s.WITHOUT_BROKER} increase({s.LOG_BYTES}{DISPATCHER}[5m]) == 0",
         f"Dispatch of {STORE} has stopped, though its log has more",
         "{{ $value | humanize1024 }}B of log wait, and not a byte was dispatched in 5 minutes.",
+    ),
+    Alert(
+        "StoreFailed",
+        CRITICAL,
+        "1m",
+        # A job with a single store ends, and other alerts tell why.
+        f"{s.FAILED}{DISPATCHER} == 1",
+        f"{STORE} is not dispatched: it has failed",
+        "Its writer tries again every half minute or sooner, or it waits at damage. The job's other"
+        " stores are dispatched.",
+    ),
+    Alert(
+        "WriterSilent",
+        CRITICAL,
+        "1m",
+        f"{s.SILENT}{DISPATCHER} > {SILENT_SECONDS}",
+        f"The writer of {STORE} gives no sign of life",
+        "It was last seen to work {{ $value | humanizeDuration }} ago. Its disk or file system"
+        " hangs, or its process is stopped.",
+    ),
+    Alert(
+        "PlannerStopped",
+        WARNING,
+        "0s",
+        # A restart by the liveness probe does not hide it.
+        f"max_over_time({s.UNPLANNED}[15m]) > {_UNPLANNED_SECONDS}",
+        "Spark's planner of {{ $labels.instance }} stands still",
+        "For {{ $value | humanizeDuration }}, Spark planned nothing of what the stores' logs got."
+        " The stores are dispatched all the same; after two minutes /healthz says no.",
     ),
     Alert(
         "QueryInactive",

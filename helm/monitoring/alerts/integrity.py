@@ -36,7 +36,8 @@ ALERTS = (
         "0s",
         f"{more(s.CORRUPT)}\nor {errors('corrupt')}",
         f"The log of {STORE} has a corrupt record",
-        "It was passed over and copied to quarantine, or the job stopped or waits there.",
+        "It was passed over and copied to quarantine; or the store is not dispatched past it, and"
+        " its job has ended unless it has other stores.",
     ),
     Alert(
         "IndexFailure",
@@ -44,7 +45,8 @@ ALERTS = (
         "0s",
         errors("index"),
         f"The index of {STORE} differs from its record",
-        "The job stopped at an index file that differs from what it had recorded.",
+        "The store's dispatch stopped at an index file that differs from what was recorded. The"
+        " job has ended unless it has other stores.",
     ),
     Alert(
         "ConsumeQueueGap",
@@ -80,7 +82,8 @@ ALERTS = (
         CRITICAL,
         "0s",
         errors("io|store|other"),
-        f"The dispatcher of {STORE} stopped at an error",
-        "A file could not be read or written. The last line of its log names file and remedy.",
+        f"Dispatch of {STORE} stopped at an error",
+        "A file could not be read or written. The job's log names file and remedy. The job has"
+        " ended, or it tries again while it has other stores.",
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from helm.monitoring import series as s
 from helm.monitoring.alerts import dispatchers, integrity, kafka, lag, space
-from helm.monitoring.alerts.conditions import AGE, DAY, HOUR
+from helm.monitoring.alerts.conditions import AGE, DAY
 
 ALERTS = (
     *dispatchers.ALERTS,
@@ -20,6 +20,7 @@ ALERTS = (
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"(\d+)([smh])\b")
 _WINDOW = re.compile(r"\[[^\]]+\]")
+_AGE = re.compile(rf"(?<={re.escape(AGE)} )(<|>=) (\d+)")
 
 
 def rule_file(speed: int = 1, *, has_links: bool = True) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def rule_file(speed: int = 1, *, has_links: bool = True) -> dict[str, Any]:
             rule["for"] = _shortened(rule["for"], speed)
             rule["expr"] = _WINDOW.sub(lambda w: _shortened(w[0], speed), rule["expr"])
             rule["expr"] = rule["expr"].replace(f", {DAY})", f", {DAY // speed})")
-            rule["expr"] = rule["expr"].replace(f"{AGE} < {HOUR}", f"{AGE} < {HOUR // speed}")
+            rule["expr"] = _AGE.sub(lambda a: f"{a[1]} {int(a[2]) // speed}", rule["expr"])
     recorded = [
         {"record": s.START, "expr": dispatchers.recorded(s.STARTED)},
         {"record": s.TARGET, "expr": dispatchers.recorded(s.UP)},

@@ -31,8 +31,8 @@ ALERTS = (
         "5m",
         f"{_FREE_SHARE} < ${{freeRatioCritical}}",
         f"The output disk of {STORE} is nearly full",
-        "{{ $value | humanizePercentage }} of its file system is free. The job ends at the first"
-        " file that it cannot write.",
+        "{{ $value | humanizePercentage }} of its file system is free. Dispatch stops at the first"
+        " file that cannot be written.",
     ),
     Alert(
         "HeapFull",

@@ -49,7 +49,8 @@ def _batches() -> list[timeseries.Panel]:
         ),
         graph(
             "Batches a second",
-            "Many small ones at the log's end, few large ones in a backlog.",
+            "In a live job, what a writer did since the job last heard of it is one batch: five a"
+            " second at most.",
             PER_SECOND,
             [(rate(s.BATCHES), NAMED)],
             8,
@@ -163,8 +164,16 @@ def _resources() -> list[timeseries.Panel]:
 
 
 def _processes() -> list[timeseries.Panel]:
-    """Graph what runs, and since when."""
+    """Graph what runs, since when, and whether Spark plans."""
     return [
+        graph(
+            "Not planned yet",
+            "For how long stores have been dispatched past what Spark has planned: some seconds. It"
+            " rises while Spark's planner or JVM stands still.",
+            SECONDS,
+            [(of_stores(s.UNPLANNED), "{{instance}}")],
+            8,
+        ),
         graph(
             "Up for",
             "Time since the process began. A saw-tooth means that it restarts.",

@@ -167,7 +167,7 @@ def _trouble() -> stat.Panel:
     return tile(
         "Things to look at",
         "Errors, corrupt records, entries out of turn and expired records in 24 hours, and"
-        " stores that are gone.",
+        " stores that have failed or are gone.",
         " + ".join(
             f"(sum({each}) or vector(0))"
             for each in (
@@ -175,6 +175,7 @@ def _trouble() -> stat.Panel:
                 more(s.CORRUPT, "24h"),
                 "increase(" + one(s.ENTRIES, 'outcome="misplaced"') + "[24h])",
                 more(s.LOST_GAPS, "24h"),
+                one(s.FAILED),
                 f"{gone()} > bool 0",
             )
         )

@@ -1,17 +1,20 @@
-"""Which store does not keep up? Graphs have a line for each."""
+"""Which store does not keep up, or has failed? Graphs have a line for each."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from helm.monitoring import series as s
+from helm.monitoring.alerts.dispatchers import SILENT_SECONDS
 from helm.monitoring.dashboard.promql import LOG_END, at, one, quantile, rate
 from helm.monitoring.dashboard.visualizations import (
     BYTES,
     BYTES_PER_SECOND,
     NAMED,
     PER_SECOND,
+    RED,
     SECONDS,
+    SHORT,
     graph,
     limits,
 )
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 def panels() -> list[timeseries.Panel]:
     """Return the row's graphs."""
-    return [*_lag(), *_flow()]
+    return [*_lag(), *_flow(), *_writers()]
 
 
 def _lag() -> list[timeseries.Panel]:
@@ -100,5 +103,29 @@ def _flow() -> list[timeseries.Panel]:
                     NAMED,
                 )
             ],
+        ),
+    ]
+
+
+def _writers() -> list[timeseries.Panel]:
+    """Graph which stores have failed, and which writers do not move."""
+    return [
+        graph(
+            "Stores that have failed",
+            "1: the store is not dispatched. It has failed and is tried again, or waits at damage;"
+            " the job's log names file and remedy.",
+            SHORT,
+            [(one(s.FAILED), NAMED)],
+            12,
+            (1.0, RED),
+        ).max(1),
+        graph(
+            "Silence of writers",
+            "How long ago each store's writer was last seen to work. The line is where the alert"
+            " begins. It rises while a disk hangs, and for some seconds in a slow flush.",
+            SECONDS,
+            [(one(s.SILENT), NAMED)],
+            12,
+            (float(SILENT_SECONDS), RED),
         ),
     ]

@@ -40,6 +40,7 @@
 - --delete-expired
 {{- end }}
 - --trigger-seconds={{ .triggerSeconds }}
+- --follow-seconds={{ .followSeconds }}
 {{- with .maxBatchBytes }}
 - --max-batch-bytes={{ . }}
 {{- end }}

@@ -81,7 +81,11 @@ def _with_kafka(configs: list[StoreConfig], options: JobOptionsGiven) -> list[St
 
 
 def job_options(
-    options: JobOptionsGiven, *, available_now: bool, trigger_seconds: float = 0.0
+    options: JobOptionsGiven,
+    *,
+    available_now: bool,
+    trigger_seconds: float = JobOptions.trigger_seconds,
+    follow_seconds: float = JobOptions.follow_seconds,
 ) -> JobOptions:
     """Return how the job runs.
 
@@ -92,6 +96,7 @@ def job_options(
     return JobOptions(
         available_now=available_now,
         trigger_seconds=trigger_seconds,
+        follow_seconds=follow_seconds,
         max_batch_bytes=None if cap is None else number_of_bytes(cap),
         threads=options.threads,
         flush_seconds=options.flush_seconds,

@@ -42,7 +42,12 @@ def run(options: RunOptions) -> None:
     # The progress bar is slow to import.
     from reput.streaming.show.log_lines import log_to_stderr, report_settings
 
-    job = job_options(options, available_now=False, trigger_seconds=options.trigger_seconds)
+    job = job_options(
+        options,
+        available_now=False,
+        trigger_seconds=options.trigger_seconds,
+        follow_seconds=options.follow_seconds,
+    )
     log_to_stderr(as_json=options.log_format == LogMode.JSON)
     ready_bytes = number_of_bytes(options.ready_behind)
     access = _access_of(options)

@@ -164,7 +164,19 @@ class RunOptions(Monitoring, JobOptionsGiven):
             least=0.0,
             panel=WRITING,
             chart=Chart("run.triggerSeconds"),
-            help="Least time between batches.",
+            help="Least time from one batch of Spark's to the next. Logs are followed meanwhile.",
         ),
     ] = 0.0
+    follow_seconds: Annotated[
+        float,
+        Option(
+            unit="seconds",
+            least=0.1,
+            most=60.0,
+            panel=WRITING,
+            chart=Chart("run.followSeconds"),
+            help="A batch of Spark follows the logs for this long. Longer: Spark plans less often, "
+            "and costs less.",
+        ),
+    ] = 5.0
     as_json: Json = False

@@ -37,7 +37,7 @@ from reput.streaming.observe.server import serve
 from reput.streaming.settings.config import FlushPolicy
 from reput.streaming.settings.space import space_of
 from reput.streaming.spark.jvm import Jvm
-from reput.streaming.writers.protocol import error_of, failure_of
+from reput.streaming.writers.executors.protocol import error_of, failure_of
 from reput.streaming.writers.state import State
 from tests.builders.stores import LOG_FILE, Log, config_of, fill
 
