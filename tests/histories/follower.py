@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.source.marks import marks_of
 from reput.streaming.source.options import parse
-from reput.streaming.source.stream import RangeReader, StreamReader
+from reput.streaming.source.ranges.reader import RangeReader
+from reput.streaming.source.stream import StreamReader
+from reput.streaming.writers import follower as live
 from tests.histories.points import POINTS, Killed
 
 if TYPE_CHECKING:
@@ -19,14 +21,23 @@ if TYPE_CHECKING:
 
 # Between two looks, s.
 SECONDS = 0.6
+_TURNS = 4
+_TURN_SECONDS = 0.05
 
 
 class Follower:
-    """What `reput run` does with one store, without Spark: plan, dispatch, tend."""
+    """What a job does with one store, without Spark: plan, dispatch, tend; or follow it, live."""
 
-    def __init__(self, config: StoreConfig) -> None:
-        """Open the output; see `StoreDispatcher`."""
+    def __init__(self, config: StoreConfig, *, is_live: bool = False) -> None:
+        """Open the output; see `StoreDispatcher`.
+
+        Args:
+            config: the store.
+            is_live: do what `reput run` does; else what a batch of `reput rebuild` does.
+        """
         self.config = config
+        self._is_live = is_live
+        self._live: live.Follower | None = None
         self.dispatcher = StoreDispatcher(config, threads=1)
         self.events: list[str] = list(self.dispatcher.recovery.reasons)
         end = self.dispatcher.progress.end
@@ -51,6 +62,9 @@ class Follower:
 
     def _poll(self) -> None:
         POINTS.clock += SECONDS
+        if self._is_live:
+            self._follow()
+            return
         if self._offset is None:
             self._offset = self._reader.initialOffset()
         rows, end = self._reader.read(self._offset)
@@ -63,6 +77,15 @@ class Follower:
             self.events += batch.events
         if self.dispatcher.waits:
             self.events += self.dispatcher.dispatch_waiting().events
+
+    def _follow(self) -> None:
+        """Take as many turns as a last record needs to settle."""
+        if self._live is None:
+            self._live = live.Follower(self.dispatcher, skips_corrupt=False)
+        for _ in range(_TURNS):
+            for batch in self._live.turn(lambda _: None, lambda: False):
+                self.events += batch.events
+            POINTS.clock += _TURN_SECONDS
 
     def close(self) -> None:
         """Stop in order."""

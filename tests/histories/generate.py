@@ -18,7 +18,8 @@ def history(seed: int, number: int, *, is_real: bool = False) -> list[Step]:
     """Return history `number` of a seed; those for real classes are others."""
     pick = random.Random(f"{seed} {number} {is_real}")
     is_quiet = random.Random(f"{seed} {number} quiet").random() < _QUIET
-    steps = [_settings(pick, is_quiet=is_quiet), step("start"), _put(pick, 12)]
+    is_live = random.Random(f"{seed} {number} live").random() < _LIVE
+    steps = [_settings(pick, is_quiet=is_quiet, is_live=is_live), step("start"), _put(pick, 12)]
     if pick.random() < 0.85:
         steps.append(step("open"))
     if pick.random() < 0.6:
@@ -28,7 +29,11 @@ def history(seed: int, number: int, *, is_real: bool = False) -> list[Step]:
     return steps
 
 
-def _settings(pick: random.Random, *, is_quiet: bool) -> Step:
+# Share of histories in which the job follows the log by itself, as a live one does.
+_LIVE = 0.6
+
+
+def _settings(pick: random.Random, *, is_quiet: bool, is_live: bool) -> Step:
     settings = step(
         "settings",
         version=pick.choice(_VERSIONS),
@@ -39,7 +44,9 @@ def _settings(pick: random.Random, *, is_quiet: bool) -> Step:
         fan=int(pick.random() < 0.2),
         batch=int(pick.random() < 0.2),
     )
-    return settings._replace(values=(*settings.values, ("quiet", "1"))) if is_quiet else settings
+    more = [("quiet", "1")] if is_quiet else []
+    more += [("live", "1")] if is_live else []
+    return settings._replace(values=(*settings.values, *more))
 
 
 def _seed(pick: random.Random) -> int:

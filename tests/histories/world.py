@@ -101,6 +101,7 @@ class World:
         is_five = not version.startswith("4")
         # A real store's buffers ask for files of some size.
         log_file = 65536 if jvm is not None else settings.number("log", 8192)
+        self._is_live = bool(settings.number("live"))
         self.traits = Traits(
             version,
             log_file,
@@ -448,7 +449,7 @@ class World:
         if self.origin is None:
             self.origin = self.broker.begin
         try:
-            self.follower = Follower(self.config)
+            self.follower = Follower(self.config, is_live=self._is_live)
         except StoreError as error:
             if self.is_damaged:
                 self.outcome.events["damaged output refused"] += 1
@@ -457,7 +458,7 @@ class World:
             else:
                 raise HistoryError("refused", f"{type(error).__name__}: {error}") from error
             self._reset_output()
-            self.follower = Follower(self.config)
+            self.follower = Follower(self.config, is_live=self._is_live)
         except (ReputError, OSError, ValueError, KeyError, IndexError, AssertionError) as error:
             raise HistoryError("open", f"{type(error).__name__}: {error}") from error
         self._note_events()
