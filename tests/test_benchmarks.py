@@ -76,9 +76,21 @@ def test_each_record_of_a_live_log_has_a_latency(tmp_path: Path) -> None:
     ((rate, *_),) = document["latency"]
 
     assert 0 < rate["p50_ms"] <= rate["p99_ms"] <= rate["max_ms"]
-    assert document["steps"]["batches"] > 0
-    assert 0 < document["steps"]["walCommit"] < document["steps"]["triggerExecution"]
     assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in document["starts"].values())
+
+
+@pytest.mark.spark
+def test_a_store_in_trouble_has_another_one_measured(tmp_path: Path) -> None:
+    run(
+        "fates", "--troubles", "none,corrupt", "--seconds", 1, "--directory", tmp_path,
+        "--json", tmp_path / "json",
+    )  # fmt: skip
+    fine, corrupt = json.loads((tmp_path / "json").read_text())
+
+    for number in (1, 2):
+        assert fine[f"start_{number}"]["exit_code"] == 0
+        assert corrupt[f"start_{number}"]["exit_code"] == 4
+        assert corrupt[f"start_{number}"]["messages"] > 500
 
 
 @pytest.mark.oracle

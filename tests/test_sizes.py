@@ -43,7 +43,6 @@ LONG_FUNCTIONS: dict[str, str] = {
         "fields and checks in the order of the bytes; queries read each message by it, a call counts"
     ),
     "benchmarks/kafka.py:main": "options, then rounds in the order that makes them comparable",
-    "benchmarks/live.py:main": "options, then runs in the order that makes them comparable",
     "benchmarks/logs.py:fill": "compiled: a record's fields in the order of its bytes",
     "benchmarks/scale_out.py:run_job": "a driver in a process of its own, from start to figures",
 }
