@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 # A writer hears from the job this often while its store has nothing new.
 TEND_SECONDS = SILENCE_SECONDS / 6
+# The same while its store gets records: lag is shown by what was heard.
+_BUSY_SECONDS = 1.0
 # A job that was killed a moment ago leaves writers that are about to end.
 _OPEN_PATIENCE = 10.0
 # A writer on a host that Spark has given up ends by silence.
@@ -71,6 +73,7 @@ class _Writer:
     answer: Answer | None = None
     counted: Counted = field(default_factory=Counted)
     heard_at: float = field(default_factory=time.monotonic)
+    is_busy: bool = False
     answered_at: float = field(default_factory=time.monotonic)
     failure: BaseException | None = None
 
@@ -187,7 +190,11 @@ class ExecutorWriters:
 
     def _due(self) -> list[str]:
         now = time.monotonic()
-        return [n for n, known in self._writers.items() if now - known.heard_at > TEND_SECONDS]
+        return [
+            name
+            for name, known in self._writers.items()
+            if now - known.heard_at > (_BUSY_SECONDS if known.is_busy else TEND_SECONDS)
+        ]
 
     def _send(
         self, kinds: Mapping[str, str], patience: float, *, starts: bool = True
@@ -231,6 +238,7 @@ class ExecutorWriters:
         known.answer = answer
         known.failure = error_of(answer.failure) if answer.failure else None
         batches = answer.batches
+        known.is_busy = bool(batches)
         if answer.state is not None:
             record = answer.state.progress
             batches = known.counted.take(batches, record.messages, record.cuts)
