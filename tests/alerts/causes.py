@@ -125,7 +125,7 @@ def stopped_planner(place: Place) -> None:
     """A log grows, and the process in which Spark plans it is stopped."""
     with place.writing():
         place.start()
-        until(lambda: place.value(s.BATCHES), "a first batch")
+        until(lambda: (place.value(s.UNPLANNED) or 0) > 0, "a first plan")
         place.begin()
         planners = [
             process

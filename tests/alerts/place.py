@@ -173,9 +173,9 @@ class Place:
         return answer_of(self.port, path)
 
     def value(self, name: str) -> float | None:
-        """Return the value of a series of the store without further labels, None without one."""
+        """Return the value of a series of the store or the process, None without one."""
         for line in (self.get("/metrics") or "").splitlines():
-            if line.startswith(f"{name}{{"):
+            if line.startswith((f"{name}{{", f"{name} ")):
                 return float(line.split()[-1])
         return None
 
