@@ -179,7 +179,7 @@ class StuckError(ReputError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let it be pickled as what it is."""
-        return type(self), tuple(self.fields.values())
+        return type(self), tuple(self.fields.values()), _marked(self)
 
 
 KINDS: dict[str, type[ReputError]] = {

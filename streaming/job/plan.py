@@ -12,11 +12,20 @@ if TYPE_CHECKING:
 class Plan:
     """What Spark has planned of each store, physical offsets."""
 
-    def __init__(self) -> None:
-        """Begin without a plan."""
+    def __init__(self, pause: float) -> None:
+        """Begin without a plan.
+
+        Args:
+            pause: seconds that Spark may wait between two plans.
+        """
+        self._pause = pause
         self._ends: dict[str, int] = {}
         # Since when a store is dispatched past its plan, by a steady clock.
         self._since: float | None = None
+
+    def begin(self, starts: Mapping[str, int]) -> None:
+        """Take where stores are dispatched to before there is a plan."""
+        self._ends = dict(starts)
 
     def take(self, ends: Mapping[str, int]) -> None:
         """Take what a batch is to dispatch up to."""
@@ -25,7 +34,7 @@ class Plan:
 
     def end(self, store: str) -> int:
         """Return where a store's plan ends, 0 without one."""
-        return self._ends.get(store, 0)
+        return max(self._ends.get(store, 0), 0)
 
     def silence(self, end_of: Callable[[str], int]) -> float:
         """Return for how long some store has been dispatched past its plan, seconds.
@@ -36,4 +45,4 @@ class Plan:
         now = time.monotonic()
         is_ahead = any(end_of(store) > end for store, end in self._ends.items())
         self._since = (self._since or now) if is_ahead else None
-        return now - (self._since or now)
+        return max(now - (self._since or now) - self._pause, 0.0)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _TOLD_SECONDS = 0.1
 _STATE_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
+# A store that had failed counts as dispatched again after this.
+_WELL_SECONDS = 2.0
 
 
 class StoreThread:
@@ -69,6 +71,8 @@ class StoreThread:
         self._over, self._opened = threading.Event(), threading.Event()
         self._may_follow = threading.Event()
         self._backoff = Backoff()
+        # How far was recorded when the output was opened, physical offset.
+        self._opened_at = -1
         # Not told yet; the lock is held to add to it and to take it.
         self._told = threading.Lock()
         self._batches: list[Batch] = []
@@ -146,6 +150,7 @@ class StoreThread:
         with about(self._config.name):
             dispatcher = self._options.open(self._config)
         self.state, self.dispatcher = State.of(dispatcher), dispatcher
+        self._opened_at = dispatcher.recorded_end
         with self._told:
             self._events += events_of(dispatcher)
 
@@ -159,7 +164,7 @@ class StoreThread:
         if dispatcher is None or self._over.is_set():
             return
         follower = Follower(dispatcher, skips_corrupt=self._options.skips_corrupt)
-        state_at = 0.0
+        state_at, began = 0.0, time.monotonic()
         while not self._over.is_set():
             batches = follower.turn(self._seen, self._over.is_set)
             now = self.seen_at = time.monotonic()
@@ -169,12 +174,19 @@ class StoreThread:
                 state_at = min(state_at, now + _TOLD_SECONDS)
             if now >= state_at:
                 self.state, state_at = State.of(dispatcher), now + _STATE_SECONDS
-                if self.failure is not None:
-                    # A whole look has gone well.
-                    self.failure = None
-                    self._backoff.reset()
+                self._note_health(dispatcher, now - began)
             time.sleep(follower.pause())
         self.state = State.of(dispatcher)
+
+    def _note_health(self, dispatcher: StoreDispatcher, seconds: float) -> None:
+        """Take note that all has gone well for so many seconds since the output was opened.
+
+        What a disk refuses may show with the next flush only.
+        """
+        if seconds > _WELL_SECONDS:
+            self.failure = None
+        if dispatcher.recorded_end > self._opened_at:
+            self._backoff.reset()
 
     def _seen(self, block: Block) -> None:
         self.seen_at = time.monotonic()

@@ -22,7 +22,7 @@ from pyspark.serializers import CPickleSerializer
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
-from reput.formats.errors import about
+from reput.formats.errors import StuckError, about
 from reput.streaming.endings.failures import cause_of
 from reput.streaming.writers.base import Result, UnreachableError
 from reput.streaming.writers.executors.counted import Counted
@@ -164,6 +164,9 @@ class ExecutorWriters:
         """Do nothing: writers look for themselves."""
         return ()
 
+    def close_here(self) -> object:
+        """Do nothing: a writer that hears nothing for a while closes its output by itself."""
+
     def close(self, *, has_failed: bool, is_ending: Callable[[], bool]) -> list[Result]:
         """Close all outputs in order; after a failure, without a writer in the place of a lost one.
 
@@ -227,6 +230,10 @@ class ExecutorWriters:
         known.host = found.host
         if found.failure is not None:
             known.failure = error_of(found.failure)
+            if isinstance(known.failure, StuckError):
+                # Not only as long as this order has waited.
+                silence = time.monotonic() - known.answered_at
+                known.failure = StuckError(known.failure.path, silence)
             return Result(name, error=known.failure)
         known.answered_at = known.heard_at
         if not found.answer:
