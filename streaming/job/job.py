@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 from reput.checkpoints import progress
 from reput.formats.errors import FormatError, KafkaError
 from reput.streaming.job.accounts import Accounts
+from reput.streaming.job.last_resort import LastResort
 from reput.streaming.job.outcome import Outcome
 from reput.streaming.job.plan import Plan
 from reput.streaming.job.preparation import Preparation
@@ -65,12 +66,13 @@ class Job:
         self._turns = Turns()
         # What a store has failed with that is not tried again.
         self._lasting: BaseException | None = None
-        self._plan = Plan()
+        self._plan = Plan(options.trigger_seconds)
         # Whether only Kafka is waited for.
         self._waits_for_kafka = False
         self._writers = self._make_writers()
         self._accounts = Accounts(self._writers, self.configs, is_live=not options.available_now)
         self._accounts.note_ends()
+        self._last_resort = LastResort(self._writers.close_here)
         self._preparation = Preparation(
             self._writers.dispatchers,
             skips_corrupt=options.skips_corrupt,
@@ -138,6 +140,8 @@ class Job:
         """Ask it to end after its block, on executors after its batch; returns at once."""
         self._stopping.set()
         self._turns.ending.set()
+        if not self.options.available_now:
+            self._last_resort.begin()
 
     def run(self, spark: SparkSession) -> Summary:
         """Dispatch until there is no more, or until `stop`.
@@ -159,6 +163,7 @@ class Job:
             else:
                 self._end_at_flaws()
         finally:
+            self._last_resort.end()
             self._close()
         self._outcome.raise_it(self.configs, skips_corrupt=self.options.skips_corrupt)
         return self._accounts.finish()
@@ -183,6 +188,7 @@ class Job:
         """
         # What still reads the logs has to end before they are closed.
         _ = self._preparation.ends
+        self._last_resort.end()
         self._close()
         for config, store in zip(self.configs, self.summary.stores, strict=True):
             # While its writer has not opened an output, the output's record tells where it stands.
@@ -203,6 +209,7 @@ class Job:
 
     def _start(self, spark: SparkSession) -> StreamingQuery:
         starts = {config.name: self._writers.end(config.name) for config in self.configs}
+        self._plan.begin(starts)
         return start_query(
             spark, self.configs, self.options, starts, self._preparation.ends, self._dispatch_batch
         )
@@ -272,6 +279,7 @@ class Job:
             with self._turns.after_last_batch():
                 failure = query.exception()
                 query.stop()
+            self._last_resort.end()
         if failure is not None and self.error is None:
             error = source_error(str(failure))
             # What the log is like counts in any case; Spark's own end does not, once it is asked.

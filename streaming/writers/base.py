@@ -95,6 +95,9 @@ class Writers(Protocol):
     def look_for_flaws(self) -> Iterable[Result]:
         """Look for damage past each log's end, if the writers do not do so themselves."""
 
+    def close_here(self) -> object:
+        """Close what is open in this process, as Spark does not answer."""
+
     def close(self, *, has_failed: bool, is_ending: Callable[[], bool]) -> Iterable[Result]:
         """Close all outputs, also after one that cannot be closed.
 

@@ -143,6 +143,10 @@ class LiveWriters:
             mark(error, store)
             yield Result(store, error=error)
 
+    def close_here(self) -> object:
+        """Close all outputs: all are open in this process."""
+        return self.close()
+
     def close(self, **_: object) -> Sequence[Result]:
         """Close all outputs, also after one that cannot be closed; a stuck one is left as it is.
 
