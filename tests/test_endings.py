@@ -27,6 +27,7 @@ from reput.streaming.endings.beside import beside, elsewhere
 from reput.streaming.endings.interruptions import Ending, interrupted_code
 from reput.streaming.settings.config import store_config
 from tests.json_schema import fits
+from tests.kafka.broker import free_port
 
 ROOT = Path(__file__).parent.parent
 FILE_SIZE = 4 << 20
@@ -439,6 +440,36 @@ class TestJobs:
         assert len(everyone) > 2
         assert job.ended() == 4
         assert len(job.said.splitlines()) < 30
+        assert not (out / "abort").exists()
+        assert progress.load(out).clean
+
+    @pytest.mark.parametrize("group", [False, True])
+    @pytest.mark.parametrize("placement", ["driver", "executors"])
+    def test_a_rebuild_that_waits_for_kafka_ends_within_seconds(
+        self, log, tmp_path, placement, group
+    ):
+        """
+        Kafka is away, for ever as far as the job knows: it says what is done and what Kafka lacks.
+        """
+        out = tmp_path / "out"
+        job = Command(
+            tmp_path, "rebuild", *options(log, out), "--placement", placement, "--json", "-v",
+            "--kafka-bootstrap", f"127.0.0.1:{free_port()}",
+        )  # fmt: skip
+        job.until_said("batch 0 of")
+        # It waits by now, or does so in a moment.
+        time.sleep(4)
+        job.signal(signal.SIGTERM, group=group)
+        signalled = time.monotonic()
+
+        assert job.ended() == 4
+        assert time.monotonic() - signalled < 40
+        assert "Traceback" not in job.said
+        said = json.loads(job.printed)
+        assert fits(said, "run")
+        assert (said["complete"], said["queues_complete"]) == (False, True)
+        assert "how much of the log Kafka has is not known" in said["error"]
+        assert said["stores"][0]["kafka"]["lag_bytes"] is None
         assert not (out / "abort").exists()
         assert progress.load(out).clean
 

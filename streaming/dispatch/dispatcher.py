@@ -230,13 +230,16 @@ class StoreDispatcher:
         *,
         says_lack: bool = True,
         batches: list[Batch] | None = None,
-    ) -> None:
+    ) -> bool:
         """Wait until Kafka has all that there is to dispatch.
 
         Args:
             is_over: asked now and then whether to give up.
             says_lack: giving up is an error.
             batches: gets what is dispatched meanwhile.
+
+        Returns:
+            Whether Kafka has it.
 
         Raises:
             ReputError, OSError: as `dispatch`.
@@ -252,6 +255,7 @@ class StoreDispatcher:
         lacking = kafka.lacks() if says_lack else None
         if lacking is not None:
             raise lacking
+        return kafka.feed is None or (kafka.is_done and not self.waits)
 
     def flush_if_due(self) -> bool:
         """Flush what the policy says by now; call it also when nothing is dispatched.

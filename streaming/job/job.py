@@ -81,7 +81,7 @@ class Job:
 
     def _make_writers(self) -> Writers:
         if self.options.placement == Placement.EXECUTORS:
-            return ExecutorWriters(self.configs, self.options)
+            return ExecutorWriters(self.configs, self.options, is_over=self._stopping.is_set)
         if not self.options.available_now:
             return LiveWriters(self.configs, self.options, observe=self._observe)
         return LocalWriters(

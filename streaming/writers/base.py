@@ -87,7 +87,7 @@ class Writers(Protocol):
         """Do what is due between batches: flush, and dispatch what was held back."""
 
     def drain_kafka(self) -> Iterable[Result]:
-        """Wait until Kafka has what was dispatched, if that is not done while outputs close.
+        """Wait until Kafka has what was dispatched, or the job is to end.
 
         A store that Kafka does not take keeps no other store waiting.
         """

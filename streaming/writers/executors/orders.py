@@ -24,11 +24,13 @@ from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import StuckError, about
 from reput.streaming.endings.failures import cause_of
+from reput.streaming.kafka.state import KafkaState
 from reput.streaming.writers.base import Result, UnreachableError
 from reput.streaming.writers.executors.counted import Counted
 from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
+    DRAIN,
     SILENCE_SECONDS,
     TEND,
     Answer,
@@ -40,7 +42,7 @@ from reput.streaming.writers.executors.protocol import (
 from reput.streaming.writers.executors.task import Task, TaskResult, carry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -61,6 +63,8 @@ _MOVE_PATIENCE = SILENCE_SECONDS + 15.0
 # For writers that were asked to end by a signal of their own.
 _CLOSING_SECONDS = 20.0
 _POLL_SECONDS = 0.2
+# One round of asking writers whether Kafka has everything: between two, the job may have to end.
+_DRAIN_SECONDS = 2.0
 
 
 @dataclass
@@ -76,6 +80,21 @@ class _Writer:
     is_busy: bool = False
     answered_at: float = field(default_factory=time.monotonic)
     failure: BaseException | None = None
+    # Kafka was not waited for to the end: the job says how far it is.
+    is_undrained: bool = False
+
+    @property
+    def lacks_kafka(self) -> bool:
+        """Tell whether to wait for Kafka still, after the last answer."""
+        return self.failure is None and not (self.answer is not None and self.answer.is_drained)
+
+    @property
+    def kafka(self) -> KafkaState | None:
+        """Return how far its messages were sent, if the job is to say so."""
+        if not self.is_undrained:
+            return None
+        state = self.answer.state if self.answer is not None else None
+        return (state.kafka if state is not None else None) or KafkaState()
 
 
 class ExecutorWriters:
@@ -84,8 +103,19 @@ class ExecutorWriters:
     # A batch says nothing until it ends; Spark watches its tasks.
     reports_blocks = False
 
-    def __init__(self, configs: Sequence[StoreConfig], options: JobOptions) -> None:
+    def __init__(
+        self,
+        configs: Sequence[StoreConfig],
+        options: JobOptions,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Remember what the writers are for; `open` starts them.
+
+        Args:
+            configs: the stores.
+            options: how they are written.
+            is_over: tells whether to wait for Kafka no longer.
 
         Raises:
             UsageError: a value of a broker.conf is not a number.
@@ -97,6 +127,7 @@ class ExecutorWriters:
         self.dispatchers: dict[str, StoreDispatcher] = {}
         self._configs = configs
         self._options = options
+        self._is_over = is_over
         self._context: SparkContext | None = None
         self._cpu_seconds_before = 0.0
         self._writers: dict[str, _Writer] = {}
@@ -156,9 +187,25 @@ class ExecutorWriters:
         """Speak to the writers that have heard nothing for a while; most often to none."""
         return self._send(dict.fromkeys(self._due(), TEND), _MOVE_PATIENCE)
 
-    def drain_kafka(self) -> Sequence[Result]:
-        """Do nothing: writers wait for Kafka as they close."""
-        return ()
+    def drain_kafka(self) -> Iterator[Result]:
+        """Let writers wait until Kafka has what was dispatched, one short round after another."""
+        with_kafka = {config.name for config in self._configs if config.kafka is not None}
+        waiting = {n: k for n, k in self._writers.items() if n in with_kafka and k.failure is None}
+        while waiting and not self._is_over():
+            # However many there are, and however few run at a time, no round is longer.
+            seconds = _DRAIN_SECONDS / len(waiting)
+            quiet = {n: TEND for n in self._due() if self._writers[n].failure is None}
+            kinds = quiet | dict.fromkeys(waiting, DRAIN)
+            try:
+                yield from self._send(kinds, _MOVE_PATIENCE, seconds=seconds)
+            except UnreachableError:
+                # A signal for the job may end Spark as well.
+                if not self._is_over():
+                    raise
+            waiting = {n: k for n, k in waiting.items() if k.lacks_kafka}
+        for name, known in waiting.items():
+            known.is_undrained = True
+            yield Result(name, kafka=known.kafka)
 
     def look_for_flaws(self) -> Sequence[Result]:
         """Do nothing: writers look for themselves."""
@@ -200,7 +247,12 @@ class ExecutorWriters:
         ]
 
     def _send(
-        self, kinds: Mapping[str, str], patience: float, *, starts: bool = True
+        self,
+        kinds: Mapping[str, str],
+        patience: float,
+        *,
+        starts: bool = True,
+        seconds: float = 0.0,
     ) -> list[Result]:
         """Run one Spark job that carries the orders, and return what came back.
 
@@ -217,6 +269,7 @@ class ExecutorWriters:
                 patience=patience,
                 seen=known.answer.seen if known.answer is not None else ("", 0),
                 counted=(known.counted.end, known.counted.messages),
+                seconds=seconds,
             )
             tasks.append(Task(known.spec, order, known.host))
         if not tasks or self._context is None:
@@ -234,10 +287,10 @@ class ExecutorWriters:
                 # Not only as long as this order has waited.
                 silence = time.monotonic() - known.answered_at
                 known.failure = StuckError(known.failure.path, silence)
-            return Result(name, error=known.failure)
+            return Result(name, error=known.failure, kafka=known.kafka)
         known.answered_at = known.heard_at
         if not found.answer:
-            return Result(name)
+            return Result(name, kafka=known.kafka)
         answer = answer_of(found.answer)
         before = known.answer
         if before is not None and before.incarnation != answer.incarnation:
@@ -249,7 +302,7 @@ class ExecutorWriters:
         if answer.state is not None:
             record = answer.state.progress
             batches = known.counted.take(batches, record.messages, record.cuts)
-        return Result(name, batches, known.failure)
+        return Result(name, batches, known.failure, kafka=known.kafka)
 
 
 def _run(context: SparkContext, tasks: Sequence[Task]) -> list[TaskResult]:

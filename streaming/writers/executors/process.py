@@ -28,6 +28,7 @@ from reput.streaming.writers.executors.listening import Listener
 from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
+    DRAIN,
     LISTENING,
     SILENCE_SECONDS,
     Answer,
@@ -121,22 +122,22 @@ class Writer:
     def _obey(self, connection: socket.socket, order: Order) -> bool:
         """Do what an order says and answer it; False if this was the last one."""
         self._watch(order.executor)
+        is_drained = False
         with self._failing():
             self._dispatch(order)
+            is_drained = order.kind == DRAIN and self._drain(order.seconds)
         if order.kind == CLOSE:
             self._listener.stop()
             with self._failing():
-                self._drain()
                 self._close()
         # Without an output, or with one that is closed, there is nothing more to do here.
-        # A closing order is the last one even if Kafka does not have everything: `run` closes then.
         has_work = self._dispatcher is not None or self._spec.follows
         goes_on = order.kind != CLOSE and has_work
         if not goes_on:
             self._listener.stop()
         with connection, contextlib.suppress(OSError):
             # A task that was killed does not hear it; the next order gets the same again.
-            send(connection, self._answer(order))
+            send(connection, self._answer(order, is_drained=is_drained))
         return goes_on
 
     def _dispatch(self, order: Order) -> None:
@@ -161,9 +162,11 @@ class Writer:
 
     def _ends_soon(self) -> Callable[[], bool]:
         """Return what ends a batch: of one that is followed anyway, the rest comes in a moment."""
-        if not self._spec.follows:
-            return self._is_over
-        until = time.monotonic() + _BATCH_SECONDS
+        return self._over_in(_BATCH_SECONDS) if self._spec.follows else self._is_over
+
+    def _over_in(self, seconds: float) -> Callable[[], bool]:
+        """Return what ends a piece of work after some seconds, or when the process ends."""
+        until = time.monotonic() + seconds
         return lambda: self._is_over() or time.monotonic() > until
 
     def _follow(self, dispatcher: StoreDispatcher) -> None:
@@ -276,7 +279,7 @@ class Writer:
         self._batches += [*self._fresh, *batches]
         self._fresh = []
 
-    def _answer(self, order: Order) -> bytes:
+    def _answer(self, order: Order, *, is_drained: bool) -> bytes:
         incarnation, seen = order.seen
         if incarnation == self._incarnation:
             # What the driver has is not kept any longer.
@@ -294,15 +297,17 @@ class Writer:
             state=self._state.to_send() if self._state is not None else None,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             failure=self._failure,
+            is_drained=is_drained,
         )
         return pickle.dumps(answer)
 
-    def _drain(self) -> None:
-        """Wait until Kafka has what is dispatched, if the job is to end only then."""
+    def _drain(self, seconds: float) -> bool:
+        """Wait for a while until Kafka has what is dispatched; tell whether it has."""
         dispatcher = self._dispatcher
-        if dispatcher is None or self._failure is not None or not self._spec.drains_kafka:
-            return
-        dispatcher.drain_kafka(self._is_over, batches=self._fresh)
+        if dispatcher is None or self._failure is not None:
+            return False
+        is_over = self._over_in(seconds)
+        return dispatcher.drain_kafka(is_over, says_lack=False, batches=self._fresh)
 
     def _close(self) -> None:
         if self._dispatcher is not None:

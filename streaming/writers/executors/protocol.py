@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reput.streaming.writers.job_options import JobOptions
     from reput.streaming.writers.state import State
 
-DISPATCH, TEND, CLOSE = "dispatch", "tend", "close"
+DISPATCH, TEND, DRAIN, CLOSE = "dispatch", "tend", "drain", "close"
 LISTENING = b"listening\n"
 # A writer that hears nothing for this long ends.
 SILENCE_SECONDS = 30.0
@@ -50,7 +50,6 @@ class Spec:
             takes it.
         options: how it is written.
         kafka: the fields of a `KafkaSettings`, its security's among them; None: nothing is sent.
-        drains_kafka: a writer that is closed waits until Kafka has everything.
         follows: it follows the log by itself from the first range that Spark has planned on.
     """
 
@@ -64,7 +63,6 @@ class Spec:
     commitlog: list[str]
     options: WriterOptions
     kafka: dict[str, Any] | None
-    drains_kafka: bool
     follows: bool
 
     @classmethod
@@ -81,7 +79,6 @@ class Spec:
             commitlog=list(config.settings.commitlog_told),
             options=options.for_writers,
             kafka=asdict(config.kafka) if config.kafka is not None else None,
-            drains_kafka=options.available_now,
             follows=not options.available_now,
         )
 
@@ -120,8 +117,8 @@ class Order(NamedTuple):
     """What a writer has to do.
 
     Attributes:
-        kind: DISPATCH up to `end`, or follow the log from now on; TEND: say what is new; CLOSE
-            the output and end.
+        kind: DISPATCH up to `end`, or follow the log from now on; TEND: say what is new; DRAIN:
+            wait until Kafka has everything; CLOSE the output and end.
         end: physical offset; -1: none yet. A writer that has just been started dispatches up to
             there whatever the kind: the one before it may have died with that undone.
         starts: start a writer if there is none.
@@ -130,6 +127,7 @@ class Order(NamedTuple):
         counted: physical offset up to which the job has counted, -1 for nothing, and the messages
             that the output's record had there; see `streaming.writers.executors.counted`.
         executor: the process that the task runs for, which the task fills in.
+        seconds: that DRAIN waits at most; the driver hears in between that it has to end.
     """
 
     kind: str
@@ -139,6 +137,7 @@ class Order(NamedTuple):
     seen: tuple[str, int] = ("", 0)
     counted: tuple[int, int] = (-1, 0)
     executor: int = 0
+    seconds: float = 0.0
 
     @classmethod
     def read(cls, frame: bytes) -> Order:
@@ -170,6 +169,7 @@ class Answer:
         state: where the output stands; None before the opening.
         cpu_seconds: of the process until now.
         failure: what went wrong.
+        is_drained: to DRAIN: Kafka has everything.
     """
 
     incarnation: str
@@ -178,6 +178,7 @@ class Answer:
     state: State | None
     cpu_seconds: float
     failure: Failure | None
+    is_drained: bool = False
 
     @property
     def end(self) -> int:

@@ -116,6 +116,5 @@ def test_what_a_task_and_a_writer_say_arrives_whole(stores):
 
     assert Spec.read(spec.written) == spec
     assert spec.options == WriterOptions(flush_seconds=2.5, skips_corrupt=True)
-    assert spec.drains_kafka
     came = Order(**json.loads(json.dumps(order._asdict())))
     assert came == order._replace(seen=["writer", 3], counted=[4, 2])

@@ -25,6 +25,7 @@ from reput.streaming.dispatch.batch import Batch
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import TRUNCATION, kind_of_event
 from reput.streaming.job.job import Job
+from reput.streaming.settings.kafka import kafka_settings
 from reput.streaming.settings.model.choices import Placement
 from reput.streaming.verify.output import verify
 from reput.streaming.writers.base import UnreachableError
@@ -36,6 +37,7 @@ from reput.streaming.writers.executors.orders import ExecutorWriters
 from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
+    DRAIN,
     TEND,
     Order,
     Spec,
@@ -48,6 +50,7 @@ from tests.builders.brokers import Broker
 from tests.builders.jobs import running, wait_for
 from tests.builders.slow_twins import differences
 from tests.builders.stores import LOG_FILE, config_of, files_of, name_batch_topics
+from tests.kafka.broker import free_port
 
 spark_test = pytest.mark.spark
 NOW = JobOptions(available_now=True, placement=Placement.EXECUTORS)
@@ -148,6 +151,11 @@ def made(tmp_path):
     broker = Broker(tmp_path / "store", 3)
     name_batch_topics(broker.store, "batches")
     return broker, config_of(broker.store, tmp_path / "out")
+
+
+def away(**settings):
+    """Return a way to a Kafka that is not there."""
+    return kafka_settings({"bootstrap": f"127.0.0.1:{free_port()}", **settings})
 
 
 def order(kind: str, end: int = -1, **values) -> Order:
@@ -431,32 +439,44 @@ class TestWriter:
         assert progress.load(config.output).clean
         assert not locks.is_held(config.output / progress.STATE_DIRECTORY / locks.WRITER_LOCK)
 
-    def test_one_that_closes_without_kafka_ends_at_once(self, made, monkeypatch):
+    def test_without_kafka_it_hears_orders_and_ends_at_once(self, made):
         """
-        Kafka does not have everything, which the answer says; the output is closed in order then,
-        and not once nobody has spoken for half a minute.
+        The driver may have to end meanwhile, and a writer that waits for Kafka hears nothing.
         """
-
-        def refuse(*_: object, **__: object) -> None:
-            raise KafkaError("Kafka does not have all of it")
-
         broker, config = made
         end = broker.append(10)
-        monkeypatch.setattr(StoreDispatcher, "drain_kafka", refuse)
-        spec = Spec.of("job", config, replace(LAZY, available_now=True))
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(protocol.address_of(spec.output))
-        listener.listen()
-        writer = writer_process.Writer(spec, listener, os.getpid())
-        thread = threading.Thread(target=writer.run)
-        thread.start()
-        writer_task._speak(spec, order(DISPATCH, end))
-        answer = protocol.answer_of(writer_task._speak(spec, order(CLOSE)))
-        thread.join(protocol.SILENCE_SECONDS / 2)
+        carrier = Carrier(replace(config, kafka=away(request_seconds=0.2)))
+        carrier.send(DISPATCH, end)
+        waited = carrier.send(DRAIN, end, seconds=0.3)
+        closed = carrier.send(CLOSE, end)
 
-        assert not thread.is_alive()
-        assert answer.failure is not None
+        assert (waited.is_drained, waited.failure, waited.end) == (False, None, end)
+        assert (closed.failure, closed.state.kafka.is_confirmed) == (None, False)
+        assert writer_task._started[-1].wait(protocol.SILENCE_SECONDS / 2) == 0
         assert progress.load(config.output).clean
+
+    def test_a_kafka_that_stays_away_is_said_and_the_output_closed(self, made):
+        """
+        The bound of an outage ends the job, whose outputs close in order all the same.
+        """
+        broker, config = made
+        end = broker.append(10)
+        settings = away(request_seconds=0.2, retry_seconds=0.5)
+        carrier = Carrier(replace(config, kafka=settings))
+        carrier.send(DISPATCH, end)
+        waited = carrier.send(DRAIN, end, seconds=60.0)
+        carrier.send(CLOSE, end)
+
+        assert not waited.is_drained
+        assert isinstance(error_of(waited.failure), KafkaError)
+        assert "nothing is lost" in str(error_of(waited.failure))
+        assert writer_task._started[-1].wait(protocol.SILENCE_SECONDS / 2) == 0
+        assert progress.load(config.output).clean
+
+    def test_a_store_without_kafka_is_drained(self, made, carrier):
+        broker, _ = made
+
+        assert carrier.send(DRAIN, broker.append(10), seconds=60.0).is_drained
 
     def test_sigterm_ends_it_in_order(self, made, carrier):
         broker, config = made
