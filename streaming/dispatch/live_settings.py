@@ -19,16 +19,16 @@ from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
 from reput.stores.config import filters
-from reput.stores.config.followed import Followed
-from reput.stores.config.topics import TOPICS, TopicTypes, parse_topics
+from reput.stores.config.changing import Changing
 from reput.streaming.events import SETTING, Event
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from reput.formats.filters.consumerfilter import FilterBitmaps, Filters
+    from reput.formats.filters.consumerfilter import FilterBitmaps
     from reput.formats.rocketmq.broker import BrokerSettings
+    from reput.stores.config.followed import Followed
 
 FILE_NAME = "settings.json"
 _FORMAT = 1
@@ -56,18 +56,12 @@ class LiveSettings:
         """
         self._directory = output / STATE_DIRECTORY
         self._settings = settings
-        self._types: Followed[TopicTypes] | None = None
-        self._filters: Followed[Filters] | None = None
         # For each topic that was ever of type BatchCQ: (since, is it one), since in ms.
         self._terms: dict[str, list[tuple[int, bool]]] = {}
         self._ordinary: set[str] = set()
         self.bitmaps: FilterBitmaps | None = None
-        # Older brokers neither know the type nor care what the file says of it.
-        if settings.version.has_batch_queues:
-            nothing = TopicTypes(frozenset(), frozenset())
-            self._types = Followed(store, TOPICS, parse_topics, nothing)
-        if settings.writes_ext and settings.calculates_bitmaps:
-            self._filters = filters.followed_filters(store)
+        self._types, self._filters = Changing.of(store, settings)
+        if self._filters is not None:
             self.bitmaps = filters.bitmaps_from(store, self._filters.value, settings)
         # The last look, ms by the clock that stamps files, and seconds by one that nobody sets.
         self._looked_at = _now()

@@ -160,6 +160,7 @@ class Job:
                 self._wait(self._start(spark))
             if self.options.available_now:
                 self._drain_kafka()
+                self._outcome.look_at_settings(self.configs)
             else:
                 self._end_at_flaws()
         finally:

@@ -6,7 +6,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import BodyError, FileSizeError, FormatError, mark
+from reput.formats.errors import BodyError, FileSizeError, FormatError, StoreError, mark
+from reput.stores.config.changing import Changing
 from reput.streaming.dispatch.log import damage
 from reput.streaming.spark.errors import SPARK_ERRORS
 from reput.streaming.writers.base import UnreachableError
@@ -47,6 +48,21 @@ class Outcome:
         if error is not None and store is not None:
             mark(error, store)
         self.error = self.error or error
+
+    def look_at_settings(self, configs: Sequence[StoreConfig]) -> None:
+        """Take a broker's file of settings that cannot be read as what it is at a start: an error.
+
+        While a job runs, what such a file said before counts. A job that has done all there is will
+        not read it again.
+
+        Args:
+            configs: of the stores; nothing is done for a job that was asked to end.
+        """
+        for config in () if self._is_asked() else configs:
+            try:
+                Changing.of(config.path, config.settings)
+            except (StoreError, OSError) as error:
+                self.take(error, config.name)
 
     def end_with(self, error: BaseException | None) -> None:
         """Take an error and raise it; None does nothing."""

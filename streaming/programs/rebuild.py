@@ -8,6 +8,7 @@ from reput.checkpoints.disk import locks
 from reput.formats.errors import BodyError, FileSizeError, FormatError, UsageError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import Verdict
+from reput.stores.config.changing import Changing
 from reput.stores.log.holes import HoleWatch, flaw_after
 from reput.stores.log.tail import find_tail
 from reput.stores.log.unreadable import place_of
@@ -71,6 +72,8 @@ def _dispatched(config: StoreConfig, *, skips_corrupt: bool) -> Dispatched:
         batch = dispatcher.dispatch(end)
         if flaw is not None:
             raise flaw
+        # As a start does: what they said when this began may be old.
+        Changing.of(config.path, config.settings)
         return Dispatched(
             start=batch.start,
             end=batch.end,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -10,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from reput.checkpoints import progress, quarantine
-from reput.formats.errors import FormatError
+from reput.formats.errors import FormatError, StoreError
 from reput.formats.rocketmq import names
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.job.job import Job
@@ -89,6 +90,37 @@ def test_what_was_waited_with_is_dispatched_when_the_broker_stops(spark, made, h
         wait_for(job, end)
 
     assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+@pytest.mark.parametrize("placement", list(Placement))
+@pytest.mark.parametrize("is_asked_to_end", [False, True])
+def test_settings_that_cannot_be_read_at_the_end_are_refused(
+    spark, made, monkeypatch, placement, is_asked_to_end
+):
+    """
+    Records may have got types that a topic had no longer; one that was asked to end is not done.
+    """
+    broker, config = made
+    end = broker.append(20)
+    job = Job([config], replace(NOW, placement=placement))
+    topics = broker.store / names.CONFIG / "topics.json"
+
+    def damage() -> tuple[()]:
+        # All is dispatched by then.
+        topics.write_text("no json at all")
+        os.utime(topics, (1, 1))
+        if is_asked_to_end:
+            job.stop()
+        return ()
+
+    monkeypatch.setattr(job._writers, "drain_kafka", damage)
+    if is_asked_to_end:
+        assert job.run(spark).stores[0].end == end
+    else:
+        with pytest.raises(StoreError, match=r"topics\.json: .*Restore it"):
+            job.run(spark)
+    known = progress.load(config.output)
+    assert (known.end, known.clean) == (end, True)
 
 
 def test_a_batch_that_comes_while_the_query_is_ended_does_not_wait_for_that(made):
