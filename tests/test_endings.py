@@ -32,8 +32,10 @@ from tests.kafka.broker import free_port
 ROOT = Path(__file__).parent.parent
 FILE_SIZE = 4 << 20
 # A few MiB in small batches keep a job busy for longer than a signal takes.
-LOG_BYTES = 12 << 20
-BATCH = "256k"
+LOG_BYTES = 32 << 20
+BATCH = "32k"
+# What is done is logged at once, while most of it is left.
+SHORT = ("--follow-seconds", "0.1")
 PATIENCE = 240
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -335,8 +337,8 @@ class TestJobs:
         log = (shutil.copytree(log[0], tmp_path / "store"), log[1])
         for path in (log[0] / "commitlog").iterdir():
             os.utime(path, (time.time() - age,) * 2)
-        job = Command(tmp_path, "run", *options(log, out), "--max-batch-bytes", BATCH)
-        job.until_said("batch 1 of")
+        job = Command(tmp_path, "run", *options(log, out), "--max-batch-bytes", BATCH, *SHORT)
+        job.until_said("batch 0 of")
         job.signal(number, group=True)
 
         # Nobody writes this log, and some of it is left.
@@ -404,9 +406,10 @@ class TestJobs:
                 *options((store, log[1]), out),
                 "--max-batch-bytes",
                 BATCH,
+                *SHORT,
                 "--json",
             )
-            job.until_said("batch 1 of")
+            job.until_said("batch 0 of")
             job.signal(signal.SIGTERM, group=False)
             code = job.ended()
         finally:
@@ -429,9 +432,9 @@ class TestJobs:
         out = tmp_path / "out"
         job = Command(
             tmp_path, "run", *options(log, out),
-            "--max-batch-bytes", BATCH, "--placement", placement,
+            "--max-batch-bytes", BATCH, *SHORT, "--placement", placement,
         )  # fmt: skip
-        job.until_said("batch 1 of")
+        job.until_said("batch 0 of")
         everyone = [job.process.pid, *below(job.process.pid)]
         for process in everyone:
             with contextlib.suppress(ProcessLookupError):
@@ -487,9 +490,15 @@ class TestJobs:
             "command.main()\n"
         )
         job = Command(
-            tmp_path, "run", *options(log, out), "--max-batch-bytes", BATCH, words=("-c", program)
+            tmp_path,
+            "run",
+            *options(log, out),
+            "--max-batch-bytes",
+            BATCH,
+            *SHORT,
+            words=("-c", program),
         )
-        job.until_said("batch 1 of")
+        job.until_said("batch 0 of")
         job.signal(signal.SIGINT, group=True)
         job.until_said("ending in order")
         job.signal(signal.SIGINT, group=True)

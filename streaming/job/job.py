@@ -83,7 +83,8 @@ class Job:
         if self.options.placement == Placement.EXECUTORS:
             return ExecutorWriters(self.configs, self.options, is_over=self._stopping.is_set)
         if not self.options.available_now:
-            return LiveWriters(self.configs, self.options, observe=self._observe)
+            most = self.options.max_batch_bytes
+            return LiveWriters(self.configs, self.options, observe=self._observe, most_bytes=most)
         return LocalWriters(
             self.configs, self.options, observe=self._observe, is_over=self._stopping.is_set
         )

@@ -35,13 +35,17 @@ _PAUSE_SHARE = 0.02
 class Follower:
     """Dispatches what a log gets, turn by turn, on the thread that calls."""
 
-    def __init__(self, dispatcher: StoreDispatcher, *, skips_corrupt: bool) -> None:
+    def __init__(
+        self, dispatcher: StoreDispatcher, *, skips_corrupt: bool, most_bytes: int | None = None
+    ) -> None:
         """Look at nothing yet.
 
         Args:
             dispatcher: the store's; nobody else dispatches by it meanwhile.
             skips_corrupt: look past what is corrupt.
+            most_bytes: of log that a turn takes, about; None for a gigabyte.
         """
+        self._most_bytes = _MOST_BYTES if most_bytes is None else most_bytes
         log, config = dispatcher.log, dispatcher.config
         holes = HoleWatch(log, lambda: is_broker_running(config)) if skips_corrupt else None
         self._dispatcher = dispatcher
@@ -91,7 +95,7 @@ class Follower:
             end = position = place
             failure = error
         now, done = time.monotonic(), dispatcher.progress.end
-        end = min(end, max(done, log.min_offset) + _MOST_BYTES)
+        end = min(end, max(done, log.min_offset) + self._most_bytes)
         is_new = end != self._tried and now >= self._held_until
         if is_new or (end != done and now >= self._again_at):
             self._tried, self._again_at = end, now + _AGAIN_SECONDS

@@ -40,6 +40,7 @@ class LiveWriters:
         options: WriterOptions,
         *,
         observe: Callable[[str, Block], None],
+        most_bytes: int | None = None,
     ) -> None:
         """Open all outputs; one that cannot be opened is tried again, unless none can be.
 
@@ -47,13 +48,16 @@ class LiveWriters:
             configs: the stores.
             options: how they are written.
             observe: gets each block that was written.
+            most_bytes: of log that a turn of a store takes, None for the usual.
 
         Raises:
             UsageError: a setting that is wrong.
             ReputError: no store or output can be used.
             OSError: no permission, no space.
         """
-        self._threads = {config.name: StoreThread(config, options, observe) for config in configs}
+        self._threads = {
+            config.name: StoreThread(config, options, observe, most_bytes) for config in configs
+        }
         self._stuck: dict[str, float] = {}
         for thread in self._threads.values():
             thread.start()

@@ -52,6 +52,7 @@ class StoreThread:
         config: StoreConfig,
         options: WriterOptions,
         observe: Callable[[str, Block], None],
+        most_bytes: int | None,
     ) -> None:
         """Open nothing yet.
 
@@ -59,7 +60,9 @@ class StoreThread:
             config: the store.
             options: how it is written.
             observe: gets each block that was written.
+            most_bytes: of log that a turn takes, None for the usual.
         """
+        self._most_bytes = most_bytes
         self.dispatcher: StoreDispatcher | None = None
         self.state: State | None = None
         self.failure: BaseException | None = None
@@ -163,7 +166,9 @@ class StoreThread:
         dispatcher = self.dispatcher
         if dispatcher is None or self._over.is_set():
             return
-        follower = Follower(dispatcher, skips_corrupt=self._options.skips_corrupt)
+        follower = Follower(
+            dispatcher, skips_corrupt=self._options.skips_corrupt, most_bytes=self._most_bytes
+        )
         state_at, began = 0.0, time.monotonic()
         while not self._over.is_set():
             batches = follower.turn(self._seen, self._over.is_set)
@@ -179,7 +184,7 @@ class StoreThread:
         self.state = State.of(dispatcher)
 
     def _note_health(self, dispatcher: StoreDispatcher, seconds: float) -> None:
-        """Take note that all has gone well for so many seconds since the output was opened.
+        """Take note that all has gone well since the output was opened, for some seconds.
 
         What a disk refuses may show with the next flush only.
         """

@@ -155,10 +155,17 @@ class Writer:
         if is_new:
             self._repeat(dispatcher, order)
         if order.end >= 0 and (is_new or order.kind == DISPATCH):
-            self._fresh.append(dispatcher.dispatch(order.end, is_over=self._ends_soon()))
+            end = self._first_end(dispatcher, order.end)
+            self._fresh.append(dispatcher.dispatch(end, is_over=self._ends_soon()))
         if self._spec.follows:
             self._is_following = self._is_following or order.end >= 0
             self._follow(dispatcher)
+
+    def _first_end(self, dispatcher: StoreDispatcher, end: int) -> int:
+        """Return up to where an order is done at once: a turn's worth of what is followed."""
+        begin = max(dispatcher.progress.end, dispatcher.log.min_offset)
+        most = self._spec.turn_bytes if self._spec.follows else None
+        return end if most is None else min(end, begin + most)
 
     def _ends_soon(self) -> Callable[[], bool]:
         """Return what ends a batch: of one that is followed anyway, the rest comes in a moment."""
@@ -176,7 +183,8 @@ class Writer:
 
         if self._is_following and self._follower is None:
             skips = self._spec.options.skips_corrupt
-            self._follower = Follower(dispatcher, skips_corrupt=skips)
+            most = self._spec.turn_bytes
+            self._follower = Follower(dispatcher, skips_corrupt=skips, most_bytes=most)
 
     def _open(self, patience: float) -> StoreDispatcher:
         # Slow to import, and a name that is taken has to be known before.
@@ -253,7 +261,7 @@ class Writer:
                 return
             self._fresh += self._follower.turn(_ignore, self._is_wanted)
             if len(self._fresh) > _KEPT:
-                self._join()
+                self._keep_apart()
 
     def _try_again(self) -> None:
         """Open the output of a failed store once more, when it is due."""
@@ -267,16 +275,11 @@ class Writer:
                 self._fresh += self._follower.turn(_ignore, self._is_wanted)
             self._backoff.reset()
 
-    def _join(self) -> None:
-        """Put what was done since the last answer together."""
+    def _keep_apart(self, *batches: Batch) -> None:
+        """Let batches be answered as they are, after what came before them, put together."""
         from reput.streaming.dispatch.batch import joined  # noqa: PLC0415 - slow to import
 
-        self._fresh = joined(self._fresh)
-
-    def _keep_apart(self, *batches: Batch) -> None:
-        """Let batches be answered as they are, after what came before them."""
-        self._join()
-        self._batches += [*self._fresh, *batches]
+        self._batches += [*joined(self._fresh), *batches]
         self._fresh = []
 
     def _answer(self, order: Order, *, is_drained: bool) -> bytes:

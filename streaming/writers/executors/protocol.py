@@ -50,6 +50,7 @@ class Spec:
             takes it.
         options: how it is written.
         kafka: the fields of a `KafkaSettings`, its security's among them; None: nothing is sent.
+        turn_bytes: of log that it takes at once while it follows, None for the usual.
         follows: it follows the log by itself from the first range that Spark has planned on.
     """
 
@@ -64,6 +65,7 @@ class Spec:
     options: WriterOptions
     kafka: dict[str, Any] | None
     follows: bool
+    turn_bytes: int | None = None
 
     @classmethod
     def of(cls, job: str, config: StoreConfig, options: JobOptions) -> Spec:
@@ -80,6 +82,7 @@ class Spec:
             options=options.for_writers,
             kafka=asdict(config.kafka) if config.kafka is not None else None,
             follows=not options.available_now,
+            turn_bytes=options.max_batch_bytes,
         )
 
     @classmethod
