@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.2
 # A task waits for its answer.
 _BATCH_SECONDS = 3.0
-# Turns that are kept apart until they are put together.
 _KEPT = 64
 
 
@@ -131,8 +130,7 @@ class Writer:
             with self._failing():
                 self._close()
         # Without an output, or with one that is closed, there is nothing more to do here.
-        has_work = self._dispatcher is not None or self._spec.follows
-        goes_on = order.kind != CLOSE and has_work
+        goes_on = order.kind != CLOSE and (self._dispatcher is not None or self._spec.follows)
         if not goes_on:
             self._listener.stop()
         with connection, contextlib.suppress(OSError):
