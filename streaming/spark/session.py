@@ -61,8 +61,8 @@ DEFAULTS = {
     "spark.sql.adaptive.enabled": "false",
     # One writer a store: a second attempt beside the first would be a second writer.
     "spark.speculation": "false",
-    # An idle job looks for new records at this interval; Spark's 10 ms cost several times the CPU.
-    "spark.sql.streaming.pollingDelay": "120ms",
+    # An idle job plans at this interval, which costs most of its CPU. No record waits for a plan.
+    "spark.sql.streaming.pollingDelay": "500ms",
     # A batch of ours takes Spark's books longer than its data; this one renames plainly, where
     # the default goes through Hadoop's FileContext.
     "spark.sql.streaming.checkpointFileManagerClass": (
