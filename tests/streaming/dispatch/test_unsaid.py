@@ -62,12 +62,12 @@ def test_a_job_says_what_is_lost_before_it_ends_with_an_error(cut, caplog, monke
     broker, config, cut_log = cut
     monkeypatch.setattr("reput.streaming.dispatch.log.following._FOLLOW_SECONDS", 0)
     kept = next(i for i, p in enumerate(broker.log.places) if p.position >= LOG_FILE) + 1
-    job = Job([config], JobOptions())
+    job = Job([config], JobOptions(available_now=True))
     try:
-        job._dispatch([(config.name, 0, broker.log.end)], 0)
+        job._dispatch({config.name: broker.log.end}, 0)
         end = cut_log(kept, expires=True)
         with caplog.at_level(logging.WARNING, "reput"), pytest.raises(UnreadableError):
-            job._tend() if comes == "between two" else job._dispatch([(config.name, 0, end)], 1)
+            job._tend() if comes == "between two" else job._dispatch({config.name: end}, 1)
     finally:
         job._close()
 

@@ -325,9 +325,9 @@ class TestKnownEnd:
         broker.log.write(broker.store)
         known = self.known(config)
         watch = self.watch(config, known)
-        hop = CommitLog.hop
+        chain = CommitLog.chain
         hops = []
-        monkeypatch.setattr(CommitLog, "hop", lambda *args: hops.append(args) or hop(*args))
+        monkeypatch.setattr(CommitLog, "chain", lambda *args: hops.append(args) or chain(*args))
 
         assert known.end == before == watch.look().end
         assert hops == []
@@ -371,7 +371,7 @@ class TestKnownEnd:
         script = (
             "import json, sys\n"
             "from reput.streaming.source.options import parse\n"
-            "from reput.streaming.source.stream import RangeReader\n"
+            "from reput.streaming.source.ranges.reader import RangeReader\n"
             "reader = RangeReader(parse(json.loads(sys.argv[1])))\n"
             "reader.prepareForTriggerAvailableNow()\n"
             "rows, end = reader.read(reader.initialOffset())\n"
