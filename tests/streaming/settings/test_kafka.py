@@ -60,7 +60,7 @@ class TestSettings:
             ({"batch_bytes": "much"}, "is not a number of bytes"),
             ({"system_topics": "perhaps"}, "neither true nor false"),
             ({"topic": "{queue}"}, "the fields {topic} and {store}"),
-            ({"topic": ""}, "no Kafka topic"),
+            ({"topic": ""}, "not a name that a Kafka topic can have"),
             ({"tags": "A ||"}, "such as TagA"),
             ({"transaction_seconds": 70}, "has to be above"),
             ({"protocol": "SASL_SSL"}, "mechanism and username are missing"),
