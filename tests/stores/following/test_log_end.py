@@ -46,7 +46,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(head_chain, "_FIRST_PIECE", 300)
     monkeypatch.setattr(head_chain, "_PIECE", 700)
     monkeypatch.setattr(log_end, "_SETTLE_SECONDS", 0)
-    monkeypatch.setattr("reput.stores.log.tail._SETTLE_SECONDS", 0)
+    monkeypatch.setattr("reput.stores.following.vouch._SETTLE_SECONDS", 0)
 
 
 def settings_of(**conf):
