@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
 
     from reput.streaming.source.offsets import StoreOffsets
+    from reput.streaming.source.options import Store
 
 
 def open_stores(options: SourceOptions) -> dict[str, StoreOffsets]:
@@ -27,17 +28,23 @@ def open_stores(options: SourceOptions) -> dict[str, StoreOffsets]:
     Raises:
         StoreError: one is missing, or is not a store.
     """
+    return {store.name: open_store(store, options) for store in options.stores}
+
+
+def open_store(store: Store, options: SourceOptions) -> StoreOffsets:
+    """Return the offsets of a store, as the options say.
+
+    Raises:
+        StoreError: it is missing, or is not a store.
+    """
     from reput.streaming.source.offsets import StoreOffsets  # noqa: PLC0415 - brings the compiler
 
-    return {
-        store.name: StoreOffsets(
-            store,
-            skips_corrupt=options.skips_corrupt,
-            only_flushed=options.only_flushed,
-            ascending_time=options.ascending_store_time,
-        )
-        for store in options.stores
-    }
+    return StoreOffsets(
+        store,
+        skips_corrupt=options.skips_corrupt,
+        only_flushed=options.only_flushed,
+        ascending_time=options.ascending_store_time,
+    )
 
 
 def read_range(

@@ -65,7 +65,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._offsets: dict[str, StoreOffsets] | None = None
         self._latest: dict[str, int] | None = None
-        self._is_frozen = False
         # The offsets planned last, and thereby compared.
         self._planned: dict[str, Mark] = {}
         # Offsets that are of another log, and were reported.
@@ -77,7 +76,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "_options": self._options,
             "_offsets": None,
             "_latest": None,
-            "_is_frozen": False,
             "_planned": {},
             "_told": {},
         }
@@ -116,7 +114,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Freeze all logs at their current ends."""
-        self._is_frozen = True
         for offsets in self._stores.values():
             offsets.freeze()
 
@@ -190,22 +187,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._told[name] = mark
 
     def _raise_damage(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> None:
-        """Raise what is wrong with a log if no other store can be read any further.
+        """Raise what is wrong with a log once no store can be read any further.
 
-        Where a job runs, a store with damage does not keep the others from being planned: the
-        dispatcher finds what is wrong by itself. Of frozen logs all is read first.
+        A store with damage does not keep the others from being planned.
 
         Raises:
             FormatError: the first store's.
         """
-        left = {
-            name: each.error
-            for name, each in self._stores.items()
-            if starts[name] >= ends[name] and each.error is not None
-        }
-        is_done = self._is_frozen and all(starts[name] >= end for name, end in ends.items())
-        if left and (is_done or len(left) == len(self._stores)):
-            raise next(error for error in left.values() if error is not None)
+        ended = [each for name, each in self._stores.items() if starts[name] >= ends[name]]
+        error = next((each.error for each in ended if each.error is not None), None)
+        if error is not None and len(ended) == len(self._stores):
+            raise error
 
     def _end_of(self, name: str, start: int) -> int:
         """Return where a store's log ends, at `start` or after it."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError
+from reput.streaming.source.opening import open_store
 from reput.streaming.source.planning import NOTHING
 
 if TYPE_CHECKING:
@@ -57,20 +58,12 @@ class _Look:
     def _run(self, look: Callable[[StoreOffsets], int]) -> None:
         try:
             if self._offsets is None:
-                self._offsets = self._opened()
+                self._offsets = open_store(self._store, self._options)
             self.end = look(self._offsets)
             # What stands there can neither be read nor waited for.
             self.error = self._offsets.error
         except (ReputError, OSError) as error:
             self.error = error
-
-    def _opened(self) -> StoreOffsets:
-        from reput.streaming.source.offsets import StoreOffsets  # noqa: PLC0415 - brings the compiler
-
-        options = self._options
-        return StoreOffsets(
-            self._store, skips_corrupt=options.skips_corrupt, only_flushed=options.only_flushed
-        )
 
 
 class LiveRanges:
