@@ -7,7 +7,6 @@ that comes twice thus changes nothing, and Spark's own record of the query is ma
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.base import Result, Writers
     from reput.streaming.writers.job_options import JobOptions
-
-LOG = logging.getLogger("reput")
 
 _POLL_SECONDS = 0.2
 
@@ -219,8 +216,8 @@ class Job:
     def _dispatch_batch(self, ranges: DataFrame, batch_id: int) -> None:
         """Play ReputMessageService: what `foreachBatch` calls, on Spark's thread.
 
-        A live job's stores are followed from the first call on. A call gives Spark its turn: it
-        lasts a while, so that Spark plans and commits every few seconds.
+        A live job's stores are followed whatever Spark plans. A call gives Spark its turn: it lasts
+        a while, so that Spark plans and commits every few seconds.
         """
         with self._turns.batch() as is_ours:
             if not is_ours:

@@ -130,7 +130,7 @@ class LiveTail:
 
     def _take(self, end: int, now: float) -> int:
         if end > self._end:
-            self._end = end
+            self._end, self._resting = end, _NOTHING
             self._looks_at = now + _REST_SECONDS
         return self._end
 
