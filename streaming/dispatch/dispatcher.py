@@ -216,9 +216,9 @@ class StoreDispatcher:
         if self.waits:
             batches.append(self.dispatch_waiting())
 
-    def take_unsaid(self) -> list[str]:
-        """Return what an operator should know of a batch that ended with an error."""
-        return self.parts.news.take_unsaid()
+    def take_ended(self) -> list[Batch]:
+        """Return what a batch did that ended with an error, and what to tell an operator of it."""
+        return self.parts.line.take_ended()
 
     def take_phases(self) -> dict[str, float]:
         """Return the seconds spent since this was last called, by phase; no zeros."""

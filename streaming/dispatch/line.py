@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from reput.streaming.dispatch.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reput.streaming.dispatch.admission import Admission
-    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.books import Books
     from reput.streaming.dispatch.flushing import Flushing
@@ -55,6 +57,8 @@ class Line:
         # Up to where records were to be dispatched last, and whether Kafka was too far behind.
         self._wanted = 0
         self._is_capped = False
+        # A batch that an error has ended, whole up to there.
+        self._ended: Batch | None = None
 
     def dispatch(
         self, end: int, observe: Callable[[Block], None], is_over: Callable[[], bool]
@@ -81,9 +85,22 @@ class Line:
         self._books.close_batch(batch, self._output.take_inserted(), began)
         self.flush_if_due()
         batch.phases, batch.seconds = self._stopwatch.take(), time.monotonic() - began
+        self._ended = batch
         self._tell_kafka()
         self._raise_failure()
+        self._ended = None
         return batch
+
+    def take_ended(self) -> list[Batch]:
+        """Return what a batch did that ended with an error, and what there is to tell besides.
+
+        Entries that a failed write has left count as not done: they are rolled back.
+        """
+        ended, self._ended = self._ended, None
+        events, end = self._news.take_unsaid(), self._books.progress.end
+        if ended is None and not events:
+            return []
+        return [replace(ended or Batch(end, end), events=events)]
 
     def _look_at_log(self, end: int) -> tuple[Batch, int]:
         """Follow the log; return the batch that begins, and up to where it may go.

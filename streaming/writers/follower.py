@@ -55,30 +55,29 @@ class Follower:
         self._again_at = self._held_until = self._tends_at = 0.0
         self._moved_at = time.monotonic()
 
-    def turn(self, observe: Callable[[Block], None], is_over: Callable[[], bool]) -> list[Batch]:
+    def turn(
+        self, batches: list[Batch], observe: Callable[[Block], None], is_over: Callable[[], bool]
+    ) -> None:
         """Dispatch what is new, and do what is due.
 
         Args:
+            batches: gets what was dispatched, also where an error ends this.
             observe: called with each block that is written whole.
             is_over: asked after each block whether to end there.
-
-        Returns:
-            What was dispatched.
 
         Raises:
             ReputError: a corrupt record, data loss, a queue that cannot have a directory.
             OSError: the output cannot be written.
         """
-        batches: list[Batch] = []
+        before = len(batches)
         self._dispatch_new(batches, observe, is_over)
         now = time.monotonic()
         if now >= self._tends_at:
             self._dispatcher.flush_if_due()
             self._dispatcher.catch_up(batches)
             self._tends_at = now + _TEND_SECONDS
-        if any(batch.messages for batch in batches):
+        if any(batch.messages for batch in batches[before:]):
             self._moved_at = now
-        return batches
 
     def _dispatch_new(
         self, batches: list[Batch], observe: Callable[[Block], None], is_over: Callable[[], bool]

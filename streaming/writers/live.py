@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, StuckError, UsageError, about, mark
 from reput.streaming.endings.interruptions import leave_at_once
 from reput.streaming.writers.base import Result
+from reput.streaming.writers.local import close_all
 from reput.streaming.writers.state import State
 from reput.streaming.writers.store_thread import StoreThread
 
@@ -58,7 +58,7 @@ class LiveWriters:
         self._threads = {
             config.name: StoreThread(config, options, observe, most_bytes) for config in configs
         }
-        self._stuck: dict[str, float] = {}
+        self._stuck: set[str] = set()  # their threads do not end
         for thread in self._threads.values():
             thread.start()
         until = time.monotonic() + _OPENING_SECONDS
@@ -130,7 +130,7 @@ class LiveWriters:
                 with about(store):
                     thread.dispatcher.look_for_flaw()
                 thread.state = State.of(thread.dispatcher)
-                yield thread.take()
+            yield thread.take()
 
     def _end_threads(self) -> Iterator[Result]:
         """End all threads; yield the stores whose thread does not end, with the error."""
@@ -140,7 +140,7 @@ class LiveWriters:
         for store, thread in self._threads.items():
             if store in self._stuck or thread.join(max(until - time.monotonic(), 0.0)):
                 continue
-            self._stuck[store] = time.monotonic()
+            self._stuck.add(store)
             # Its thread does not end, and the process has to.
             leave_at_once()
             error = StuckError(thread.output, time.monotonic() - thread.seen_at)
@@ -159,20 +159,9 @@ class LiveWriters:
         """
         told = list(self._end_threads())
         opened = {s: each for s, each in self.dispatchers.items() if s not in self._stuck}
-        for dispatcher in opened.values():
-            if dispatcher.kafka is not None:
-                # All threads to Kafka end at the same time: their waits do not add up.
-                dispatcher.kafka.end()
         for store in opened:
             self._threads[store].dispatcher = None
-        with contextlib.ExitStack() as stack:
-            for store, dispatcher in reversed(opened.items()):
-                stack.callback(about(store)(dispatcher.close))
-        return told + [
-            Result(store, kafka=dispatcher.kafka.state)
-            for store, dispatcher in opened.items()
-            if dispatcher.kafka is not None
-        ]
+        return told + close_all(opened)
 
 
 def _may_pass(error: BaseException) -> bool:

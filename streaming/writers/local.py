@@ -1,4 +1,4 @@
-"""Writes stores in the job's own process: one by one up to their logs' ends, or all live."""
+"""Writes stores in the job's own process, one by one, up to where they are planned."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class LocalWriters:
             )
         except BaseException as error:  # noqa: BLE001 - raised by the job
             self._failures[store] = error
-            return Result(store, error=error, events=dispatcher.take_unsaid())
+            return Result(store, dispatcher.take_ended(), error)
         return Result(store, [batch])
 
     def tend(self) -> Iterator[Result]:
@@ -128,7 +128,7 @@ class LocalWriters:
                 dispatcher.drain_kafka(self._is_over, says_lack=False, batches=batches)
             except (ReputError, OSError) as error:
                 failure = error
-            yield Result(store, batches, failure)
+            yield Result(store, batches + dispatcher.take_ended(), failure)
 
     def look_for_flaws(self) -> Iterator[Result]:
         """Look past each log's end for what a job that runs would wait at."""
@@ -148,18 +148,27 @@ class LocalWriters:
             ReputError, OSError: an output could not be closed in order.
         """
         opened, self._dispatchers = self._dispatchers, {}
-        for dispatcher in opened.values():
-            if dispatcher.kafka is not None:
-                # All threads to Kafka end at the same time: their waits do not add up.
-                dispatcher.kafka.end()
-        with contextlib.ExitStack() as stack:
-            for store, dispatcher in reversed(opened.items()):
-                stack.callback(about(store)(dispatcher.close))
-        return [
-            Result(store, kafka=dispatcher.kafka.state)
-            for store, dispatcher in opened.items()
-            if dispatcher.kafka is not None
-        ]
+        return close_all(opened)
+
+
+def close_all(opened: dict[str, StoreDispatcher]) -> list[Result]:
+    """Close outputs, also after one that cannot be closed; return how far Kafka is.
+
+    Raises:
+        ReputError, OSError: an output could not be closed in order.
+    """
+    for dispatcher in opened.values():
+        if dispatcher.kafka is not None:
+            # All threads to Kafka end at the same time: their waits do not add up.
+            dispatcher.kafka.end()
+    with contextlib.ExitStack() as stack:
+        for store, dispatcher in reversed(opened.items()):
+            stack.callback(about(store)(dispatcher.close))
+    return [
+        Result(store, kafka=dispatcher.kafka.state)
+        for store, dispatcher in opened.items()
+        if dispatcher.kafka is not None
+    ]
 
 
 def _tended(store: str, dispatcher: StoreDispatcher) -> Result:
@@ -173,4 +182,4 @@ def _tended(store: str, dispatcher: StoreDispatcher) -> Result:
         dispatcher.catch_up(batches)
     except BaseException as error:  # noqa: BLE001 - raised by the job
         failure = error
-    return Result(store, batches, failure, dispatcher.take_unsaid(), phases)
+    return Result(store, batches + dispatcher.take_ended(), failure, phases=phases)

@@ -74,8 +74,6 @@ class StoreThread:
         self._over, self._opened = threading.Event(), threading.Event()
         self._may_follow = threading.Event()
         self._backoff = Backoff()
-        # How far was recorded when the output was opened, physical offset.
-        self._opened_at = -1
         # Not told yet; the lock is held to add to it and to take it.
         self._told = threading.Lock()
         self._batches: list[Batch] = []
@@ -153,7 +151,7 @@ class StoreThread:
         with about(self._config.name):
             dispatcher = self._options.open(self._config)
         self.state, self.dispatcher = State.of(dispatcher), dispatcher
-        self._opened_at = dispatcher.recorded_end
+        self._backoff.begin(dispatcher.recorded_end)
         with self._told:
             self._events += events_of(dispatcher)
 
@@ -171,11 +169,14 @@ class StoreThread:
         )
         state_at, began = 0.0, time.monotonic()
         while not self._over.is_set():
-            batches = follower.turn(self._seen, self._over.is_set)
-            now = self.seen_at = time.monotonic()
-            if batches:
+            batches: list[Batch] = []
+            try:
+                follower.turn(batches, self._seen, self._over.is_set)
+            finally:
                 with self._told:
                     self._batches += batches
+            now = self.seen_at = time.monotonic()
+            if batches:
                 state_at = min(state_at, now + _TOLD_SECONDS)
             if now >= state_at:
                 self.state, state_at = State.of(dispatcher), now + _STATE_SECONDS
@@ -184,28 +185,24 @@ class StoreThread:
         self.state = State.of(dispatcher)
 
     def _note_health(self, dispatcher: StoreDispatcher, seconds: float) -> None:
-        """Take note that all has gone well since the output was opened, for some seconds.
-
-        What a disk refuses may show with the next flush only.
-        """
+        """Take note that all has gone well since the output was opened, for some seconds."""
         if seconds > _WELL_SECONDS:
             self.failure = None
-        if dispatcher.recorded_end > self._opened_at:
-            self._backoff.reset()
+        self._backoff.note(dispatcher.recorded_end)
 
     def _seen(self, block: Block) -> None:
         self.seen_at = time.monotonic()
         self._observe(self._config.name, block)
 
     def _fail(self, error: BaseException) -> None:
-        events = [] if self.dispatcher is None else self.dispatcher.take_unsaid()
+        ended = [] if self.dispatcher is None else self.dispatcher.take_ended()
         with self._told:
             self._failures.append(error)
-            self._events += events
+            self._batches += ended
         self.failure = error
 
     def _shut(self) -> None:
-        """Close an output that has failed; what closing fails with is told if nothing else is."""
+        """Close an output that has failed; what that fails with comes of what was told."""
         dispatcher = self.dispatcher
         if dispatcher is None:
             return

@@ -17,6 +17,7 @@ from tests.histories.points import POINTS, Killed
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.settings.config import StoreConfig
 
 # Between two looks, s.
@@ -58,7 +59,7 @@ class Follower:
         try:
             self._poll()
         finally:
-            self.events += self.dispatcher.take_unsaid()
+            self.events += [e for batch in self.dispatcher.take_ended() for e in batch.events]
 
     def _poll(self) -> None:
         POINTS.clock += SECONDS
@@ -83,7 +84,9 @@ class Follower:
         if self._live is None:
             self._live = live.Follower(self.dispatcher, skips_corrupt=False)
         for _ in range(_TURNS):
-            for batch in self._live.turn(lambda _: None, lambda: False):
+            batches: list[Batch] = []
+            self._live.turn(batches, lambda _: None, lambda: False)
+            for batch in batches:
                 self.events += batch.events
             POINTS.clock += _TURN_SECONDS
 

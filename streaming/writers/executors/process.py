@@ -180,8 +180,7 @@ class Writer:
         from reput.streaming.writers.follower import Follower  # noqa: PLC0415
 
         if self._is_following and self._follower is None:
-            skips = self._spec.options.skips_corrupt
-            most = self._spec.turn_bytes
+            skips, most = self._spec.options.skips_corrupt, self._spec.turn_bytes
             self._follower = Follower(dispatcher, skips_corrupt=skips, most_bytes=most)
 
     def _open(self, patience: float) -> StoreDispatcher:
@@ -190,6 +189,7 @@ class Writer:
 
         dispatcher = open_output(self._spec, patience, self._is_over)
         self._dispatcher = dispatcher
+        self._backoff.begin(dispatcher.recorded_end)
         self._report(dispatcher, events_of(dispatcher))
         return dispatcher
 
@@ -218,7 +218,7 @@ class Writer:
             self._failure = self._failure or failure_of(error)
             if self._dispatcher is not None:
                 # The batch that has failed does not report it.
-                self._report(self._dispatcher, self._dispatcher.take_unsaid())
+                self._fresh += self._dispatcher.take_ended()
             if self._spec.follows:
                 self._give_up()
 
@@ -257,7 +257,8 @@ class Writer:
                 dispatcher.flush_if_due()
                 dispatcher.catch_up(self._fresh)
                 return
-            self._fresh += self._follower.turn(_ignore, self._is_wanted)
+            self._follower.turn(self._fresh, _ignore, self._is_wanted)
+            self._backoff.note(dispatcher.recorded_end)
             if len(self._fresh) > _KEPT:
                 self._keep_apart()
 
@@ -270,8 +271,7 @@ class Writer:
             dispatcher = self._open(0.0)
             self._follow(dispatcher)
             if self._follower is not None:
-                self._fresh += self._follower.turn(_ignore, self._is_wanted)
-            self._backoff.reset()
+                self._follower.turn(self._fresh, _ignore, self._is_wanted)
 
     def _keep_apart(self, *batches: Batch) -> None:
         """Let batches be answered as they are, after what came before them, put together."""

@@ -46,10 +46,10 @@ def test_a_batch_that_fails_keeps_what_it_had_to_say(cut):
             dispatcher.dispatch(place.end)
         with pytest.raises(UnreadableError):
             dispatcher.dispatch(cut_log(10))
-        unsaid = dispatcher.take_unsaid()
+        (ended,) = dispatcher.take_ended()
 
-        assert [kind_of_event(event) for event in unsaid] == [TRUNCATION]
-        assert dispatcher.take_unsaid() == []
+        assert [kind_of_event(event) for event in ended.events] == [TRUNCATION]
+        assert dispatcher.take_ended() == []
     finally:
         dispatcher.close()
 

@@ -17,7 +17,9 @@ from tests.stores.log.test_tail import change
 
 
 def turn(follower: Follower) -> list[Batch]:
-    return follower.turn(lambda _: None, lambda: False)
+    batches: list[Batch] = []
+    follower.turn(batches, lambda _: None, lambda: False)
+    return batches
 
 
 def turns(follower: Follower, count: int = 4) -> list[Batch]:
@@ -27,6 +29,12 @@ def turns(follower: Follower, count: int = 4) -> list[Batch]:
         found += turn(follower)
         time.sleep(0.005)
     return found
+
+
+def until_it_fails(follower: Follower, batches: list[Batch]) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        follower.turn(batches, lambda _: None, lambda: False)
 
 
 @pytest.fixture
@@ -86,8 +94,13 @@ def test_what_stands_before_a_corrupt_record_is_dispatched_first(followed):
     place = broker.log.places[36].position
     change(broker.store, place + 4, b"\x00\x01")
 
+    batches: list[Batch] = []
     with pytest.raises(FormatError) as error:
-        turns(follower, 60)
+        until_it_fails(follower, batches)
+    # The batch that the error has ended is told as well.
+    batches += dispatcher.take_ended()
+    assert sum(batch.messages for batch in batches) == 6
+    assert dispatcher.take_ended() == []
     assert error.value.position == place % LOG_FILE
     assert dispatcher.progress.end == place
 
