@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 
+class _Lazy:
+    """Stands for a module.
+
+    `importlib.util.LazyLoader` is not made for threads before Python 3.12: while one thread runs
+    the module, another one sees the half of it that is there.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._module: ModuleType | None = None
+
+    def __getattr__(self, attribute: str) -> Any:
+        module = self._module
+        if module is None:
+            # Whoever comes while another thread runs it waits until it is whole.
+            module = self._module = importlib.import_module(self._name)
+        return getattr(module, attribute)
+
+
 def lazy_module(name: str) -> ModuleType:
     """Return a module that runs with its first use: a command that does not need it is quicker.
+
+    Threads may use it at once.
 
     Args:
         name: with its packages.
@@ -19,15 +40,6 @@ def lazy_module(name: str) -> ModuleType:
     Raises:
         ModuleNotFoundError: there is none.
     """
-    known = sys.modules.get(name)
-    if known is not None:
-        return known
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None:
+    if importlib.util.find_spec(name) is None:
         raise ModuleNotFoundError(name=name)
-    loader = importlib.util.LazyLoader(spec.loader)
-    spec.loader = loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    loader.exec_module(module)
-    return module
+    return cast("ModuleType", _Lazy(name))
