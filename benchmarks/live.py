@@ -50,8 +50,10 @@ def cpu_seconds(process: psutil.Process) -> float:
     return sum(sum(p.cpu_times()[:2]) for p in family)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
+def stop(process: subprocess.Popen[bytes], pid_file: Path | None = None) -> None:
+    """Let the job end in order; spark-submit's JVM, which would leave it at once, ends after it."""
+    pid = process.pid if pid_file is None else int(pid_file.read_text())
+    os.kill(pid, signal.SIGTERM)
     if process.wait(120) != 0:
         raise RuntimeError(f"the job ended with {process.returncode}")
 
@@ -89,6 +91,7 @@ def job_of(
     """Start the job, and end it in order."""
     with contextlib.ExitStack() as stack:
         command, environment = command_of(directory, stores), dict(os.environ)
+        pid_file = directory / "job.pid" if placement == "executors" else None
         if placement == "executors":
             address = stack.enter_context(cluster(directory, os.cpu_count() or 2))
             submit = Path(sys.executable).with_name("spark-submit")
@@ -98,13 +101,14 @@ def job_of(
             command = [str(submit), *words, *command[3:], "--placement", placement]
             python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
             environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT), **python}
+            environment |= {"REPUT_PID_FILE": str(pid_file)}
         log = stack.enter_context((directory / "job.log").open("wb"))
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         try:
             yield process
         finally:
             if process.poll() is None:
-                stop(process)
+                stop(process, pid_file)
 
 
 class Watcher:
