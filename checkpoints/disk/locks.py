@@ -66,8 +66,8 @@ class FileLock:
             if error.errno in _BUSY:
                 return False
             raise OSError(error.errno, error.strerror, str(self.path)) from error
-        self._descriptor = descriptor
-        HELD.add(self._name)
+        self._descriptor, found = descriptor, os.fstat(descriptor)
+        HELD[self._name] = found.st_dev, found.st_ino
         return True
 
     def write(self, text: str) -> None:
@@ -84,7 +84,7 @@ class FileLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-            HELD.discard(self._name)
+            HELD.pop(self._name, None)
 
     def __enter__(self) -> FileLock:
         return self

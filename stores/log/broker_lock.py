@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Files whose locks this process holds, with links resolved. The kernel does not keep a process from
-# itself: two jobs in one interpreter need this.
-HELD: set[str] = set()
+# Files whose locks this process holds: names with links resolved, and device and inode. The kernel
+# does not keep a process from itself: two jobs in one interpreter need this.
+HELD: dict[str, tuple[int, int]] = {}
 # C's struct flock on 64-bit Linux: type, whence, start, length, process.
 _FLOCK = struct.Struct("hhqqi4x")
 
@@ -28,17 +28,18 @@ def is_held(path: Path) -> bool:
     Also False if the file cannot be opened, or the file system shows no locks, or not those of
     other hosts.
     """
-    if os.path.realpath(path) in HELD:
-        return False
     try:
+        found = path.stat()
+        if (found.st_dev, found.st_ino) in HELD.values():
+            return False
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
+        lock = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+    return bool(_FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)

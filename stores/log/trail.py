@@ -155,10 +155,8 @@ def extended(
     """
     points = [*trail, point]
     if len(points) > most:
-        old = range(1, len(points) - newest)
-
-        def density(i: int) -> float:
-            return (points[i + 1].end - points[i - 1].end) / (point.end - points[i].end + 1)
-
-        del points[min(old, key=density)]
+        ends = [each.end for each in points]
+        triples = zip(ends, ends[1:-newest], ends[2:], strict=False)
+        densities = [(after - before) / (point.end - at + 1) for before, at, after in triples]
+        del points[1 + densities.index(min(densities))]
     return tuple(points)

@@ -517,7 +517,8 @@ class World:
             self.follower = None
         POINTS.is_dead = False
         # A killed process holds no lock, wherever in its start it was.
-        broker_lock.HELD -= {name for name in broker_lock.HELD if name.startswith(str(self.root))}
+        for name in [name for name in broker_lock.HELD if name.startswith(str(self.root))]:
+            del broker_lock.HELD[name]
         return None
 
     def _run_phase(self, during: str) -> None:
