@@ -63,6 +63,12 @@ class Batch:
         """Return the bytes of commitlog that it went over."""
         return self.end - self.start
 
+    def uncounted(self) -> Batch:
+        """Return what is left to tell of a batch whose records were counted before."""
+        return Batch(
+            self.end, self.end, seconds=self.seconds, events=self.events, phases=self.phases
+        )
+
     def restart_at(self, position: int) -> None:
         """Continue at a physical offset, which may lie before the batch's start."""
         self.end = position

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reput.streaming.dispatch.dispatcher import StoreDispatcher
+
 _FIRST_SECONDS = 1.0
 _LONGEST_SECONDS = 30.0
+# An output that was not flushed by itself for so long after it was opened is flushed then.
+_WELL_SECONDS = 2.0
 
 
 class Backoff:
-    """Seconds to wait, doubled each time until the store's output was flushed again.
+    """Seconds to wait, doubled each time until the store is well again.
 
-    A full disk may take what a turn writes, and refuse the next flush.
+    A full disk may take what a turn writes, and refuse the next flush: a store is well again once
+    its output was flushed.
     """
 
     def __init__(self) -> None:
         """Begin with the shortest wait."""
         self._seconds = _FIRST_SECONDS
         self._recorded_end = -1
+        self._opened_at = 0.0
 
     def next(self) -> float:
         """Return how long to wait now."""
@@ -25,9 +35,20 @@ class Backoff:
 
     def begin(self, recorded_end: int) -> None:
         """Take how far is recorded as the output is opened, physical offset."""
-        self._recorded_end = recorded_end
+        self._recorded_end, self._opened_at = recorded_end, time.monotonic()
 
-    def note(self, recorded_end: int) -> None:
-        """Take how far is recorded now: where that is farther, waits are short again."""
-        if recorded_end > self._recorded_end:
-            self._seconds = _FIRST_SECONDS
+    def is_well(self, dispatcher: StoreDispatcher) -> bool:
+        """Tell whether a store that had failed is well again; waits are short again then.
+
+        Args:
+            dispatcher: of its output; is flushed where that did not happen for a while.
+
+        Raises:
+            ReputError, OSError: the flush has failed.
+        """
+        if dispatcher.recorded_end <= self._recorded_end:
+            if time.monotonic() - self._opened_at < _WELL_SECONDS:
+                return False
+            dispatcher.flush()
+        self._seconds = _FIRST_SECONDS
+        return True

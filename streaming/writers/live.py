@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import ReputError, StuckError, UsageError, about, mark
+from reput.formats.errors import ReputError, StuckError, UsageError, mark
 from reput.streaming.endings.interruptions import leave_at_once
 from reput.streaming.writers.base import Result
-from reput.streaming.writers.local import close_all
-from reput.streaming.writers.state import State
+from reput.streaming.writers.sentry import Sentry
 from reput.streaming.writers.store_thread import StoreThread
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.options import WriterOptions
+    from reput.streaming.writers.state import State
 
 # A store that takes longer to open than this keeps the others waiting no longer.
 _OPENING_SECONDS = 10.0
-# For what a thread is doing when the job ends: a block, or a flush.
-_ENDING_SECONDS = 8.0
+# For what a thread is doing when the job ends: a block, a flush of everything, and closing.
+_ENDING_SECONDS = 20.0
 
 
 class LiveWriters:
@@ -55,10 +56,23 @@ class LiveWriters:
             ReputError: no store or output can be used.
             OSError: no permission, no space.
         """
+        self._sentry = Sentry()
         self._threads = {
-            config.name: StoreThread(config, options, observe, most_bytes) for config in configs
+            config.name: StoreThread(config, options, observe, most_bytes, self._sentry)
+            for config in configs
         }
-        self._stuck: set[str] = set()  # their threads do not end
+        # Stores whose thread does not end.
+        self._stuck: set[str] = set()
+        self._closing = threading.Lock()
+        self._open_all()
+
+    def _open_all(self) -> None:
+        """Open all outputs.
+
+        Raises:
+            ReputError, OSError: what keeps all of them from being opened, or a wrong setting.
+        """
+        self._sentry.start()
         for thread in self._threads.values():
             thread.start()
         until = time.monotonic() + _OPENING_SECONDS
@@ -123,19 +137,16 @@ class LiveWriters:
         return ()
 
     def look_for_flaws(self) -> Iterator[Result]:
-        """End all threads, and look past each log's end for what the job has waited at."""
-        yield from self._end_threads()
-        for store, thread in self._threads.items():
-            if thread.dispatcher is not None and store not in self._stuck:
-                with about(store):
-                    thread.dispatcher.look_for_flaw()
-                thread.state = State.of(thread.dispatcher)
+        """End all stores; look past each log's end for what the job has waited at."""
+        yield from self._end_threads(looks_for_flaw=True)
+        for thread in self._threads.values():
             yield thread.take()
 
-    def _end_threads(self) -> Iterator[Result]:
-        """End all threads; yield the stores whose thread does not end, with the error."""
+    def _end_threads(self, *, looks_for_flaw: bool = False) -> Iterator[Result]:
+        """Let all threads close their outputs and end; yield the stores whose thread does not."""
+        self._sentry.end()
         for thread in self._threads.values():
-            thread.end()
+            thread.end(looks_for_flaw=looks_for_flaw)
         until = time.monotonic() + _ENDING_SECONDS
         for store, thread in self._threads.items():
             if store in self._stuck or thread.join(max(until - time.monotonic(), 0.0)):
@@ -157,11 +168,15 @@ class LiveWriters:
         Raises:
             ReputError, OSError: an output could not be closed in order.
         """
-        told = list(self._end_threads())
-        opened = {s: each for s, each in self.dispatchers.items() if s not in self._stuck}
-        for store in opened:
-            self._threads[store].dispatcher = None
-        return told + close_all(opened)
+        # Also the last resort closes: it has to wait until all is closed, or stuck.
+        with self._closing:
+            told = list(self._end_threads())
+        for thread in self._threads.values():
+            error, thread.unclosed = thread.unclosed, None
+            if error is not None:
+                raise error
+        kafkas = {store: thread.kafka for store, thread in self._threads.items()}
+        return told + [Result(store, kafka=kafka) for store, kafka in kafkas.items() if kafka]
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -95,6 +95,17 @@ class LiveTail:
         except LogChangedError:
             return self._look_thoroughly()
 
+    def has_news(self) -> bool:
+        """Tell whether `look` has something to do; this changes nothing.
+
+        Raises:
+            LogChangedError: a file is no longer there.
+            OSError: the device failed.
+        """
+        if self._end < 0 or time.monotonic() >= self._looks_at:
+            return True
+        return self._head(self._end) != self._resting
+
     def _head(self, position: int) -> bytes:
         return self._log.bytes_at(position, BLANK_SIZE)
 

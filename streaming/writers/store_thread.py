@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from reput.streaming.dispatch.batch import Batch
     from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
+    from reput.streaming.kafka.state import KafkaState
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.options import WriterOptions
+    from reput.streaming.writers.sentry import Sentry
 
 # What is told is put together for this long: a job has many turns a second.
 _TOLD_SECONDS = 0.1
 _STATE_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
-# A store that had failed counts as dispatched again after this.
-_WELL_SECONDS = 2.0
 
 
 class StoreThread:
@@ -45,6 +45,8 @@ class StoreThread:
         state: where the output stood when it was last told.
         failure: what the store waits after; None while it is dispatched.
         seen_at: when it was last seen to work, by a steady clock: it looked, or wrote a block.
+        kafka: how far its messages were sent when the output was closed.
+        unclosed: what kept the output from being closed in order.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class StoreThread:
         options: WriterOptions,
         observe: Callable[[str, Block], None],
         most_bytes: int | None,
+        sentry: Sentry,
     ) -> None:
         """Open nothing yet.
 
@@ -61,18 +64,25 @@ class StoreThread:
             options: how it is written.
             observe: gets each block that was written.
             most_bytes: of log that a turn takes, None for the usual.
+            sentry: of all stores of the process.
         """
         self._most_bytes = most_bytes
+        self._sentry, self._post = sentry, sentry.post()
         self.dispatcher: StoreDispatcher | None = None
         self.state: State | None = None
         self.failure: BaseException | None = None
         self.seen_at = time.monotonic()
+        self.kafka: KafkaState | None = None
+        self.unclosed: BaseException | None = None
         self._config = config
         self._options = options
         self._observe = observe
         self._thread: threading.Thread | None = None
         self._over, self._opened = threading.Event(), threading.Event()
         self._may_follow = threading.Event()
+        self._looks_for_flaw = False
+        # Physical offset up to which all was told.
+        self._told_end = -1
         self._backoff = Backoff()
         # Not told yet; the lock is held to add to it and to take it.
         self._told = threading.Lock()
@@ -104,10 +114,16 @@ class StoreThread:
         """Follow the log from now on."""
         self._may_follow.set()
 
-    def end(self) -> None:
-        """Let the thread end after its block; returns at once."""
+    def end(self, *, looks_for_flaw: bool = False) -> None:
+        """Let the thread end after its block, and close the output; returns at once.
+
+        Args:
+            looks_for_flaw: look past the log's end before that for what the store has waited at.
+        """
+        self._looks_for_flaw = self._looks_for_flaw or looks_for_flaw
         self._over.set()
         self._may_follow.set()
+        self._post.woken.set()
 
     def join(self, seconds: float) -> bool:
         """Wait for the thread; False if it has not ended by then."""
@@ -140,6 +156,7 @@ class StoreThread:
                     # A fault of the program does not go away.
                     return
             self._wait()
+        self._close()
 
     def _open(self) -> None:
         """Open the output.
@@ -165,14 +182,18 @@ class StoreThread:
         if dispatcher is None or self._over.is_set():
             return
         follower = Follower(
-            dispatcher, skips_corrupt=self._options.skips_corrupt, most_bytes=self._most_bytes
+            dispatcher,
+            skips_corrupt=self._options.skips_corrupt,
+            most_bytes=self._most_bytes,
+            told_end=self._told_end,
         )
-        state_at, began = 0.0, time.monotonic()
+        state_at = 0.0
         while not self._over.is_set():
             batches: list[Batch] = []
             try:
                 follower.turn(batches, self._seen, self._over.is_set)
             finally:
+                self._told_end = follower.told_end
                 with self._told:
                     self._batches += batches
             now = self.seen_at = time.monotonic()
@@ -180,15 +201,13 @@ class StoreThread:
                 state_at = min(state_at, now + _TOLD_SECONDS)
             if now >= state_at:
                 self.state, state_at = State.of(dispatcher), now + _STATE_SECONDS
-                self._note_health(dispatcher, now - began)
-            time.sleep(follower.pause())
+                if self.failure is not None and self._backoff.is_well(dispatcher):
+                    self.failure = None
+            if (rest := follower.rest()) > 0:
+                self._sentry.rest(self._post, follower.tail, rest)
+            else:
+                time.sleep(follower.pause())
         self.state = State.of(dispatcher)
-
-    def _note_health(self, dispatcher: StoreDispatcher, seconds: float) -> None:
-        """Take note that all has gone well since the output was opened, for some seconds."""
-        if seconds > _WELL_SECONDS:
-            self.failure = None
-        self._backoff.note(dispatcher.recorded_end)
 
     def _seen(self, block: Block) -> None:
         self.seen_at = time.monotonic()
@@ -202,8 +221,8 @@ class StoreThread:
         self.failure = error
 
     def _shut(self) -> None:
-        """Close an output that has failed; what that fails with comes of what was told."""
-        dispatcher = self.dispatcher
+        """Close an output that has failed; an error of closing comes from the one told before."""
+        dispatcher, self.dispatcher = self.dispatcher, None
         if dispatcher is None:
             return
         # It is left as that of a killed writer, and rolled back when it is opened again.
@@ -211,7 +230,25 @@ class StoreThread:
             dispatcher.close()
         with contextlib.suppress(OSError):
             self.state = State.of(dispatcher)
-        self.dispatcher = None
+
+    def _close(self) -> None:
+        """Close the output in order, on this thread: its disk may hang."""
+        dispatcher = self.dispatcher
+        if dispatcher is None:
+            return
+        name = self._config.name
+        try:
+            if self._looks_for_flaw:
+                about(name)(dispatcher.look_for_flaw)()
+        except (ReputError, OSError) as error:
+            with self._told:
+                self._failures.append(error)
+        try:
+            about(name)(dispatcher.close)()
+        except BaseException as error:  # noqa: BLE001 - raised by the job
+            self.unclosed = error
+        self.state, self.dispatcher = State.of(dispatcher), None
+        self.kafka = dispatcher.kafka.state if dispatcher.kafka is not None else None
 
     def _wait(self) -> None:
         """Wait until it is time to try again, or the job ends."""

@@ -39,12 +39,12 @@ from reput.streaming.writers.executors.protocol import (
     failure_of,
     send,
 )
+from reput.streaming.writers.executors.untold import Untold
 from reput.streaming.writers.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
     from reput.streaming.writers.follower import Follower
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.2
 # A task waits for its answer.
 _BATCH_SECONDS = 3.0
-_KEPT = 64
 
 
 class Writer:
@@ -73,11 +72,9 @@ class Writer:
         self._is_following = False
         self._backoff = Backoff()
         self._again_at = 0.0
-        # Not answered yet.
-        self._fresh: list[Batch] = []
-        # Not seen by the job yet, and the number of the first of them.
-        self._batches: list[Batch] = []
-        self._first = 0
+        # Physical offset up to which all was told when the store failed.
+        self._told_end = -1
+        self._untold = Untold()
         self._state: State | None = None
 
     def run(self) -> None:
@@ -140,7 +137,8 @@ class Writer:
 
     def _dispatch(self, order: Order) -> None:
         """Dispatch up to where an order says, which opens the output if it is not open."""
-        if self._failure is not None and self._spec.follows:
+        self._is_following = self._is_following or (self._spec.follows and order.end >= 0)
+        if self._failure is not None and self._spec.follows and self._dispatcher is None:
             if self._state is not None or order.kind == CLOSE:
                 # It is tried again when it is due.
                 return
@@ -148,16 +146,17 @@ class Writer:
             self._failure = None
         is_new = self._dispatcher is None
         dispatcher = self._dispatcher or self._open(order.patience)
-        if self._failure is not None:
+        if self._failure is not None and not self._spec.follows:
             return
         if is_new:
             self._repeat(dispatcher, order)
         if order.end >= 0 and (is_new or order.kind == DISPATCH):
-            end = self._first_end(dispatcher, order.end)
-            self._fresh.append(dispatcher.dispatch(end, is_over=self._ends_soon()))
-        if self._spec.follows:
-            self._is_following = self._is_following or order.end >= 0
-            self._follow(dispatcher)
+            end, is_over = self._first_end(dispatcher, order.end), self._ends_soon()
+            if self._follower is not None:
+                self._follower.dispatch(self._untold.fresh, end, is_over)
+            else:
+                self._untold.fresh.append(dispatcher.dispatch(end, is_over=is_over))
+        self._follow(dispatcher)
 
     def _first_end(self, dispatcher: StoreDispatcher, end: int) -> int:
         """Return up to where an order is done at once: a turn's worth of what is followed."""
@@ -181,7 +180,9 @@ class Writer:
 
         if self._is_following and self._follower is None:
             skips, most = self._spec.options.skips_corrupt, self._spec.turn_bytes
-            self._follower = Follower(dispatcher, skips_corrupt=skips, most_bytes=most)
+            self._follower = Follower(
+                dispatcher, skips_corrupt=skips, most_bytes=most, told_end=self._told_end
+            )
 
     def _open(self, patience: float) -> StoreDispatcher:
         # Slow to import, and a name that is taken has to be known before.
@@ -190,7 +191,7 @@ class Writer:
         dispatcher = open_output(self._spec, patience, self._is_over)
         self._dispatcher = dispatcher
         self._backoff.begin(dispatcher.recorded_end)
-        self._report(dispatcher, events_of(dispatcher))
+        self._untold.report(dispatcher.progress.end, events_of(dispatcher))
         return dispatcher
 
     def _repeat(self, dispatcher: StoreDispatcher, order: Order) -> None:
@@ -204,39 +205,36 @@ class Writer:
         known = dispatcher.progress
         if known.end < counted and (self._spec.follows or counted < order.end):
             # By itself: the job tells by its end that it has counted all of it.
-            self._keep_apart(dispatcher.dispatch(counted))
+            self._untold.put_apart(dispatcher.dispatch(counted))
         elif 0 <= counted < known.end and not dispatcher.recovery.truncations:
             missed = max(known.messages - messages, 0)
-            self._keep_apart(Batch(counted, known.end, messages=missed))
+            self._untold.put_apart(Batch(counted, known.end, messages=missed))
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Keep an error, whatever it is: the driver has to know. The first one counts."""
+        """Keep an error, whatever it is: the driver has to know.
+
+        The first one counts; of a store that is tried again, the last one.
+        """
         try:
             yield
         except Exception as error:  # noqa: BLE001 - goes out with the next answer
-            self._failure = self._failure or failure_of(error)
+            if self._failure is None or self._spec.follows:
+                self._failure = failure_of(error)
             if self._dispatcher is not None:
                 # The batch that has failed does not report it.
-                self._fresh += self._dispatcher.take_ended()
+                self._untold.fresh += self._dispatcher.take_ended()
             if self._spec.follows:
                 self._give_up()
 
     def _give_up(self) -> None:
         """Close an output that has failed; it is opened again in a while."""
-        self._follower = None
+        if self._follower is not None:
+            self._told_end, self._follower = self._follower.told_end, None
         self._again_at = time.monotonic() + self._backoff.next()
         # It is left as that of a killed writer; what it has failed with is known.
         with contextlib.suppress(ReputError, OSError):
             self._close()
-
-    def _report(self, dispatcher: StoreDispatcher, events: list[str]) -> None:
-        """Report events, if there are any, with a batch of nothing."""
-        from reput.streaming.dispatch.batch import Batch  # noqa: PLC0415 - slow to import
-
-        if events:
-            end = dispatcher.progress.end
-            self._fresh.append(Batch(end, end, events=events))
 
     def _watch(self, executor: int) -> None:
         """Work for the executor that spoke last: another one may have taken over on this host."""
@@ -246,55 +244,45 @@ class Writer:
 
     def _do_what_is_due(self) -> None:
         """Dispatch what is new, flush, and try again where the store has failed a while ago."""
-        if self._failure is not None:
-            self._try_again()
-            return
         dispatcher = self._dispatcher
         if dispatcher is None:
+            self._try_again()
+            return
+        if self._failure is not None and not self._spec.follows:
             return
         with self._failing():
             if self._follower is None:
                 dispatcher.flush_if_due()
-                dispatcher.catch_up(self._fresh)
+                dispatcher.catch_up(self._untold.fresh)
                 return
-            self._follower.turn(self._fresh, _ignore, self._is_wanted)
-            self._backoff.note(dispatcher.recorded_end)
-            if len(self._fresh) > _KEPT:
-                self._keep_apart()
+            self._follower.turn(self._untold.fresh, _ignore, self._is_wanted)
+            if self._failure is not None and self._backoff.is_well(dispatcher):
+                self._failure = None
+            self._untold.put_together()
 
     def _try_again(self) -> None:
         """Open the output of a failed store once more, when it is due."""
-        if not self._spec.follows or time.monotonic() < self._again_at or self._is_over():
+        is_due = self._failure is not None and time.monotonic() >= self._again_at
+        if not (self._spec.follows and is_due) or self._is_over():
             return
-        self._failure = None
         with self._failing():
             dispatcher = self._open(0.0)
             self._follow(dispatcher)
             if self._follower is not None:
-                self._follower.turn(self._fresh, _ignore, self._is_wanted)
-
-    def _keep_apart(self, *batches: Batch) -> None:
-        """Let batches be answered as they are, after what came before them, put together."""
-        from reput.streaming.dispatch.batch import joined  # noqa: PLC0415 - slow to import
-
-        self._batches += [*joined(self._fresh), *batches]
-        self._fresh = []
+                self._follower.turn(self._untold.fresh, _ignore, self._is_wanted)
 
     def _answer(self, order: Order, *, is_drained: bool) -> bytes:
         incarnation, seen = order.seen
         if incarnation == self._incarnation:
-            # What the driver has is not kept any longer.
-            known = max(seen - self._first, 0)
-            del self._batches[:known]
-            self._first += known
-        self._keep_apart()
+            self._untold.forget(seen)
+        self._untold.put_apart()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         if self._dispatcher is not None:
             self._state = State.of(self._dispatcher)
         answer = Answer(
             incarnation=self._incarnation,
-            first=self._first,
-            batches=self._batches,
+            first=self._untold.first,
+            batches=self._untold.batches,
             state=self._state.to_send() if self._state is not None else None,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             failure=self._failure,
@@ -308,7 +296,7 @@ class Writer:
         if dispatcher is None or self._failure is not None:
             return False
         is_over = self._over_in(seconds)
-        return dispatcher.drain_kafka(is_over, says_lack=False, batches=self._fresh)
+        return dispatcher.drain_kafka(is_over, says_lack=False, batches=self._untold.fresh)
 
     def _close(self) -> None:
         if self._dispatcher is not None:
