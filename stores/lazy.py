@@ -24,7 +24,7 @@ class _Lazy:
     def __getattr__(self, attribute: str) -> Any:
         module = self._module
         if module is None:
-            # Whoever comes while another thread runs it waits until it is whole.
+            # A thread that comes while another one runs it waits until it is whole.
             module = self._module = importlib.import_module(self._name)
         return getattr(module, attribute)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import tempfile
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reput.checkpoints.disk import changes
@@ -12,7 +15,6 @@ from reput.streaming.source.options import FLUSHED, RANGES, SKIP, STOP, VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -87,6 +89,11 @@ def fresh_checkpoint(configs: Sequence[StoreConfig], options: JobOptions) -> Pat
     An old one is of no use, as the outputs know where they are, and would do harm: if it is ahead
     of an output, Spark sees nothing to do.
     """
+    if options.checkpoint is None and len(configs) > 1:
+        # In none of the outputs: where its disk is full or hangs, the others would stop too.
+        apart = Path(tempfile.mkdtemp(prefix="reput-spark-"))
+        atexit.register(changes.remove_tree, apart)
+        return apart
     parent = options.checkpoint or configs[0].output / STATE_DIRECTORY
     parts = [config.name for config in configs]
     if options.checkpoint is not None:

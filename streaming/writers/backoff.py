@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _FIRST_SECONDS = 1.0
 _LONGEST_SECONDS = 30.0
-# An output that was not flushed by itself for so long after it was opened is flushed then.
+# An output that was not flushed by itself until then is flushed: seconds after it was opened.
 _WELL_SECONDS = 2.0
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # What is due besides new records: flushes, a cut at rest, records that had to wait.
 _TEND_SECONDS = 0.1
 _REST_TEND_SECONDS = 0.5
-# A log counts as at rest when nothing has come for so long.
+# A log counts as at rest after this long without a record.
 _REST_AFTER_SECONDS = 1.0
 # A turn of a backlog ends after this much of the log, to be told.
 _MOST_BYTES = 1 << 30
@@ -102,7 +102,7 @@ class Follower:
             ReputError, OSError: as `turn`.
         """
         with self._telling(batches) as done:
-            if 0 <= self._dispatcher.progress.end < self.told_end < end:
+            if self._dispatcher.progress.end < self.told_end < end:
                 done.append(self._dispatcher.dispatch(self.told_end, is_over=is_over))
             done.append(self._dispatcher.dispatch(end, is_over=is_over))
 
@@ -163,7 +163,7 @@ class Follower:
             failure = error
         now, done = time.monotonic(), dispatcher.progress.end
         end = min(end, max(done, log.min_offset) + self._most_bytes)
-        if 0 <= done < self.told_end:
+        if done < self.told_end:
             # By itself, so that it is not counted with what is new.
             end = min(end, self.told_end)
         is_new = end != self._tried and now >= self._held_until

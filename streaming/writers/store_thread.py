@@ -7,12 +7,14 @@ that failed is closed, and opened again after a while: a disk gets room, a log c
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, about
 from reput.streaming.dispatch.batch import joined
+from reput.streaming.dispatch.resuming.first_message import is_awaited
 from reput.streaming.writers.backoff import Backoff
 from reput.streaming.writers.base import Result
 from reput.streaming.writers.follower import Follower
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from reput.streaming.writers.options import WriterOptions
     from reput.streaming.writers.sentry import Sentry
 
+LOG = logging.getLogger("reput")
 # What is told is put together for this long: a job has many turns a second.
 _TOLD_SECONDS = 0.1
 _STATE_SECONDS = 0.5
@@ -148,13 +151,13 @@ class StoreThread:
                 while not self._may_follow.wait(_LOOK_SECONDS):
                     self.seen_at = time.monotonic()
                 self._follow()
-            except BaseException as error:  # noqa: BLE001 - told to the job
+            except BaseException as error:
                 self._fail(error)
                 self._shut()
                 self._opened.set()
                 if not isinstance(error, ReputError | OSError):
-                    # A fault of the program does not go away.
-                    return
+                    name = self._config.name
+                    LOG.exception("%s: unexpected error; it is tried again", name, exc_info=error)
             self._wait()
         self._close()
 
@@ -166,11 +169,32 @@ class StoreThread:
             OSError: no permission, no space.
         """
         with about(self._config.name):
+            if not self._is_there():
+                return
             dispatcher = self._options.open(self._config)
         self.state, self.dispatcher = State.of(dispatcher), dispatcher
         self._backoff.begin(dispatcher.recorded_end)
         with self._told:
             self._events += events_of(dispatcher)
+
+    def _is_there(self) -> bool:
+        """Wait until the store has a first message, as its broker makes the log with that.
+
+        Returns:
+            Whether it has one; False where the job ends before.
+
+        Raises:
+            ReputError, OSError: it is not a store.
+        """
+        if is_awaited(self._config):
+            LOG.info("%s: waiting for the first message", self._config.name)
+            # The others need not wait for this one.
+            self._opened.set()
+        while is_awaited(self._config):
+            self.seen_at = time.monotonic()
+            if self._over.wait(_LOOK_SECONDS):
+                return False
+        return True
 
     def _follow(self) -> None:
         """Dispatch what is new until the job ends.

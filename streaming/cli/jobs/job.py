@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from reput.checkpoints.progress import STATE_DIRECTORY
-from reput.formats.errors import ReputError
+from reput.formats.errors import ReputError, UsageError
 from reput.streaming.endings.beside import beside
 from reput.streaming.endings.exit_codes import INCOMPLETE, OK
 from reput.streaming.endings.failures import FAILURES
@@ -89,7 +89,14 @@ def _made(configs: Sequence[StoreConfig], options: JobOptions) -> Job:
 
     refuse_checkpoint(options.checkpoint, configs)
     for config in configs:
-        refuse_version_of_store(config)
+        try:
+            refuse_version_of_store(config)
+        except UsageError:
+            raise
+        except (ReputError, OSError):
+            # Of a live job, the store's writer finds the same, tells it and tries again.
+            if options.available_now or len(configs) == 1:
+                raise
     # A broker does not know our files: none of them goes into its store.
     FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
     return Job(configs, options)

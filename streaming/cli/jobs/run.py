@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from reput.formats.errors import ReputError
 from reput.streaming import events
 from reput.streaming.cli.jobs.choice import configs_of, job_options
 from reput.streaming.dispatch.resuming.first_message import is_awaited
 from reput.streaming.endings.interruptions import Ending
 from reput.streaming.observe.access import Access
-from reput.streaming.settings.model.choices import LogMode
+from reput.streaming.settings.model.choices import LogMode, Placement
 from reput.streaming.settings.model.jobs import RunOptions
 from reput.streaming.settings.option_values import number_of_bytes
 
@@ -101,26 +102,50 @@ def _run(
         conf = metrics_settings(options.metrics_host, options.spark_metrics_port)
     ending = Ending(say_ending)
     with ending.watching():
-        for each in configs:
-            _wait_for_log(each, metrics, ending)
+        _wait_for_logs(configs, job, metrics, ending)
     if ending.name:
         return conclude_unbegun(configs, ending, as_json=options.as_json)
     return run_job(configs, job, as_json=options.as_json, metrics=metrics, conf=conf)
 
 
-def _wait_for_log(config: StoreConfig, metrics: Metrics | None, ending: Ending) -> None:
-    """Return once a store has a commitlog file, or a signal came.
+def _wait_for_logs(
+    configs: Sequence[StoreConfig], job: JobOptions, metrics: Metrics | None, ending: Ending
+) -> None:
+    """Return once the job can begin, or a signal came.
 
-    A broker makes the file with its first message.
+    A broker makes its commitlog with its first message. A store's thread waits for that by itself;
+    where writers are on executors, the job waits for all stores.
 
     Raises:
-        StoreError: it is not a store.
+        StoreError: none of them is a store.
     """
-    says_so = True
-    while not ending.name and is_awaited(config):
-        if says_so:
-            LOG.info("%s: waiting for the first message", config.name)
-            says_so = False
+    said: set[str] = set()
+    while not ending.name:
+        awaited = _awaited(configs)
+        if not awaited or (job.placement is Placement.DRIVER and len(awaited) < len(configs)):
+            return
+        for name in awaited - said:
+            LOG.info("%s: waiting for the first message", name)
+        said |= awaited
         if metrics is not None:
             metrics.awaits_logs()
         time.sleep(_LOOK_SECONDS)
+
+
+def _awaited(configs: Sequence[StoreConfig]) -> set[str]:
+    """Return the names of stores without a first message.
+
+    Raises:
+        StoreError: none of them is a store.
+    """
+    found, failures = set(), []
+    for config in configs:
+        try:
+            if is_awaited(config):
+                found.add(config.name)
+        except (ReputError, OSError) as error:
+            # Its writer finds the same, tells it and tries again.
+            failures.append(error)
+    if len(failures) == len(configs):
+        raise failures[0]
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from typing import TYPE_CHECKING
 
+from reput.checkpoints import progress
 from reput.stores.log.places import commitlog_directories
 
 if TYPE_CHECKING:
@@ -17,12 +18,17 @@ def is_awaited(config: StoreConfig) -> bool:
     """Tell whether a store has no commitlog file with anything in it yet.
 
     A directory is not one: a volume that is mounted there has `lost+found`. A file of another name
-    is one, so that the job names it instead of waiting.
+    is one, so that the job names it instead of waiting. Where messages were dispatched before, the
+    log is away: that is an error, and nothing to wait for.
 
     Raises:
         StoreError: it is not a store.
+        FormatError: the output's record of its progress is damaged.
     """
     directories = commitlog_directories(config.path, config.settings)
+    known = progress.load(config.output)
+    if known is not None and known.end > 0:
+        return False
     return not any(_has_content(path) for each in directories for path in _entries(each))
 
 

@@ -13,7 +13,7 @@ import pytest
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
-from reput.formats.errors import FormatError, StuckError
+from reput.formats.errors import FormatError, StoreError, StuckError
 from reput.formats.rocketmq import names
 from reput.streaming.job.job import Job
 from reput.streaming.observe.metrics import Metrics
@@ -185,6 +185,84 @@ def test_a_store_that_hangs_stops_neither_the_others_nor_the_end(spark, stores, 
         assert (known.end, known.clean) == (brokers[number].log.end, True)
     assert not progress.load(configs[1].output).clean
     returns.set()
+
+
+def test_a_store_at_rest_that_hangs_as_it_is_closed_keeps_no_other_open(spark, stores, monkeypatch):
+    """
+    The first write of a quiet store is the flush at its end, where its disk may hang.
+    """
+    brokers, configs = zip(*stores, strict=True)
+    monkeypatch.setattr(live, "_ENDING_SECONDS", 5.0)
+    monkeypatch.setattr(live, "leave_at_once", lambda: None)
+    returns = threading.Event()
+    ends = pytest.raises(StuckError, match="has not moved")
+    with ends, running(spark, configs, DRIVER) as job:
+        for number in range(3):
+            wait_for(job, brokers[number].log.end, number)
+        stuck = job.dispatchers["a"]
+        monkeypatch.setattr(stuck, "close", lambda: returns.wait() and None)
+
+    for number in (1, 2):
+        known = progress.load(configs[number].output)
+        assert (known.end, known.clean) == (brokers[number].log.end, True)
+    returns.set()
+
+
+@BOTH
+def test_a_store_that_is_not_there_at_the_start_is_dispatched_once_it_is(spark, stores, options):
+    brokers, configs = zip(*stores, strict=True)
+    away = brokers[0].store.with_name("away")
+    brokers[0].store.rename(away)
+    with running(spark, configs, options) as job:
+        for number in (1, 2):
+            wait_for(job, brokers[number].log.end, number)
+            wait_for(job, brokers[number].append(20), number)
+        wait_until(lambda: isinstance(job._writers.failure("a"), StoreError))
+        away.rename(brokers[0].store)
+        wait_for(job, brokers[0].log.end, 0)
+        wait_until(lambda: job._writers.failure("a") is None)
+
+    for broker, config in stores:
+        assert progress.load(config.output).end == broker.log.end
+
+
+def test_a_store_without_a_first_message_keeps_no_other_waiting(spark, stores):
+    brokers, configs = zip(*stores, strict=True)
+    log = brokers[0].store / names.COMMITLOG
+    log.rename(log.with_name("later"))
+    log.mkdir()
+    with running(spark, configs, DRIVER) as job:
+        for number in (1, 2):
+            wait_for(job, brokers[number].log.end, number)
+        assert job._writers.failure("a") is None
+        log.rmdir()
+        log.with_name("later").rename(log)
+        wait_for(job, brokers[0].log.end, 0)
+
+    for broker, config in stores:
+        assert progress.load(config.output).end == broker.log.end
+
+
+def test_an_error_of_the_program_is_told_and_the_store_is_tried_again(
+    spark, stores, monkeypatch, caplog
+):
+    brokers, configs = zip(*stores, strict=True)
+    with running(spark, configs, DRIVER) as job:
+        for number in range(3):
+            wait_for(job, brokers[number].log.end, number)
+        broken = job.dispatchers["b"]
+
+        def fail(*_: object, **__: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(broken, "dispatch", fail)
+        end = brokers[1].append(20)
+        wait_for(job, end, 1)
+        wait_until(lambda: job._writers.failure("b") is None)
+
+    assert "b: unexpected error; it is tried again" in caplog.text
+    assert "can't start new thread" in caplog.text
+    assert [store.messages for store in job.summary.stores] == [60, 80, 60]
 
 
 def test_a_writer_that_stands_still_on_an_executor_is_told_and_left(spark, stores, monkeypatch):

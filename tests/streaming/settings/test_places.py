@@ -472,6 +472,21 @@ class TestASparkCheckpoint:
         assert first != second
         assert first == again
 
+    def test_a_job_of_several_stores_puts_it_into_no_output(self, copied, tmp_path):
+        """
+        A full disk of one store would stop the others with it.
+        """
+        _, live, backup, _ = copied
+        configs = [
+            store_config(store, tmp_path / out, name=out, broker_conf=SMALL)
+            for store, out in ((live, "a"), (backup, "b"))
+        ]
+        place = fresh_checkpoint(configs, JobOptions(available_now=False))
+
+        assert place.is_dir()
+        assert not list(place.iterdir())
+        assert not any(place.is_relative_to(tmp_path / out) for out in ("a", "b"))
+
 
 @pytest.mark.parametrize("mark", [".reput", "commitlog", "consumequeue"])
 @pytest.mark.parametrize("below", ["export", "config/a/b"])

@@ -121,6 +121,55 @@ def test_a_cut_is_followed_also_at_rest(followed):
     )
 
 
+def test_what_was_told_before_a_failure_is_not_counted_again(made):
+    """
+    A failed output is left as that of a killed writer: all that was not flushed goes.
+    """
+    broker, config = made()
+    told_end = broker.append(30)
+    first = StoreDispatcher(config)
+    assert first.dispatch(told_end).messages == 30
+    first.abandon()
+    broker.append(7)
+
+    dispatcher = StoreDispatcher(config)
+    try:
+        assert dispatcher.progress.end < told_end
+        follower = Follower(dispatcher, skips_corrupt=False, told_end=told_end)
+        batches = turns(follower, 6)
+    finally:
+        dispatcher.close()
+    assert dispatcher.progress.end == broker.log.end
+    assert sum(batch.messages for batch in batches) == 7
+    assert follower.told_end == broker.log.end
+
+
+def test_an_order_counts_what_was_told_once_too(made):
+    broker, config = made()
+    told_end = broker.append(30)
+    end = broker.append(7)
+    dispatcher = StoreDispatcher(config)
+    batches: list[Batch] = []
+    try:
+        Follower(dispatcher, skips_corrupt=False, told_end=told_end).dispatch(
+            batches, end, lambda: False
+        )
+    finally:
+        dispatcher.close()
+    assert sum(batch.messages for batch in batches) == 7
+    assert dispatcher.progress.end == end
+
+
+def test_turns_that_wait_for_a_processor_come_less_often(followed):
+    _, _, follower = followed()
+    for _ in range(10):
+        follower._space(0.01, 0.001)
+    assert follower._spacing == follower_module._LONGEST_PAUSE
+    for _ in range(20):
+        follower._space(0.001, 0.001)
+    assert follower._spacing == follower_module._SHORTEST_PAUSE
+
+
 def test_batches_that_follow_one_another_are_told_as_one():
     """
     After a cut there is another one: it begins before the last one's end.

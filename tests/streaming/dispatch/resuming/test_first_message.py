@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.dispatch.resuming.first_message import is_awaited
 from tests.builders.stores import Log, config_of, fill
 
@@ -40,6 +42,21 @@ def test_a_file_with_bytes_ends_the_waiting(config):
     fill(Log(), 1, 1).write(config.path)
     assert not is_awaited(config)
     first.rename(first.with_name("notes.txt"))
+    assert not is_awaited(config)
+
+
+def test_a_log_that_is_away_is_not_waited_for(config):
+    """
+    The output has its messages: the volume of the log is not mounted.
+    """
+    log = fill(Log(), 5, 1)
+    log.write(config.path)
+    dispatcher = StoreDispatcher(config)
+    dispatcher.dispatch(log.end)
+    dispatcher.close()
+    shutil.rmtree(config.path / names.COMMITLOG)
+    (config.path / names.COMMITLOG).mkdir()
+
     assert not is_awaited(config)
 
 
