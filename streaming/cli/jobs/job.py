@@ -94,7 +94,7 @@ def _made(configs: Sequence[StoreConfig], options: JobOptions) -> Job:
         except UsageError:
             raise
         except (ReputError, OSError):
-            # Of a live job, the store's writer finds the same, tells it and tries again.
+            # The writer of a live store finds the same, tells it and tries again.
             if options.available_now or len(configs) == 1:
                 raise
     # A broker does not know our files: none of them goes into its store.
