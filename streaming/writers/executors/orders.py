@@ -9,21 +9,15 @@ output lets one writer in. `docs/adr/0013-where-stores-are-written.md` has the r
 
 from __future__ import annotations
 
-import pickle
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from py4j.protocol import Py4JError
-from pyspark import RDD
-from pyspark.serializers import CPickleSerializer
+from typing import TYPE_CHECKING
 
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import StuckError, about
-from reput.streaming.endings.failures import cause_of
 from reput.streaming.kafka.state import KafkaState
 from reput.streaming.writers.base import Result, UnreachableError
 from reput.streaming.writers.executors.counted import Counted
@@ -39,7 +33,8 @@ from reput.streaming.writers.executors.protocol import (
     answer_of,
     error_of,
 )
-from reput.streaming.writers.executors.task import Task, TaskResult, carry
+from reput.streaming.writers.executors.spark_job import run_tasks
+from reput.streaming.writers.executors.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +44,7 @@ if TYPE_CHECKING:
 
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
     from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.writers.executors.task import TaskResult
     from reput.streaming.writers.job_options import JobOptions
     from reput.streaming.writers.state import State
 
@@ -274,7 +270,7 @@ class ExecutorWriters:
             tasks.append(Task(known.spec, order, known.host))
         if not tasks or self._context is None:
             return []
-        found = _run(self._context, tasks)
+        found = run_tasks(self._context, tasks)
         return [self._take(name, each) for name, each in zip(kinds, found, strict=True)]
 
     def _take(self, name: str, found: TaskResult) -> Result:
@@ -303,33 +299,3 @@ class ExecutorWriters:
             record = answer.state.progress
             batches = known.counted.take(batches, record.messages, record.cuts)
         return Result(name, batches, known.failure, kafka=known.kafka)
-
-
-def _run(context: SparkContext, tasks: Sequence[Task]) -> list[TaskResult]:
-    """Run the tasks, each on the host that it names if that has room.
-
-    Raises:
-        UnreachableError: Spark could not.
-    """
-    # Python's own `parallelize` knows no preferred hosts; Scala's `makeRDD` does.
-    jvm: Any = context._jvm  # noqa: SLF001
-    convert = jvm.scala.jdk.javaapi.CollectionConverters
-    rows = jvm.java.util.ArrayList()
-    try:
-        for task in tasks:
-            hosts = jvm.java.util.ArrayList()
-            if task.host:
-                hosts.add(task.host)
-            rows.add(
-                jvm.scala.Tuple2(bytearray(pickle.dumps(task)), convert.asScala(hosts).toSeq())
-            )
-        tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
-        java: Any = context._jsc.sc()  # noqa: SLF001
-        located = java.makeRDD(convert.asScala(rows).toSeq(), tag).toJavaRDD()
-        spread: RDD[Any] = RDD(located, context, CPickleSerializer())
-        found: list[TaskResult] = spread.map(carry).collect()
-    except (Py4JError, OSError) as error:
-        # A JVM that is gone is an OSError of its connection, and not of files.
-        text = cause_of(str(error))
-        raise UnreachableError(f"Spark could not reach the stores' writers: {text}") from error
-    return found
