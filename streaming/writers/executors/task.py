@@ -35,9 +35,11 @@ from reput.streaming.writers.executors.protocol import (
 _LEFT_PATIENCE = 300.0
 _FOREIGN_PATIENCE = 2.0
 _RETRY_SECONDS = 0.2
-# A writer greets by a thread of its own; one that follows its log answers between two blocks.
+# A writer greets by a thread of its own; one that follows its log answers between two blocks, and
+# closes after one. If it takes longer it hangs, and would keep the job from ending.
 _GREETING_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
+_CLOSING_SECONDS = 20.0
 # What kills a writer this often, such as the kernel for its memory, will kill the next one too.
 _MOST_DEATHS = 3
 
@@ -101,8 +103,7 @@ def _speak(spec: Spec, order: Order) -> bytes:
         with connection:
             hello = _hear(connection)
             if hello is not None and hello.job == spec.job:
-                is_quick = spec.follows and order.kind != CLOSE
-                connection.settimeout(_ANSWER_SECONDS if is_quick else None)
+                connection.settimeout(_limit(spec, order))
                 answer = _ask(connection, order)
                 if answer:
                     return answer
@@ -123,6 +124,13 @@ def _speak(spec: Spec, order: Order) -> bytes:
                         "files",
                     )
         time.sleep(_RETRY_SECONDS)
+
+
+def _limit(spec: Spec, order: Order) -> float | None:
+    """Return how long to wait for an answer, seconds; None: as long as a rebuild takes."""
+    if not spec.follows:
+        return None
+    return _CLOSING_SECONDS if order.kind == CLOSE else _ANSWER_SECONDS
 
 
 def _connect(spec: Spec) -> socket.socket | None:

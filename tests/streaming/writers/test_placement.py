@@ -47,6 +47,7 @@ from reput.streaming.writers.executors.protocol import (
 from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.placement_mode import default_placement
 from tests.builders.brokers import Broker
+from tests.builders.hanging import hanging
 from tests.builders.jobs import running, wait_for
 from tests.builders.slow_twins import differences
 from tests.builders.stores import LOG_FILE, config_of, files_of, name_batch_topics
@@ -485,6 +486,41 @@ class TestWriter:
 
         assert writer_task._started[-1].wait(30) == 0
         assert not (config.output / names.ABORT).exists()
+
+    def test_a_live_one_whose_disk_hangs_is_left_at_the_end(self, made, monkeypatch):
+        """
+        It still greets, from a thread of its own, and answers neither this order nor the last.
+        """
+        broker, config = made
+        carrier = Carrier(config)
+        assert carrier.send(DISPATCH, broker.append(10)).failure is None
+        monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr(writer_task, "_CLOSING_SECONDS", 1.0)
+        with hanging(config.output):
+            broker.append(10)
+            time.sleep(1.0)
+            for kind in (TEND, CLOSE):
+                with pytest.raises(TimeoutError):
+                    carrier.send(kind)
+
+    def test_a_rebuild_waits_for_one_whose_disk_hangs(self, made, monkeypatch):
+        """
+        It has one end to come to, and no other store that waits.
+        """
+        broker, config = made
+        monkeypatch.setattr(writer_task, "_CLOSING_SECONDS", 0.5)
+        carrier = Carrier(config, options=replace(NOW, flush_seconds=3600))
+        carrier.send(DISPATCH, broker.append(10))
+        answers = []
+        closing = threading.Thread(target=lambda: answers.append(carrier.send(CLOSE)))
+        with hanging(config.output) as let_go:
+            closing.start()
+            closing.join(2.0)
+            assert closing.is_alive()
+            let_go()
+            closing.join(30)
+
+        assert isinstance(error_of(answers[0].failure), OSError)
 
 
 def damage(broker, place) -> Path:
