@@ -56,6 +56,8 @@ _BUSY_SECONDS = 1.0
 _OPEN_PATIENCE = 10.0
 # A writer on a host that Spark has given up ends by silence.
 _MOVE_PATIENCE = SILENCE_SECONDS + 15.0
+# Less than a task waits.
+_HEARD_PATIENCE = 5.0
 # For writers that were asked to end by a signal of their own.
 _CLOSING_SECONDS = 20.0
 _POLL_SECONDS = 0.2
@@ -75,9 +77,20 @@ class _Writer:
     heard_at: float = field(default_factory=time.monotonic)
     is_busy: bool = False
     answered_at: float = field(default_factory=time.monotonic)
+    # The last order was not answered.
+    is_silent: bool = False
     failure: BaseException | None = None
     # Kafka was not waited for to the end: the job says how far it is.
     is_undrained: bool = False
+
+    def patience(self, seconds: float) -> float:
+        """Return for how long an order is to wait for another writer's lock.
+
+        A live writer that has kept an order waiting is asked what it waits for: an answer that
+        comes after the task has gone is not heard.
+        """
+        is_known = self.is_silent or self.failure is not None
+        return min(seconds, _HEARD_PATIENCE) if self.spec.follows and is_known else seconds
 
     @property
     def lacks_kafka(self) -> bool:
@@ -170,6 +183,9 @@ class ExecutorWriters:
 
     def dispatch(self, ends: Mapping[str, int]) -> list[Result]:
         """Dispatch every store up to its end, all at once as far as there are cores."""
+        if not self._options.available_now and self._is_over():
+            # CLOSE brings what is new; a writer that hangs would keep the job from its end.
+            return []
         for name, end in ends.items():
             self._writers[name].wanted = end
         quiet = dict.fromkeys(self._due(), TEND)
@@ -216,7 +232,9 @@ class ExecutorWriters:
         Raises:
             UnreachableError: Spark could not, and the writers have not ended in order either.
         """
-        opened = [name for name, known in self._writers.items() if known.answer is not None]
+        # One that hangs is asked last: it may take all the time that there is.
+        writers = sorted(self._writers.items(), key=lambda each: each[1].is_silent)
+        opened = [n for n, known in writers if known.answer is not None or known.is_silent]
         try:
             return self._send(dict.fromkeys(opened, CLOSE), _MOVE_PATIENCE, starts=not has_failed)
         except UnreachableError:
@@ -262,7 +280,7 @@ class ExecutorWriters:
                 kind=kind,
                 end=known.wanted,
                 starts=starts,
-                patience=patience,
+                patience=known.patience(patience),
                 seen=known.answer.seen if known.answer is not None else ("", 0),
                 counted=(known.counted.end, known.counted.messages),
                 seconds=seconds,
@@ -270,21 +288,32 @@ class ExecutorWriters:
             tasks.append(Task(known.spec, order, known.host))
         if not tasks or self._context is None:
             return []
+        began = time.monotonic()
         found = run_tasks(self._context, tasks)
-        return [self._take(name, each) for name, each in zip(kinds, found, strict=True)]
+        for name, known in self._writers.items():
+            if name not in kinds and not known.is_silent:
+                # It was not asked while others were waited for.
+                known.answered_at += time.monotonic() - began
+        return [self._take(*order, each) for order, each in zip(kinds.items(), found, strict=True)]
 
-    def _take(self, name: str, found: TaskResult) -> Result:
+    def _take(self, name: str, kind: str, found: TaskResult) -> Result:
         known = self._writers[name]
         known.heard_at = time.monotonic()
         known.host = found.host
-        if found.failure is not None:
-            known.failure = error_of(found.failure)
-            if isinstance(known.failure, StuckError):
-                # Not only as long as this order has waited.
-                silence = time.monotonic() - known.answered_at
-                known.failure = StuckError(known.failure.path, silence)
-            return Result(name, error=known.failure, kafka=known.kafka)
-        known.answered_at = known.heard_at
+        error = error_of(found.failure) if found.failure is not None else None
+        known.is_silent = isinstance(error, StuckError)
+        if not known.is_silent:
+            known.answered_at = known.heard_at
+        else:
+            known.is_busy = False
+            if known.spec.follows and kind != CLOSE:
+                # It may only be slow. `seen_at` tells for how long, and the next order asks again.
+                return Result(name, kafka=known.kafka)
+            # Not only as long as this order has waited.
+            error = StuckError(known.spec.output, known.heard_at - known.answered_at)
+        if error is not None:
+            known.failure = error
+            return Result(name, error=error, kafka=known.kafka)
         if not found.answer:
             return Result(name, kafka=known.kafka)
         answer = answer_of(found.answer)

@@ -35,11 +35,15 @@ from reput.streaming.writers.executors.protocol import (
 _LEFT_PATIENCE = 300.0
 _FOREIGN_PATIENCE = 2.0
 _RETRY_SECONDS = 0.2
-# A writer greets by a thread of its own; one that follows its log answers between two blocks, and
-# closes after one. If it takes longer it hangs, and would keep the job from ending.
+# A writer greets by a thread of its own.
 _GREETING_SECONDS = 5.0
+# One that follows its log answers between two blocks, and closes after one. A writer that takes
+# longer hangs: no other store hears of the job meanwhile, and a task has no end of its own.
 _ANSWER_SECONDS = 10.0
 _CLOSING_SECONDS = 20.0
+# One that was just started has also as long as it may wait for a lock; with the answer's time that
+# has to be less than `SILENCE_SECONDS`, after which other stores' writers end.
+_OPENING_SECONDS = 10.0
 # What kills a writer this often, such as the kernel for its memory, will kill the next one too.
 _MOST_DEATHS = 3
 
@@ -90,8 +94,10 @@ def _speak(spec: Spec, order: Order) -> bytes:
 
     Raises:
         ReputError: another job's writer is there; ours cannot be started, or dies each time.
+        TimeoutError: one is there, and hangs.
     """
     deaths = 0
+    is_new = False
     began = time.monotonic()
     while True:
         connection = _connect(spec)
@@ -99,11 +105,12 @@ def _speak(spec: Spec, order: Order) -> bytes:
             if not order.starts:
                 return b""
             _start(spec, order.executor)
+            is_new = True
             continue
         with connection:
             hello = _hear(connection)
             if hello is not None and hello.job == spec.job:
-                connection.settimeout(_limit(spec, order))
+                connection.settimeout(_limit(spec, order, is_new=is_new))
                 answer = _ask(connection, order)
                 if answer:
                     return answer
@@ -115,22 +122,39 @@ def _speak(spec: Spec, order: Order) -> bytes:
                         "executor's standard error, then start the job again: it resumes"
                     )
             elif hello is not None:
-                patience = _LEFT_PATIENCE if hello.is_left else _FOREIGN_PATIENCE
-                if time.monotonic() - began > patience:
-                    raise StoreError(
-                        spec.output,
-                        f"{hello.holder} is writing to this output for another job",
-                        "Stop it first, or give another --output; two writers would corrupt the "
-                        "files",
-                    )
+                _look_at_foreign(spec, hello, time.monotonic() - began)
         time.sleep(_RETRY_SECONDS)
 
 
-def _limit(spec: Spec, order: Order) -> float | None:
-    """Return how long to wait for an answer, seconds; None: as long as a rebuild takes."""
+def _limit(spec: Spec, order: Order, *, is_new: bool) -> float | None:
+    """Return how long to wait for an answer, seconds; None: as long as it takes.
+
+    Args:
+        spec: what the writer is for; a rebuild's has no other work to be kept from.
+        order: what it is to do.
+        is_new: it was just started, so it opens the output first.
+    """
     if not spec.follows:
         return None
-    return _CLOSING_SECONDS if order.kind == CLOSE else _ANSWER_SECONDS
+    seconds = _CLOSING_SECONDS if order.kind == CLOSE else _ANSWER_SECONDS
+    return seconds + (min(order.patience, _OPENING_SECONDS) if is_new else 0.0)
+
+
+def _look_at_foreign(spec: Spec, hello: Hello, waited: float) -> None:
+    """Return if another job's writer may still end by itself.
+
+    Raises:
+        StoreError: it does not.
+        TimeoutError: it has to, and hangs; a live job has other stores to speak to.
+    """
+    if hello.is_left and spec.follows and waited > _ANSWER_SECONDS:
+        raise TimeoutError
+    if waited > (_LEFT_PATIENCE if hello.is_left else _FOREIGN_PATIENCE):
+        raise StoreError(
+            spec.output,
+            f"{hello.holder} is writing to this output for another job",
+            "Stop it first, or give another --output; two writers would corrupt the files",
+        )
 
 
 def _connect(spec: Spec) -> socket.socket | None:
@@ -138,6 +162,7 @@ def _connect(spec: Spec) -> socket.socket | None:
 
     Raises:
         ReputError: it is another user's.
+        TimeoutError: it has not greeted anyone for so long that no more can wait for it.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(_GREETING_SECONDS)
@@ -146,6 +171,9 @@ def _connect(spec: Spec) -> socket.socket | None:
     except ConnectionError:
         connection.close()
         return None
+    except BlockingIOError as error:
+        connection.close()
+        raise TimeoutError from error
     if not is_own_user(connection):
         connection.close()
         raise ReputError(f"{spec.output}: a process of another user has its writer's name")

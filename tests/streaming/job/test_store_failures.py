@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from reput.checkpoints import progress
-from reput.checkpoints.disk import locks
-from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import FormatError, StoreError, StuckError
 from reput.formats.rocketmq import names
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.job.job import Job
 from reput.streaming.observe.metrics import Metrics
 from reput.streaming.settings.model.choices import Placement
 from reput.streaming.verify.output import verify
 from reput.streaming.writers import live
-from reput.streaming.writers.executors import task as writer_task
 from reput.streaming.writers.job_options import JobOptions
 from tests.builders.brokers import Broker
+from tests.builders.hanging import hanging, writer_of
 from tests.builders.jobs import running, wait_for
 from tests.builders.stores import LOG_FILE, config_of, name_batch_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.spark
 DRIVER = JobOptions(sync_flush=True, follow_seconds=1.0)
@@ -265,30 +270,81 @@ def test_an_error_of_the_program_is_told_and_the_store_is_tried_again(
     assert [store.messages for store in job.summary.stores] == [60, 80, 60]
 
 
-def test_a_writer_that_stands_still_on_an_executor_is_told_and_left(spark, stores, monkeypatch):
+@contextlib.contextmanager
+def stopped(output: Path) -> Iterator[None]:
+    """Stop an output's writer process: its listener does not answer either."""
+    process = writer_of(output)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("standing_still", [stopped, hanging])
+def test_a_writer_that_stands_still_on_an_executor_is_silent_and_left(
+    spark, stores, standing_still
+):
     """
-    A process that is stopped: the others are dispatched and told, and the job ends without it.
+    The others are dispatched and told, and the job ends without it, with an error.
     """
     brokers, configs = zip(*stores, strict=True)
-    monkeypatch.setattr(writer_task, "_GREETING_SECONDS", 1.0)
-    monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 1.0)
-    stopped = 0
-    ends = pytest.raises(StuckError, match="has not moved")
-    try:
+    with contextlib.ExitStack() as stack:
+        ends = pytest.raises(StuckError, match="has not moved")
         with ends, running(spark, configs, EXECUTORS) as job:
             for number in range(3):
                 wait_for(job, brokers[number].log.end, number)
-            stopped = int(locks.holder_of(configs[1].output / STATE_DIRECTORY).split()[2])
-            os.kill(stopped, signal.SIGSTOP)
+            stack.enter_context(standing_still(configs[1].output))
+            brokers[1].append(5)
+            seen = job._writers.seen_at("b")
             for number in (0, 2):
                 wait_for(job, brokers[number].append(20), number)
-            wait_until(lambda: isinstance(job._writers.failure("b"), StuckError))
+            wait_until(lambda: time.monotonic() - job._writers.seen_at("b") > 12.0)
+            assert job._writers.seen_at("b") - seen < 2.0
+            assert job._writers.failure("b") is None
             for number in (0, 2):
                 wait_for(job, brokers[number].append(20), number)
-    finally:
-        if stopped:
-            os.kill(stopped, signal.SIGCONT)
 
-    for number in (0, 2):
-        known = progress.load(configs[number].output)
-        assert (known.end, known.clean) == (brokers[number].log.end, True)
+        for number in (0, 2):
+            known = progress.load(configs[number].output)
+            assert (known.end, known.clean) == (brokers[number].log.end, True)
+        assert not progress.load(configs[1].output).clean
+
+
+def test_a_job_of_one_store_outlives_its_writers_silence(spark, stores):
+    """
+    As it does where the driver writes: a slow disk ends no job.
+    """
+    broker, config = stores[0]
+    with running(spark, [config], EXECUTORS) as job:
+        wait_for(job, broker.log.end)
+        with stopped(config.output):
+            wait_until(lambda: time.monotonic() - job._writers.seen_at("a") > 12.0)
+            assert job.error is None
+        wait_for(job, broker.append(20))
+        wait_until(lambda: time.monotonic() - job._writers.seen_at("a") < 6.0)
+
+    known = progress.load(config.output)
+    assert (known.end, known.clean) == (broker.log.end, True)
+    assert verify(config).ok
+
+
+def test_a_lock_that_stays_held_is_told_on_an_executor_and_waited_for(spark, stores):
+    """
+    An answer that comes after its task has gone would tell nothing.
+    """
+    brokers, configs = zip(*stores[:2], strict=True)
+    owner = StoreDispatcher(configs[1])
+    letting_go = contextlib.ExitStack()
+    letting_go.callback(owner.close)
+    with letting_go, running(spark, configs, EXECUTORS) as job:
+        wait_for(job, brokers[0].append(20), 0)
+        for _ in range(2):
+            heard = job._writers.seen_at("b")
+            wait_until(lambda heard=heard: job._writers.seen_at("b") > heard)
+            assert isinstance(job._writers.failure("b"), StoreError)
+        letting_go.close()
+        wait_for(job, brokers[1].append(20), 1)
+        wait_until(lambda: job._writers.failure("b") is None)
+
+    assert verify(configs[1]).ok

@@ -326,6 +326,42 @@ class TestWriter:
                 carrier.send(TEND)
             listener.shutdown(socket.SHUT_RDWR)
 
+    @pytest.mark.parametrize(("options", "error"), [(SYNC, TimeoutError), (NOW, StoreError)])
+    def test_another_jobs_writer_that_has_to_end_and_hangs(self, made, monkeypatch, options, error):
+        """
+        A live job has other stores to speak to meanwhile.
+        """
+        monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(writer_task, "_LEFT_PATIENCE", 1.5)
+        carrier = Carrier(made[1], options=options)
+        hello = protocol.Hello("another", "reput, process 7 on host,", is_left=True)
+
+        def greet(listener: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    protocol.send(listener.accept()[0], json.dumps(hello._asdict()).encode())
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(protocol.address_of(carrier.spec.output))
+            listener.listen()
+            threading.Thread(target=greet, args=[listener], daemon=True).start()
+            with pytest.raises(error):
+                carrier.send(TEND)
+            listener.shutdown(socket.SHUT_RDWR)
+
+    def test_one_that_greets_no_one_for_long_hangs(self, made):
+        """
+        No more connections wait for it than a system keeps, which is another error then.
+        """
+        carrier = Carrier(made[1])
+        with contextlib.ExitStack() as stack:
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(protocol.address_of(carrier.spec.output))
+            listener.listen(0)
+            stack.enter_context(writer_task._connect(carrier.spec))
+            with pytest.raises(TimeoutError):
+                writer_task._connect(carrier.spec)
+
     def test_an_order_may_say_more_than_a_writer_knows(self, made, carrier):
         broker, _ = made
         broker.append(3)
@@ -356,6 +392,42 @@ class TestWriter:
 
         assert (answer.failure, answer.end) == (None, end)
         assert verify(config).ok
+
+    def test_a_live_one_waits_for_a_lock_longer_than_its_task(self, made, monkeypatch):
+        """
+        The order was not answered; one that comes once the lock is free is.
+        """
+        broker, config = made
+        monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr(writer_task, "_OPENING_SECONDS", 1.0)
+        end = broker.append(5)
+        owner = StoreDispatcher(config)
+        carrier = Carrier(config)
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                carrier.send(DISPATCH, end, patience=60.0)
+        owner.close()
+        monkeypatch.undo()
+        answer = carrier.send(DISPATCH, end, patience=0.0)
+        carrier.send(CLOSE)
+
+        assert (answer.failure, answer.end) == (None, end)
+        assert verify(config).ok
+
+    def test_an_order_that_opens_has_its_patience_too(self, made, monkeypatch):
+        """
+        More than what else a live writer has for an answer.
+        """
+        broker, config = made
+        monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 1.0)
+        end = broker.append(5)
+        owner = StoreDispatcher(config)
+        carrier = Carrier(config)
+        threading.Timer(4.0, owner.close).start()
+        answer = carrier.send(DISPATCH, end, patience=9.0)
+        carrier.send(CLOSE)
+
+        assert (answer.failure, answer.end) == (None, end)
 
     def test_a_corrupt_record_comes_back_as_it_is_said(self, made, carrier):
         broker, config = made
