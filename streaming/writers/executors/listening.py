@@ -10,7 +10,14 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from reput.streaming.writers.executors.protocol import Hello, Order, is_own_user, receive, send
+from reput.streaming.writers.executors.protocol import (
+    CLOSE,
+    Hello,
+    Order,
+    is_own_user,
+    receive,
+    send,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +52,18 @@ class Listener:
         return not self._orders.empty()
 
     def next(self, seconds: float) -> tuple[socket.socket, Order] | None:
-        """Return a connection and the order that came over it, None if none came in this time."""
+        """Return a connection and the order that came over it, None if none came in this time.
+
+        An order whose task has gone is passed over, or a writer that stood still would do all that
+        have come meanwhile before one that is waited for. The job repeats it. It does not repeat
+        the last one.
+        """
         with contextlib.suppress(queue.Empty):
-            return self._orders.get(timeout=seconds)
+            while True:
+                connection, order = self._orders.get(timeout=seconds)
+                if order.kind == CLOSE or not _is_gone(connection):
+                    return connection, order
+                connection.close()
         return None
 
     def stop(self) -> None:
@@ -79,3 +95,13 @@ class Listener:
         send(connection, json.dumps(hello._asdict()).encode())
         frame = receive(connection)
         return Order.read(frame) if frame else None
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    """Tell whether the other side, which only waits for its answer, has ended."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

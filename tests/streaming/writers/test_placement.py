@@ -33,6 +33,7 @@ from reput.streaming.writers.executors import process as writer_process
 from reput.streaming.writers.executors import protocol
 from reput.streaming.writers.executors import task as writer_task
 from reput.streaming.writers.executors.counted import Counted
+from reput.streaming.writers.executors.listening import Listener
 from reput.streaming.writers.executors.orders import ExecutorWriters
 from reput.streaming.writers.executors.protocol import (
     CLOSE,
@@ -593,6 +594,32 @@ class TestWriter:
             closing.join(30)
 
         assert isinstance(error_of(answers[0].failure), OSError)
+
+
+def test_an_order_whose_task_has_gone_is_passed_over(tmp_path):
+    """
+    A writer that stood still answers first what is waited for; the last order holds in any case.
+    """
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind(str(tmp_path / "name"))
+        listener.listen()
+        listening = Listener(listener, "job", lambda: False)
+        listening.start()
+        for kind, has_gone in ((DISPATCH, True), (TEND, False), (CLOSE, True), (TEND, True)):
+            task = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            task.connect(str(tmp_path / "name"))
+            assert protocol.Hello.read(protocol.receive(task)).job == "job"
+            protocol.send(task, json.dumps(order(kind)._asdict()).encode())
+            if has_gone:
+                task.close()
+        taken = []
+        while (came := listening.next(1.0)) is not None:
+            taken.append(came[1].kind)
+            came[0].close()
+        listening.stop()
+
+    assert taken == [TEND, CLOSE]
 
 
 def damage(broker, place) -> Path:
