@@ -13,13 +13,15 @@ STARTED, STORE, ENDING, ENDED = "started", "store", "ending", "ended"
 STOPPED, FAILED = "stopped", "failed"
 # A store that had failed, beside others, is dispatched again.
 RESUMED = "resumed"
+# A store's writer was not seen to work for a while.
+SILENT = "silent"
 # All that has no word of its own.
 NOTICE = "notice"
 
 
 ALL = frozenset({
     RECOVERY, TRUNCATION, GAP, CORRUPT, SETTING, UNFINISHED, KAFKA, NOTICE,
-    STARTED, STORE, ENDING, ENDED, STOPPED, FAILED, RESUMED,
+    STARTED, STORE, ENDING, ENDED, STOPPED, FAILED, RESUMED, SILENT,
 })  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reput.formats.errors import mark
 from reput.formats.rocketmq import names
 from reput.streaming.events import FAILED, RESUMED, kind_of_event
+from reput.streaming.job.silences import Silences
 from reput.streaming.job.summary import StoreSummary, Summary
 from reput.streaming.kafka.news import KafkaNews
 from reput.streaming.observe.observer import Observer, Unobserved
@@ -44,6 +45,7 @@ class Accounts:
         self._configs = configs
         self._stores = {each.name: each for each in self.summary.stores}
         self._news = KafkaNews()
+        self._silences = Silences(writers, {each.name: each.output for each in configs})
         # What was done since the last batch of Spark's was logged, by store.
         self._untold: dict[str, Batch] = {}
         # What stores have failed with, as it was last logged.
@@ -83,6 +85,7 @@ class Accounts:
 
     def look_at_failure(self, store: str) -> BaseException | None:
         """Return what a store has failed with; say it when it is new, or over."""
+        self._silences.look(store)
         failure = self._writers.failure(store)
         self.metrics.seen(store, self._writers.seen_at(store), failure)
         said, text = self._failures.get(store, ""), "" if failure is None else str(failure)

@@ -32,7 +32,7 @@ BROKER_LABELS = ("node_id", "storage_type", "storage_medium")
 _STORAGE = ("local", "disk")
 _MILLISECONDS = 1000
 # A writer looks many times a second; on an executor it is asked every few seconds.
-_SILENT_SECONDS = 20.0
+SILENT_SECONDS = 20.0
 # A look at a log takes milliseconds.
 _LOOK_SECONDS = 2.0
 _CHECKPOINT_KINDS = ("physic", "logics", "index")
@@ -149,7 +149,7 @@ class StoreMetrics:
         """Tell whether it is dispatched, its lag is within this, and Kafka is not held back."""
         state = self.state
         is_held_back = state is not None and state.kafka is not None and state.kafka.stopped
-        if self.has_failed or is_held_back or self.silence > _SILENT_SECONDS:
+        if self.has_failed or is_held_back or self.silence > SILENT_SECONDS:
             return False
         behind = self.behind()
         return behind is not None and behind.bytes <= within_bytes
