@@ -72,12 +72,12 @@ class Outcome:
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[None]:
-        """Keep an error as what the job ends with, unless it comes of Spark's end."""
+        """Take an error that is raised, unless it comes of Spark's end."""
         try:
             yield
         except BaseException as error:
             if not (isinstance(error, _OF_SPARK) and self._is_asked()):
-                self.error = error
+                self.take(error)
             raise
 
     @contextlib.contextmanager
