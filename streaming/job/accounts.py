@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import mark
+from reput.formats.errors import ReputError, mark
 from reput.formats.rocketmq import names
 from reput.streaming.events import FAILED, RESUMED, kind_of_event
 from reput.streaming.job.silences import Silences
@@ -48,8 +48,8 @@ class Accounts:
         self._silences = Silences(writers, {each.name: each.output for each in configs})
         # What was done since the last batch of Spark's was logged, by store.
         self._untold: dict[str, Batch] = {}
-        # What stores have failed with, as it was last logged.
-        self._failures: dict[str, str] = {}
+        # By what the failures of stores are known that were logged last.
+        self._failures: dict[str, tuple[object, ...]] = {}
 
     def note_ends(self) -> None:
         """Take over where the outputs stand."""
@@ -88,14 +88,14 @@ class Accounts:
         self._silences.look(store)
         failure = self._writers.failure(store)
         self.metrics.seen(store, self._writers.seen_at(store), failure)
-        said, text = self._failures.get(store, ""), "" if failure is None else str(failure)
-        self._failures[store] = text
-        if text and text != said and len(self._configs) > 1:
+        said, known = self._failures.get(store, ()), () if failure is None else _known_by(failure)
+        self._failures[store] = known
+        if known and known != said and len(self._configs) > 1:
             LOG.error(
-                "%s: %s; the other stores are dispatched", store, text,
+                "%s: %s; the other stores are dispatched", store, failure,
                 extra={"store": store, "event": FAILED},
             )  # fmt: skip
-        elif said and not text:
+        elif said and not known:
             LOG.warning("%s: is dispatched again", store, extra={"store": store, "event": RESUMED})
         return failure
 
@@ -146,6 +146,14 @@ class Accounts:
                 if path.is_file()
             )
         return self.summary
+
+
+def _known_by(error: BaseException) -> tuple[object, ...]:
+    """Return what an error has in common with the same one later: all but how long it lasts."""
+    if isinstance(error, ReputError):
+        lasting = [value for name, value in error.fields.items() if name != "seconds"]
+        return error.code, *lasting
+    return type(error), str(error)
 
 
 def _log(store: str, batch: Batch, batch_id: int) -> None:
