@@ -63,7 +63,8 @@ class Job:
         self._turns = Turns()
         # What a store has failed with that is not tried again.
         self._lasting: BaseException | None = None
-        self._plan = Plan(options.trigger_seconds)
+        # Spark plans once a batch, which begins at a trigger and then follows the logs.
+        self._plan = Plan(max(options.trigger_seconds, options.follow_seconds))
         # Whether only Kafka is waited for.
         self._waits_for_kafka = False
         self._writers = self._make_writers()

@@ -16,7 +16,7 @@ class Plan:
         """Begin without a plan.
 
         Args:
-            pause: seconds that Spark may wait between two plans.
+            pause: seconds that may lie between two of Spark's plans.
         """
         self._pause = pause
         self._ends: dict[str, int] = {}
