@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import ReputError
+from reput.formats.errors import mark
 from reput.streaming.source.opening import open_store
 from reput.streaming.source.planning import NOTHING
 
@@ -62,7 +62,8 @@ class _Look:
             self.end = look(self._offsets)
             # What stands there can neither be read nor waited for.
             self.error = self._offsets.error
-        except (ReputError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - raised where no store can be looked at
+            mark(error, self._store.name)
             self.error = error
 
 
