@@ -186,8 +186,6 @@ class Job:
         Raises:
             ReputError, OSError: an output cannot be closed.
         """
-        # What still reads the logs has to end before they are closed.
-        _ = self._preparation.ends
         self._last_resort.end()
         self._close()
         for config, store in zip(self.configs, self.summary.stores, strict=True):
