@@ -16,7 +16,7 @@ from reput.streaming.kafka.news import KafkaNews
 from reput.streaming.observe.observer import Observer, Unobserved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from reput.streaming.dispatch.batch import Batch
     from reput.streaming.settings.config import StoreConfig
@@ -107,7 +107,14 @@ class Accounts:
         """
         untold, self._untold = self._untold, {}
         for store, batch in untold.items():
-            _log(store, batch, batch_id)
+            _log(store, batch, f"batch {batch_id} of", {"batch": batch_id})
+
+    def log_rest(self) -> None:
+        """Log what was done after the last batch of Spark's that was logged, as stores ended."""
+        untold, self._untold = self._untold, {}
+        for store, batch in untold.items():
+            if batch.bytes:
+                _log(store, batch, "after the last batch of", {})
 
     def _count(self, store: str, batch: Batch) -> None:
         if store in self._untold:
@@ -156,17 +163,17 @@ def _known_by(error: BaseException) -> tuple[object, ...]:
     return type(error), str(error)
 
 
-def _log(store: str, batch: Batch, batch_id: int) -> None:
+def _log(store: str, batch: Batch, which: str, numbers: Mapping[str, int]) -> None:
     LOG.info(
-        "batch %d of %s: %d messages, %d bytes in %.3f s, at %d",
-        batch_id,
+        "%s %s: %d messages, %d bytes in %.3f s, at %d",
+        which,
         store,
         batch.messages,
         batch.bytes,
         batch.seconds,
         batch.end,
         extra={
-            "batch": batch_id,
+            **numbers,
             "store": store,
             "messages": batch.messages,
             "bytes": batch.bytes,

@@ -338,9 +338,12 @@ class Job:
                 before.
         """
         has_failed = self.error is not None
-        failure = self._accounts.take(
-            self._writers.close(has_failed=has_failed, is_ending=self._stopping.is_set)
-        )
+        try:
+            failure = self._accounts.take(
+                self._writers.close(has_failed=has_failed, is_ending=self._stopping.is_set)
+            )
+        finally:
+            self._accounts.log_rest()
         self.summary.writer_cpu_seconds = self._writers.cpu_seconds
         if not has_failed:
             self._outcome.end_with(failure)

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from reput.formats.errors import FormatError, StoreError, StuckError
+from reput.streaming.dispatch.batch import Batch
 from reput.streaming.job.accounts import Accounts
+from reput.streaming.writers.base import Result
 
 CONFIGS = [SimpleNamespace(name="a"), SimpleNamespace(name="b")]
 
@@ -25,6 +27,9 @@ class Failing:
 
     def seen_at(self, store: str) -> float:
         return 0.0
+
+    def state(self, store: str) -> None:
+        """Say nothing of where an output stands."""
 
 
 @pytest.fixture
@@ -85,3 +90,37 @@ class TestFailure:
 
         assert accounts.look_at_failure("b") is writers.failures["b"]
         assert caplog.records == []
+
+
+class TestBatches:
+    @pytest.fixture
+    def accounts(self, writers, caplog):
+        caplog.set_level(logging.INFO, logger="reput")
+        return Accounts(writers, CONFIGS, is_live=True)
+
+    def test_what_was_told_between_two_batches_of_sparks_is_one_line(self, accounts, caplog):
+        accounts.take([Result("a", [Batch(0, 10, messages=2)]), Result("b", [Batch(5, 9)])])
+        accounts.take([Result("a", [Batch(10, 30, messages=1)])])
+        accounts.log_batch(7)
+        accounts.log_batch(8)
+
+        assert [record.getMessage() for record in caplog.records] == [
+            "batch 7 of a: 3 messages, 30 bytes in 0.000 s, at 30",
+            "batch 7 of b: 0 messages, 4 bytes in 0.000 s, at 9",
+        ]
+        assert [(record.batch, record.store) for record in caplog.records] == [(7, "a"), (7, "b")]
+
+    def test_what_comes_after_the_last_one_has_a_line_without_its_number(self, accounts, caplog):
+        accounts.take([Result("a", [Batch(0, 10, messages=2)])])
+        accounts.log_batch(7)
+        caplog.clear()
+        accounts.take([Result("a", [Batch(10, 30, messages=1)]), Result("b", [Batch(5, 5)])])
+        accounts.log_rest()
+        accounts.log_rest()
+
+        (record,) = caplog.records
+        assert record.getMessage() == (
+            "after the last batch of a: 1 messages, 20 bytes in 0.000 s, at 30"
+        )
+        assert (record.store, record.messages, record.end) == ("a", 1, 30)
+        assert not hasattr(record, "batch")

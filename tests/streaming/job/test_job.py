@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import threading
@@ -155,6 +156,32 @@ def test_everything_is_flushed_while_nothing_comes(spark, made):
         while progress.load(config.output).end != end:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_what_comes_while_the_job_ends_is_logged_too(spark, made, caplog):
+    """
+    Spark's last batch is over by then.
+    """
+    broker, config = made
+    caplog.set_level(logging.INFO, logger="reput")
+    broker.append(10)
+    with running(spark, [config], LIVE) as job:
+        wait_for(job, broker.log.end)
+        look = job._writers.look_for_flaws
+
+        def look_later():
+            end = broker.append(5)
+            deadline = time.monotonic() + 60
+            while job._writers.end(config.name) != end:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            return look()
+
+        job._writers.look_for_flaws = look_later
+    lines = [record for record in caplog.records if hasattr(record, "messages")]
+
+    assert job.summary.stores[0].end == broker.log.end
+    assert sum(record.messages for record in lines) == job.summary.stores[0].messages == 15
 
 
 @pytest.mark.parametrize("skips", [True, False])
