@@ -1,4 +1,4 @@
-"""Ends a job that was asked to end and that Spark keeps from ending: its JVM hangs."""
+"""Ends a job that was asked to end and does not, whatever keeps it: a JVM or a disk that hangs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOG = logging.getLogger("reput")
-# A query ends within a second or two; a pod is killed 30 s after it was asked to end.
+# A query ends within a second or two. A pod is killed after its grace period, 120 s in the chart;
+# the least that the chart takes is 30 s.
 PATIENCE_SECONDS = 15.0
 
 
 class LastResort:
-    """A thread that waits for the query to end, and then ends the process instead."""
+    """A thread that waits for the query to end, and ends the process if it does not."""
 
     def __init__(self, close: Callable[[], object]) -> None:
         """Wait for nothing yet.
@@ -45,8 +46,8 @@ class LastResort:
         if self._over.wait(PATIENCE_SECONDS):
             return
         LOG.error(
-            "Spark has not answered for %.0f s: its JVM hangs or is stopped. The outputs are "
-            "closed without it, and the process ends",
+            "the job was asked to end %.0f s ago and has not ended: Spark's JVM, a disk or a "
+            "writer may hang. What this process has open is closed without Spark, and it ends",
             PATIENCE_SECONDS,
             extra={"event": STOPPED},
         )

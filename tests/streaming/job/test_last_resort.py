@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -13,11 +14,21 @@ import pytest
 
 from reput.checkpoints import progress
 from reput.streaming.endings.exit_codes import FAILED
+from reput.streaming.job.last_resort import PATIENCE_SECONDS
+from reput.streaming.writers import live
 from tests.builders.brokers import Broker
 from tests.builders.stores import SMALL
 
 ROOT = Path(__file__).parents[3]
-_GRACE_SECONDS = 30
+CHART = ROOT / "helm" / "reput"
+# The least grace period that the chart takes.
+_GRACE_SECONDS = json.loads((CHART / "values.schema.json").read_text())["properties"][
+    "terminationGracePeriodSeconds"
+]["minimum"]
+
+
+def test_it_leaves_time_to_close_outputs_within_any_grace_period_of_the_chart():
+    assert PATIENCE_SECONDS + live._ENDING_SECONDS < _GRACE_SECONDS
 
 
 @pytest.mark.spark
@@ -52,6 +63,6 @@ def test_a_job_ends_though_its_jvm_is_stopped(tmp_path):
             process.wait()
 
     assert process.returncode == FAILED
-    assert "Spark has not answered" in said
+    assert "the job was asked to end 15 s ago and has not ended" in said
     known = progress.load(tmp_path / "out")
     assert (known.end, known.clean) == (end, True)
