@@ -77,16 +77,12 @@ def logs_json() -> bool:
 
 def report_openings(job: Job) -> None:
     """Say where each output resumes, and what of it was rolled back."""
+    # The job has brought what opens outputs.
+    from reput.streaming.writers.opening import events_of  # noqa: PLC0415
+
     for name, dispatcher in job.dispatchers.items():
-        recovery = dispatcher.recovery
-        for reason in recovery.reasons:
-            text = (
-                f"{reason}; {recovery.entries} entries and {recovery.items} index items beyond "
-                "its progress were rolled back"
-            )
-            _report(name, text, kind_of_event(reason))
-        for warning in dispatcher.warnings:
-            _report(name, warning, kind_of_event(warning))
+        for event in events_of(dispatcher):
+            _report(name, event, kind_of_event(event))
 
 
 def _report(store: str, text: str, kind: str) -> None:
