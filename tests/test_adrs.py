@@ -28,6 +28,19 @@ def test_each_has_a_title_and_three_parts(path):
     assert re.findall(rf"^\*\*({'|'.join(PARTS)})\.\*\*", text, re.MULTILINE) == PARTS
 
 
+@pytest.mark.parametrize("path", ADRS, ids=lambda path: path.stem)
+def test_paths_that_it_names_exist(path):
+    """
+    `streaming/job/job.py` is a file, `tests/oracle/` a folder.
+    """
+    folders = "|".join(
+        each.name for each in ROOT.iterdir() if each.is_dir() and each.name[0] != "."
+    )
+    named = re.findall(rf"`((?:{folders})/[\w./-]*)", path.read_text("utf-8"))
+
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 KERNELS = {"kernel", "making_kernel"}
 
 
