@@ -136,7 +136,7 @@ class Job:
         return self._preparation.end_of_log(store)
 
     def stop(self) -> None:
-        """Ask it to end after its block, on executors after its batch; returns at once."""
+        """Ask it to end: each writer does so after its block or turn; returns at once."""
         self._stopping.set()
         self._turns.ending.set()
         if not self.options.available_now:
@@ -254,7 +254,7 @@ class Job:
         """Tend the stores until the query ends, or the job is asked to.
 
         Raises:
-            ReputError, OSError: what no store is dispatched after.
+            ReputError, OSError: the error that ends the job: no store can be dispatched any longer.
         """
         try:
             self._preparation.wait_for_kernels()
@@ -285,7 +285,7 @@ class Job:
                 self._outcome.take(error)
 
     def _tend(self) -> None:
-        """Hear of the stores, and do what is due while no batch comes."""
+        """Hear of the stores and show it; a rebuild's outputs are flushed when that is due."""
         with self._outcome.keeping():
             self._take(self._writers.tend())
             self._accounts.metrics.unplanned(self._plan.silence(self._writers.end))

@@ -50,9 +50,9 @@ class Outcome:
         self.error = self.error or error
 
     def look_at_settings(self, configs: Sequence[StoreConfig]) -> None:
-        """Take a broker's file of settings that cannot be read as what it is at a start: an error.
+        """Take the error of a broker's file of settings that cannot be read, as a start does.
 
-        While a job runs, what such a file said before counts. A job that has done all there is will
+        While a job runs, what such a file said before counts. A job that has done all there is does
         not read it again.
 
         Args:

@@ -1,4 +1,4 @@
-"""Whose turn it is: that of Spark's thread while a batch lasts, or that of the job's own."""
+"""Whose turn it is to speak to the writers: that of Spark's thread, or that of the job's own."""
 
 from __future__ import annotations
 

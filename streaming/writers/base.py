@@ -84,7 +84,10 @@ class Writers(Protocol):
         """Dispatch each store up to its physical offset; a live job's stores are then followed."""
 
     def tend(self) -> Iterable[Result]:
-        """Do what is due between batches: flush, and dispatch what was held back."""
+        """Return what live stores have done; of a rebuild, flush what is due and go on.
+
+        On executors, speak to the writers that have heard nothing for a while.
+        """
 
     def drain_kafka(self) -> Iterable[Result]:
         """Wait until Kafka has what was dispatched, or the job is to end.
