@@ -84,7 +84,7 @@ class Writers(Protocol):
         """Dispatch each store up to its physical offset; a live job's stores are then followed."""
 
     def tend(self) -> Iterable[Result]:
-        """Return what live stores have done; of a rebuild, flush what is due and go on.
+        """Return what live stores have done; of a rebuild, flush what is due.
 
         On executors, speak to the writers that have heard nothing for a while.
         """

@@ -1,4 +1,4 @@
-"""What a job says when it starts."""
+"""Log lines of a start, as an operator reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.builders.stores import config_of
 
 def test_what_an_opening_rolled_back_is_said_as_a_writer_says_it_later(tmp_path, caplog):
     """
-    Of a store that is opened again, or on an executor, the writer tells it.
+    A writer tells it of a later opening.
     """
     broker = Broker(tmp_path / "store", 1)
     broker.append(60)

@@ -177,7 +177,7 @@ class TestLook:
         finally:
             returns.set()
         patience(60.0)
-        # The look that hung ends; the next one is begun anew.
+        # The look that hung ends first.
         ranges.ends(START)
 
         assert ranges.ends(START) == {name: each.log.end for name, each in brokers.items()}
