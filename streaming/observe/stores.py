@@ -16,6 +16,7 @@ from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.holes import HoleWatch
 from reput.stores.log.tail_watch import TailWatch
 from reput.streaming.dispatch.latencies import BOUNDS
+from reput.streaming.dispatch.resuming.first_message import has_no_first_message
 from reput.streaming.events import NOTICE
 from reput.streaming.observe import kafka as kafka_metrics
 
@@ -125,8 +126,14 @@ class StoreMetrics:
         self._watch: TailWatch | None = None
         # Why the log cannot be looked at, "" if it can.
         self._trouble = ""
-        # Scrapes and health checks come on threads of their own.
+        # The store has no first message yet; others of the job may be dispatched.
+        self._is_awaited = False
+        # Scrapes and health checks come on threads of their own, and share a look; until when they
+        # wait for it, by a steady clock.
         self._lock = threading.Lock()
+        self._looking: threading.Thread | None = None
+        self._looks_until = 0.0
+        self._behind: Behind | None = None
         self._log_end = 0
         self._log_timestamp = 0
         # Physical offset and store timestamp of the oldest record that is not dispatched.
@@ -162,23 +169,26 @@ class StoreMetrics:
 
     def behind(self) -> Behind | None:
         """Return how far behind the log's end dispatch is now, None if that cannot be told."""
-        if not self._lock.acquire(timeout=_LOOK_SECONDS):
-            # Another scrape still looks: the device hangs. Other stores do not wait for it.
-            return None
-        try:
-            self._look()
-            if self._trouble:
-                return None
-            state = self.state
-            if state is None or self._log is None:
-                return Behind(0, 0.0, 0.0)
-            begin = max(state.progress.end, self._log.min_offset)
-            left = max(self._log_end - begin, 0)
-            if not left:
-                return Behind(0, 0.0, 0.0)
-            stored = self._stored_at(begin)
-        finally:
-            self._lock.release()
+        with self._lock:
+            if self._looking is None or not self._looking.is_alive():
+                self._looking = threading.Thread(target=self._look, daemon=True)
+                self._looks_until = time.monotonic() + _LOOK_SECONDS
+                self._looking.start()
+            looking = self._looking
+        looking.join(max(self._looks_until - time.monotonic(), 0.0))
+        # A look that lasts: the device hangs. Neither this scrape nor the next one waits for it.
+        return None if looking.is_alive() else self._behind
+
+    def _reckoned(self) -> Behind:
+        """Return how far behind the log's end dispatch is, by the look of a moment ago."""
+        state = self.state
+        if state is None or self._log is None:
+            return Behind(0, 0.0, 0.0)
+        begin = max(state.progress.end, self._log.min_offset)
+        left = max(self._log_end - begin, 0)
+        if not left:
+            return Behind(0, 0.0, 0.0)
+        stored = self._stored_at(begin)
         last = state.progress.store_timestamp
         late = (self._log_timestamp - last) / _MILLISECONDS if last else 0.0
         # If a damaged record is next, the one before it is the oldest that is known.
@@ -196,10 +206,15 @@ class StoreMetrics:
         return self._oldest[1]
 
     def _look(self) -> None:
+        self._behind = None
         try:
             self._look_at_log()
+            self._behind, self._trouble, self._is_awaited = self._reckoned(), "", False
         except (ReputError, OSError) as error:
-            if self._trouble != str(error):
+            self._is_awaited = has_no_first_message(self._config)
+            # Without a first message nothing is there to lag behind.
+            self._behind = Behind(0, 0.0, 0.0) if self._is_awaited else None
+            if self._trouble != str(error) and not self._is_awaited:
                 LOG.warning(
                     "%s: its log cannot be looked at, so its lag is not known: %s",
                     self._config.name,
@@ -207,8 +222,6 @@ class StoreMetrics:
                     extra={"store": self._config.name, "event": NOTICE},
                 )
             self._trouble = str(error)
-        else:
-            self._trouble = ""
 
     def _look_at_log(self) -> None:
         if self._log is None or self._watch is None:
@@ -248,7 +261,9 @@ class StoreMetrics:
         families.add_histogram(
             _LATENCY, labels, BOUNDS, tuple(self._latencies), self._latency_seconds
         )
-        families.add("rocketmq_reput_first_message_awaited", labels, float(is_awaited))
+        families.add(
+            "rocketmq_reput_first_message_awaited", labels, float(is_awaited or self._is_awaited)
+        )
         families.add("rocketmq_reput_store_failed", labels, float(self.has_failed))
         families.add("rocketmq_reput_writer_silent_seconds", labels, self.silence)
         if state is None or log is None:

@@ -6,6 +6,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from reput.checkpoints import progress
+from reput.formats.errors import ReputError
 from reput.stores.log.places import commitlog_directories
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ def is_awaited(config: StoreConfig) -> bool:
     if known is not None and known.end > 0:
         return False
     return not any(_has_content(path) for each in directories for path in _entries(each))
+
+
+def has_no_first_message(config: StoreConfig) -> bool:
+    """Tell whether that is what is wrong with a store that cannot be looked at."""
+    try:
+        return is_awaited(config)
+    except (ReputError, OSError):
+        return False
 
 
 def _entries(directory: Path) -> list[Path]:

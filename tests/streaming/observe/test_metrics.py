@@ -31,9 +31,11 @@ from reput.streaming.dispatch.stopwatch import PHASES
 from reput.streaming.events import kind_of_event
 from reput.streaming.kafka.state import TRANSACTION_BOUNDS, KafkaState
 from reput.streaming.observe import metrics as metrics_module
+from reput.streaming.observe import stores
 from reput.streaming.observe.error_kinds import ERROR_KINDS, kind_of
 from reput.streaming.observe.metrics import Metrics
 from reput.streaming.observe.server import serve
+from reput.streaming.observe.stores import StoreMetrics
 from reput.streaming.settings.config import FlushPolicy
 from reput.streaming.settings.space import space_of
 from reput.streaming.spark.jvm import Jvm
@@ -277,7 +279,35 @@ def test_a_broker_without_messages_is_no_trouble(tmp_path, served):
     assert samples(get("/metrics")[1])[awaited] == 1
     metrics.alive(is_active=False)
     assert get("/readyz")[0] == 503
-    assert samples(get("/metrics")[1])[awaited] == 0
+    metrics.alive()
+    # One store is dispatched, and the other one has nothing to dispatch yet.
+    assert get("/readyz")[0] == 200
+    text = get("/metrics")[1]
+    for name, value in (("s", "1.0"), ("t", "0.0")):
+        series = rf'^{awaited[0]}{{.*store="{name}"}} {value}$'
+        assert re.search(series, text, re.MULTILINE)
+
+
+def test_a_look_that_hangs_is_waited_for_once(tmp_path, monkeypatch):
+    """
+    Six stores on a disk that hangs left a scrape without an answer.
+    """
+    log = fill(Log(), 1, 5)
+    config = config_of(log.write(tmp_path / "s"), tmp_path / "out")
+    store = StoreMetrics(config, skips_corrupt=False)
+    assert store.behind() is not None
+    answers = threading.Event()
+    monkeypatch.setattr(store, "_look_at_log", answers.wait)
+    monkeypatch.setattr(stores, "_LOOK_SECONDS", 0.05)
+    try:
+        assert store.behind() is None
+        # A second look would wait for as long as the device hangs.
+        monkeypatch.setattr(stores, "_LOOK_SECONDS", 3600)
+        assert store.behind() is None
+    finally:
+        answers.set()
+    store._looking.join(10)
+    assert store.behind() is not None
 
 
 @pytest.mark.parametrize("is_live", [False, True])
