@@ -89,15 +89,21 @@ class Accounts:
         failure = self._writers.failure(store)
         self.metrics.seen(store, self._writers.seen_at(store), failure)
         said, known = self._failures.get(store, ()), () if failure is None else _known_by(failure)
-        self._failures[store] = known
+        if known:
+            self._failures[store] = known
+        else:
+            self._failures.pop(store, None)
         if known and known != said and len(self._configs) > 1:
-            LOG.error(
-                "%s: %s; the other stores are dispatched", store, failure,
-                extra={"store": store, "event": FAILED},
-            )  # fmt: skip
+            goes_on = len(self._failures) < len(self._configs)
+            rest = "; the other stores are dispatched" if goes_on else ""
+            LOG.error("%s: %s%s", store, failure, rest, extra={"store": store, "event": FAILED})
         elif said and not known:
             LOG.warning("%s: is dispatched again", store, extra={"store": store, "event": RESUMED})
         return failure
+
+    def failed_stores(self) -> list[str]:
+        """Return the names of stores that have failed, the first one first."""
+        return list(self._failures)
 
     def log_batch(self, batch_id: int) -> None:
         """Log what was done since the last batch of Spark's.

@@ -302,7 +302,8 @@ class Job:
             self._lasting = self._lasting or failure
         failures = [self._accounts.look_at_failure(config.name) for config in self.configs]
         if None not in failures:
-            self._outcome.end_with(self._lasting or failure or failures[0])
+            first = self._writers.failure(self._accounts.failed_stores()[0])
+            self._outcome.end_with(self._lasting or first)
 
     def _drain_kafka(self) -> None:
         """Wait until Kafka has what was dispatched, unless the job has failed."""
@@ -312,14 +313,13 @@ class Job:
             self._outcome.take(self._accounts.take(self._writers.drain_kafka()))
 
     def _end_at_flaws(self) -> None:
-        """End with what is wrong past a log's end: a job that runs waits there.
-
-        What is wrong before the end is found when a batch is planned.
-        """
-        self._outcome.take(self._accounts.take(self._writers.look_for_flaws()))
+        """End with what stores have failed with, or wait at past their logs' ends."""
+        first = self._accounts.failed_stores()
+        found = self._accounts.take(self._writers.look_for_flaws())
+        for store in (*first, *(config.name for config in self.configs)):
+            self._outcome.take(self._writers.failure(store), store)
+        self._outcome.take(found)
         for config in self.configs:
-            if (failure := self._writers.failure(config.name)) is not None:
-                self._outcome.take(failure, config.name)
             state = self._accounts.look(config.name)
             if state is None:
                 continue

@@ -269,6 +269,8 @@ class StoreThread:
                 self._failures.append(error)
         try:
             about(name)(dispatcher.close)()
+            # All that was dispatched is flushed: the store is well, though it had failed before.
+            self.failure = None
         except BaseException as error:  # noqa: BLE001 - raised by the job
             self.unclosed = error
         self.state, self.dispatcher = State.of(dispatcher), None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +15,7 @@ from reput.streaming.dispatch.batch import Batch
 from reput.streaming.job.accounts import Accounts
 from reput.streaming.writers.base import Result
 
-CONFIGS = [SimpleNamespace(name="a"), SimpleNamespace(name="b")]
+CONFIGS = [SimpleNamespace(name=name, output=Path("/out", name)) for name in "ab"]
 
 
 @dataclass
@@ -26,7 +28,7 @@ class Failing:
         return self.failures.get(store)
 
     def seen_at(self, store: str) -> float:
-        return 0.0
+        return time.monotonic()
 
     def state(self, store: str) -> None:
         """Say nothing of where an output stands."""
@@ -124,3 +126,20 @@ class TestBatches:
         )
         assert (record.store, record.messages, record.end) == ("a", 1, 30)
         assert not hasattr(record, "batch")
+
+
+def test_the_store_that_failed_first_comes_first(writers, caplog):
+    accounts = Accounts(writers, CONFIGS, is_live=True)
+    writers.failures = {"b": StoreError("/b", "gone", "mount it")}
+    accounts.look_at_failure("b")
+    assert caplog.messages[-1].endswith("; the other stores are dispatched")
+    writers.failures["a"] = StoreError("/a", "gone", "mount it")
+    for store in "ab":
+        accounts.look_at_failure(store)
+
+    assert accounts.failed_stores() == ["b", "a"]
+    # No store is left to be dispatched.
+    assert caplog.messages[-1].endswith("mount it")
+    del writers.failures["b"]
+    accounts.look_at_failure("b")
+    assert accounts.failed_stores() == ["a"]
