@@ -61,7 +61,9 @@ class Follower:
             told_end: physical offset up to which all was told before the store failed: what was
                 rolled back of that and is dispatched again is not counted again.
         """
-        self.told_end = told_end
+        # Where the log was cut meanwhile, it has other records from there on, and all are new.
+        is_cut = dispatcher.recovery.truncations > 0
+        self.told_end = min(told_end, dispatcher.progress.end) if is_cut else told_end
         self._most_bytes = _MOST_BYTES if most_bytes is None else most_bytes
         log, config = dispatcher.log, dispatcher.config
         holes = HoleWatch(log, lambda: is_broker_running(config)) if skips_corrupt else None

@@ -250,7 +250,7 @@ class StoreThread:
         if dispatcher is None:
             return
         # It is left as that of a killed writer, and rolled back when it is opened again.
-        with contextlib.suppress(ReputError, OSError):
+        with contextlib.suppress(Exception):
             dispatcher.close()
         with contextlib.suppress(OSError):
             self.state = State.of(dispatcher)
@@ -264,7 +264,7 @@ class StoreThread:
         try:
             if self._looks_for_flaw:
                 about(name)(dispatcher.look_for_flaw)()
-        except (ReputError, OSError) as error:
+        except BaseException as error:  # noqa: BLE001 - told to the job, and the output is closed
             with self._told:
                 self._failures.append(error)
         try:

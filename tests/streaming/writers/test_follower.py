@@ -144,6 +144,29 @@ def test_what_was_told_before_a_failure_is_not_counted_again(made):
     assert follower.told_end == broker.log.end
 
 
+def test_what_a_cut_log_has_instead_is_counted(made):
+    """
+    The log was cut and written on while its store had failed, and not a byte of it was told.
+    """
+    broker, config = made()
+    told_end = broker.append(30)
+    first = StoreDispatcher(config)
+    first.dispatch(told_end)
+    first.close()
+    broker.recover(broker.log.places[10].position)
+    broker.append(25, now=broker.messages.now + 10_000)
+
+    dispatcher = StoreDispatcher(config)
+    try:
+        follower = Follower(dispatcher, skips_corrupt=False, told_end=told_end)
+        batches = turns(follower, 8)
+    finally:
+        dispatcher.close()
+    assert dispatcher.progress.end == broker.log.end
+    # One of the records that both logs have may be dispatched again with the new ones.
+    assert sum(batch.messages for batch in batches) >= 25
+
+
 def test_an_order_counts_what_was_told_once_too(made):
     broker, config = made()
     told_end = broker.append(30)
