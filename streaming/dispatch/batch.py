@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from reput.streaming.dispatch import latencies
@@ -65,8 +65,17 @@ class Batch:
 
     def uncounted(self) -> Batch:
         """Return what is left to tell of a batch whose records were counted before."""
-        return Batch(
-            self.end, self.end, seconds=self.seconds, events=self.events, phases=self.phases
+        return replace(
+            self,
+            start=self.end,
+            messages=0,
+            entries=0,
+            repeated=0,
+            misplaced=0,
+            items=0,
+            index_files=0,
+            latencies=[0] * (len(latencies.BOUNDS) + 1),
+            latency_seconds=0.0,
         )
 
     def restart_at(self, position: int) -> None:

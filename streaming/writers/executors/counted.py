@@ -8,7 +8,7 @@ output's own record, as far as that has it: bytes and messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,17 +60,4 @@ class Counted:
     def _once(self, batch: Batch) -> Batch:
         if batch.end > self.end or batch.start >= self.end:
             return batch
-        from reput.streaming.dispatch.latencies import BOUNDS  # noqa: PLC0415 - numpy is slow to import
-
-        return replace(
-            batch,
-            start=batch.end,
-            messages=0,
-            entries=0,
-            repeated=0,
-            misplaced=0,
-            items=0,
-            index_files=0,
-            latencies=[0] * (len(BOUNDS) + 1),
-            latency_seconds=0.0,
-        )
+        return batch.uncounted()
