@@ -267,10 +267,12 @@ class StoreThread:
         except BaseException as error:  # noqa: BLE001 - told to the job, and the output is closed
             with self._told:
                 self._failures.append(error)
+        recorded_end = dispatcher.recorded_end
         try:
             about(name)(dispatcher.close)()
-            # All that was dispatched is flushed: the store is well, though it had failed before.
-            self.failure = None
+            if dispatcher.recorded_end > recorded_end:
+                # More of the log is flushed: the store is well, though it had failed before.
+                self.failure = None
         except BaseException as error:  # noqa: BLE001 - raised by the job
             self.unclosed = error
         self.state, self.dispatcher = State.of(dispatcher), None
