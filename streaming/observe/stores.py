@@ -180,7 +180,7 @@ class StoreMetrics:
         return None if looking.is_alive() else self._behind
 
     def _reckoned(self) -> Behind:
-        """Return how far behind the log's end dispatch is, by the look of a moment ago."""
+        """Return the lag of dispatch as the last look found it."""
         state = self.state
         if state is None or self._log is None:
             return Behind(0, 0.0, 0.0)

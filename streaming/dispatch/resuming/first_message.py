@@ -27,10 +27,10 @@ def is_awaited(config: StoreConfig) -> bool:
         FormatError: the output's record of its progress is damaged.
     """
     directories = commitlog_directories(config.path, config.settings)
-    known = progress.load(config.output)
-    if known is not None and known.end > 0:
+    if any(_has_content(path) for each in directories for path in _entries(each)):
         return False
-    return not any(_has_content(path) for each in directories for path in _entries(each))
+    known = progress.load(config.output)
+    return known is None or known.end <= 0
 
 
 def has_no_first_message(config: StoreConfig) -> bool:
