@@ -12,6 +12,7 @@ from reput.stores.log.tail_watch import TailWatch
 from reput.stores.log.unreadable import place_of
 from reput.streaming.dispatch.admission import is_broker_running
 from reput.streaming.writers.live_tail import LiveTail
+from reput.streaming.writers.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,11 +35,12 @@ _AGAIN_SECONDS = 0.1
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.02
 _PAUSE_SHARE = 0.02
-# A turn that takes this many times its processor time has had to wait for others: pauses become
-# longer by the first factor, and shorter again by the second.
-_CROWDED = 2.0
+# A turn that takes this many times its processor time has had to wait, for other stores' turns or a
+# disk: pauses become longer by the first factor, up to the last figure, and shorter by the second.
+_CROWDED = 4.0
 _LONGER = 2.0
 _SHORTER = 0.8
+_LONGEST_SPACING = 0.014
 
 
 class Follower:
@@ -51,6 +53,7 @@ class Follower:
         skips_corrupt: bool,
         most_bytes: int | None = None,
         told_end: int = -1,
+        turnstile: Turnstile | None = None,
     ) -> None:
         """Look at nothing yet.
 
@@ -60,7 +63,9 @@ class Follower:
             most_bytes: of log that a turn takes, about; None for a gigabyte.
             told_end: physical offset up to which all was told before the store failed: what was
                 rolled back of that and is dispatched again is not counted again.
+            turnstile: of all stores of the process; None where there is no other one.
         """
+        self._turnstile = turnstile or Turnstile()
         # Where the log was cut meanwhile, it has other records from there on, and all are new.
         is_cut = dispatcher.recovery.truncations > 0
         self.told_end = min(told_end, dispatcher.progress.end) if is_cut else told_end
@@ -89,8 +94,11 @@ class Follower:
             ReputError: a corrupt record, data loss, a queue that cannot have a directory.
             OSError: the output cannot be written.
         """
-        with self._telling(batches) as done:
+        asked, busy = time.monotonic(), time.thread_time()
+        with self._telling(batches) as done, self._turnstile.turn():
             self._do_turn(done, observe, is_over)
+        if any(batch.messages for batch in done):
+            self._space(time.monotonic() - asked, time.thread_time() - busy)
 
     def dispatch(self, batches: list[Batch], end: int, is_over: Callable[[], bool]) -> None:
         """Dispatch up to a physical offset at once, without a look at what is new.
@@ -132,7 +140,6 @@ class Follower:
     def _do_turn(
         self, batches: list[Batch], observe: Callable[[Block], None], is_over: Callable[[], bool]
     ) -> None:
-        began, busy = time.monotonic(), time.thread_time()
         self._dispatch_new(batches, observe, is_over)
         now = time.monotonic()
         if now >= self._tends_at:
@@ -142,12 +149,16 @@ class Follower:
             self._tends_at = now + (_REST_TEND_SECONDS if is_resting else _TEND_SECONDS)
         if any(batch.messages for batch in batches):
             self._moved_at = now
-            self._space(now - began, time.thread_time() - busy)
 
     def _space(self, wall: float, busy: float) -> None:
-        """Let fewer turns take more where many stores, or others, share the processors."""
+        """Let fewer turns take more where a turn has to wait.
+
+        Args:
+            wall: seconds from when the turn was asked for until it was done.
+            busy: seconds of the processor that it took.
+        """
         factor = _LONGER if wall > _CROWDED * busy else _SHORTER
-        self._spacing = min(max(factor * self._spacing, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+        self._spacing = min(max(factor * self._spacing, _SHORTEST_PAUSE), _LONGEST_SPACING)
 
     def _dispatch_new(
         self, batches: list[Batch], observe: Callable[[Block], None], is_over: Callable[[], bool]

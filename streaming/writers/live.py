@@ -10,7 +10,8 @@ from reput.formats.errors import ReputError, StuckError, UsageError, mark
 from reput.streaming.endings.interruptions import leave_at_once
 from reput.streaming.writers.base import Result
 from reput.streaming.writers.sentry import Sentry
-from reput.streaming.writers.store_thread import StoreThread
+from reput.streaming.writers.store_thread import Shared, StoreThread
+from reput.streaming.writers.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,8 +58,9 @@ class LiveWriters:
             OSError: no permission, no space.
         """
         self._sentry = Sentry()
+        shared = Shared(self._sentry, Turnstile())
         self._threads = {
-            config.name: StoreThread(config, options, observe, most_bytes, self._sentry)
+            config.name: StoreThread(config, options, observe, most_bytes, shared)
             for config in configs
         }
         # Stores whose thread does not end.
@@ -102,8 +104,10 @@ class LiveWriters:
     def end(self, store: str) -> int:
         """Return the physical offset that an output has come to; -1 for a new one."""
         thread = self._threads[store]
-        if thread.dispatcher is not None:
-            return thread.dispatcher.progress.end
+        # Its thread may close the output meanwhile.
+        dispatcher = thread.dispatcher
+        if dispatcher is not None:
+            return dispatcher.progress.end
         return thread.state.progress.end if thread.state is not None else -1
 
     def state(self, store: str) -> State | None:

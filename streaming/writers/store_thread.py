@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, about
 from reput.streaming.dispatch.batch import joined
@@ -32,12 +32,25 @@ if TYPE_CHECKING:
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.options import WriterOptions
     from reput.streaming.writers.sentry import Sentry
+    from reput.streaming.writers.turnstile import Turnstile
 
 LOG = logging.getLogger("reput")
 # What is told is put together for this long: a job has many turns a second.
 _TOLD_SECONDS = 0.1
 _STATE_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
+
+
+class Shared(NamedTuple):
+    """What the stores of a process have in common.
+
+    Attributes:
+        sentry: looks after logs at rest.
+        turnstile: lets one store at a time take its turn.
+    """
+
+    sentry: Sentry
+    turnstile: Turnstile
 
 
 class StoreThread:
@@ -58,7 +71,7 @@ class StoreThread:
         options: WriterOptions,
         observe: Callable[[str, Block], None],
         most_bytes: int | None,
-        sentry: Sentry,
+        shared: Shared,
     ) -> None:
         """Open nothing yet.
 
@@ -67,10 +80,10 @@ class StoreThread:
             options: how it is written.
             observe: gets each block that was written.
             most_bytes: of log that a turn takes, None for the usual.
-            sentry: of all stores of the process.
+            shared: with the other stores of the process.
         """
         self._most_bytes = most_bytes
-        self._sentry, self._post = sentry, sentry.post()
+        self._shared, self._post = shared, shared.sentry.post()
         self.dispatcher: StoreDispatcher | None = None
         self.state: State | None = None
         self.failure: BaseException | None = None
@@ -210,6 +223,7 @@ class StoreThread:
             skips_corrupt=self._options.skips_corrupt,
             most_bytes=self._most_bytes,
             told_end=self._told_end,
+            turnstile=self._shared.turnstile,
         )
         state_at = 0.0
         while not self._over.is_set():
@@ -228,7 +242,7 @@ class StoreThread:
                 if self.failure is not None and self._backoff.is_well(dispatcher):
                     self.failure = None
             if (rest := follower.rest()) > 0:
-                self._sentry.rest(self._post, follower.tail, rest)
+                self._shared.sentry.rest(self._post, follower.tail, rest)
             else:
                 time.sleep(follower.pause())
         self.state = State.of(dispatcher)

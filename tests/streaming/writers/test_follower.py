@@ -187,7 +187,7 @@ def test_turns_that_wait_for_a_processor_come_less_often(followed):
     _, _, follower = followed()
     for _ in range(10):
         follower._space(0.01, 0.001)
-    assert follower._spacing == follower_module._LONGEST_PAUSE
+    assert follower._spacing == follower_module._LONGEST_SPACING
     for _ in range(20):
         follower._space(0.001, 0.001)
     assert follower._spacing == follower_module._SHORTEST_PAUSE
