@@ -13,6 +13,7 @@ factor, so their order counts. The parts are the head up to the body, and topic 
 from __future__ import annotations
 
 import struct
+from operator import mul
 
 from reput.formats.rocketmq.commitlog import PLACES, SYS_FLAG_AT, WIDE_HOSTS
 
@@ -42,10 +43,9 @@ KEYS = _keys()
 
 def block_value(block: bytes) -> int:
     """Return the value of 64 bytes."""
-    words = _BLOCK.unpack(block)
+    words: tuple[int, ...] = _BLOCK.unpack(block)
     keyed = [(word + key) & _WORD_MASK for word, key in zip(words, KEYS, strict=True)]
-    products = (a * b for a, b in zip(keyed[::2], keyed[1::2], strict=True))
-    return int(sum(products)) & _MASK
+    return int(sum(map(mul, keyed[::2], keyed[1::2]))) & _MASK
 
 
 def hash_of(record: bytes) -> int:

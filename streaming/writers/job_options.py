@@ -32,7 +32,7 @@ class JobOptions(WriterOptions):
             `store_bytes`.
         placement: where stores are written.
         checkpoint: where Spark keeps its own record of the query, made new at each start; by
-            default in the first store's output.
+            default in the store's output, and for several stores in a temporary directory.
     """
 
     available_now: bool = False
