@@ -21,6 +21,8 @@ from reput.streaming.events import NOTICE
 from reput.streaming.observe import kafka as kafka_metrics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from reput.checkpoints.progress import Progress
     from reput.streaming.dispatch.batch import Batch
     from reput.streaming.observe.families import Families, Texts
@@ -110,6 +112,31 @@ class Behind:
     age: float
 
 
+class _Look:
+    """A look at a log, on a thread of its own: those who ask meanwhile share it."""
+
+    def __init__(self, look: Callable[[], Behind | None]) -> None:
+        """Begin to look."""
+        self._behind: Behind | None = None
+        self._look = look
+        self._until = time.monotonic() + _LOOK_SECONDS
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._behind = self._look()
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it has ended."""
+        return not self._thread.is_alive()
+
+    def found(self) -> Behind | None:
+        """Wait for what it finds; None if that lasts, as the device hangs: no later call waits."""
+        self._thread.join(max(self._until - time.monotonic(), 0.0))
+        return self._behind if self.is_over else None
+
+
 class StoreMetrics:
     """What can be looked up of one store."""
 
@@ -128,12 +155,9 @@ class StoreMetrics:
         self._trouble = ""
         # The store has no first message yet; others of the job may be dispatched.
         self._is_awaited = False
-        # Scrapes and health checks come on threads of their own, and share a look; until when they
-        # wait for it, by a steady clock.
+        # Scrapes and health checks come on threads of their own, and share a look.
         self._lock = threading.Lock()
-        self._looking: threading.Thread | None = None
-        self._looks_until = 0.0
-        self._behind: Behind | None = None
+        self._shared: _Look | None = None
         self._log_end = 0
         self._log_timestamp = 0
         # Physical offset and store timestamp of the oldest record that is not dispatched.
@@ -170,14 +194,10 @@ class StoreMetrics:
     def behind(self) -> Behind | None:
         """Return how far behind the log's end dispatch is now, None if that cannot be told."""
         with self._lock:
-            if self._looking is None or not self._looking.is_alive():
-                self._looking = threading.Thread(target=self._look, daemon=True)
-                self._looks_until = time.monotonic() + _LOOK_SECONDS
-                self._looking.start()
-            looking = self._looking
-        looking.join(max(self._looks_until - time.monotonic(), 0.0))
-        # A look that lasts: the device hangs. Neither this scrape nor the next one waits for it.
-        return None if looking.is_alive() else self._behind
+            if self._shared is None or self._shared.is_over:
+                self._shared = _Look(self._look)
+            shared = self._shared
+        return shared.found()
 
     def _reckoned(self) -> Behind:
         """Return the lag of dispatch as the last look found it."""
@@ -205,15 +225,12 @@ class StoreMetrics:
             self._oldest = position, stored
         return self._oldest[1]
 
-    def _look(self) -> None:
-        self._behind = None
+    def _look(self) -> Behind | None:
         try:
             self._look_at_log()
-            self._behind, self._trouble, self._is_awaited = self._reckoned(), "", False
+            behind = self._reckoned()
         except (ReputError, OSError) as error:
             self._is_awaited = has_no_first_message(self._config)
-            # Without a first message nothing is there to lag behind.
-            self._behind = Behind(0, 0.0, 0.0) if self._is_awaited else None
             if self._trouble != str(error) and not self._is_awaited:
                 LOG.warning(
                     "%s: its log cannot be looked at, so its lag is not known: %s",
@@ -222,6 +239,10 @@ class StoreMetrics:
                     extra={"store": self._config.name, "event": NOTICE},
                 )
             self._trouble = str(error)
+            # Without a first message nothing is there to lag behind.
+            return Behind(0, 0.0, 0.0) if self._is_awaited else None
+        self._trouble, self._is_awaited = "", False
+        return behind
 
     def _look_at_log(self) -> None:
         if self._log is None or self._watch is None:

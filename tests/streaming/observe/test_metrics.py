@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import threading
+import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -306,8 +307,38 @@ def test_a_look_that_hangs_is_waited_for_once(tmp_path, monkeypatch):
         assert store.behind() is None
     finally:
         answers.set()
-    store._looking.join(10)
+    store._shared._thread.join(10)
     assert store.behind() is not None
+
+
+def test_each_of_several_clients_is_told_what_its_look_found(tmp_path, monkeypatch):
+    """
+    A look that began as another one ended took its result away: a healthy store was not ready.
+    """
+    log = fill(Log(), 1, 5)
+    config = config_of(log.write(tmp_path / "s"), tmp_path / "out")
+    store = StoreMetrics(config, skips_corrupt=False)
+    assert store.behind() is not None
+    monkeypatch.setattr(store, "_look_at_log", lambda: time.sleep(0.0005))
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.extend(store.behind() for _ in range(500)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2000
+    assert None not in found
+
+
+def test_a_job_waits_for_a_first_message_though_another_store_is_missing(tmp_path):
+    (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    names = ("new", "missing")
+    metrics = Metrics({n: config_of(tmp_path / n, tmp_path / f"out-{n}") for n in names}, "c", "1")
+    metrics.awaits_logs()
+    assert [metrics.is_awaited(name) for name in names] == [True, False]
 
 
 @pytest.mark.parametrize("is_live", [False, True])
