@@ -852,6 +852,16 @@ def test_a_job_that_is_ended_while_it_is_loaded_says_so(options):
         assert not any(document.values())
 
 
+def test_of_a_store_that_is_missing_nothing_is_known_to_be_done(tmp_path, capsys):
+    (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    configs = [store_config(tmp_path / n, tmp_path / f"{n}-out") for n in ("new", "missing")]
+    ending = Ending(lambda _: None)
+    ending.name = "SIGTERM"
+
+    assert conclude_unbegun(configs, ending, as_json=True) == 4
+    assert not json.loads(capsys.readouterr().out)["complete"]
+
+
 @pytest.mark.parametrize(("is_written", "code"), [(False, 4), (True, 0)])
 def test_a_job_that_waits_for_one_store_says_what_is_left_of_another(
     log, tmp_path, capsys, is_written, code

@@ -9,6 +9,7 @@ from reput.formats.errors import ReputError
 from reput.stores.following.flushed import FlushedEnd
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.streaming.dispatch.log.readable import find_ends
+from reput.streaming.dispatch.resuming.first_message import has_no_first_message, is_awaited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +78,8 @@ def shortfalls(
         lag = store.kafka.confirmed_lag if store.kafka is not None else 0
         if not is_interrupted and known_ends.get(store.name, 0) <= store.end and lag == 0:
             continue
+        if is_interrupted and has_no_first_message(config):
+            continue
         first, end = _ends_of(config, store.end, only_flushed=only_flushed)
         if not is_interrupted:
             end = known_ends.get(store.name, store.end)
@@ -84,6 +87,18 @@ def shortfalls(
             done = max(store.end, first)
             found.append(Shortfall(store.name, done, end, end - first, lag))
     return found
+
+
+def may_have_more(config: StoreConfig) -> bool:
+    """Tell whether a job that did not begin has left part of a log at rest.
+
+    A log that is being written, or has nothing yet, is left by every job. Of one that cannot be
+    looked at nothing is known to be done.
+    """
+    try:
+        return not is_awaited(config) and nobody_writes(config)
+    except (ReputError, OSError):
+        return True
 
 
 def nobody_writes(config: StoreConfig) -> bool:

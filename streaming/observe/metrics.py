@@ -24,7 +24,7 @@ from prometheus_client import (
 )
 
 from reput.formats.errors import mark
-from reput.streaming.dispatch.resuming.first_message import is_awaited
+from reput.streaming.dispatch.resuming.first_message import has_no_first_message
 from reput.streaming.endings.concerned import concerned
 from reput.streaming.observe.counters import Counters
 from reput.streaming.observe.error_kinds import kind_of, lasting_kinds
@@ -229,10 +229,10 @@ class Metrics:
     def awaits_logs(self) -> None:
         """Take note that the job has not begun because a store has no first message yet.
 
-        Raises:
-            StoreError: one is not a store.
+        One that cannot be looked at is not awaited: its writer tells what is wrong with it.
         """
-        awaited = frozenset(n for n, config in self._configs.items() if is_awaited(config))
+        configs = self._configs.items()
+        awaited = frozenset(name for name, config in configs if has_no_first_message(config))
         # At once: a scrape in between would be told that no store waits.
         self._note_life(awaited, is_active=False)
 

@@ -201,8 +201,9 @@ class StoreThread:
         """
         if is_awaited(self._config):
             LOG.info("%s: waiting for the first message", self._config.name)
-            # The others need not wait for this one.
+            # The others need not wait for this one; if it was missing, it is there now.
             self._opened.set()
+            self.failure = None
         while is_awaited(self._config):
             self.seen_at = time.monotonic()
             if self._over.wait(_LOOK_SECONDS):

@@ -108,12 +108,10 @@ def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json:
     Raises:
         OutputError: standard output does not take it.
     """
-    from reput.streaming.dispatch.resuming.first_message import is_awaited
-    from reput.streaming.job.reach import nobody_writes
+    from reput.streaming.job.reach import may_have_more
     from reput.streaming.job.summary import StoreSummary, Summary
 
-    # A log that is being written, or has nothing yet, is left by every job.
-    is_left = any(not is_awaited(each) and nobody_writes(each) for each in configs)
+    is_left = any(map(may_have_more, configs))
     code = FAILURES.answered(INCOMPLETE if is_left else OK)
     said = [unbegun(ending.name)] if is_left else []
     summary = Summary([StoreSummary(config.name) for config in configs], is_live=True)

@@ -149,6 +149,17 @@ def test_one_that_lacks_only_a_blank_is(tmp_path):
     assert [each.end for each in shortfalls([config], summary, {}, **ways)] == [end]
 
 
+def test_of_a_store_without_a_first_message_nothing_is_left(tmp_path):
+    """
+    A job that ends beside it tells what it did with the others.
+    """
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    config = config_of(tmp_path / "store", tmp_path / "out")
+    summary = Summary([StoreSummary("store")], is_live=True)
+
+    assert shortfalls([config], summary, {}, is_interrupted=True, only_flushed=False) == []
+
+
 def test_one_with_nothing_in_it_is_not(made):
     """
     It ends nowhere, and not at a negative offset.
