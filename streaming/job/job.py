@@ -20,16 +20,16 @@ from reput.streaming.job.last_resort import LastResort
 from reput.streaming.job.outcome import Outcome
 from reput.streaming.job.plan import Plan
 from reput.streaming.job.preparation import Preparation
-from reput.streaming.job.query import start_query
+from reput.streaming.job.query import error_of, fresh_checkpoint, start_query
 from reput.streaming.job.turns import Turns
 from reput.streaming.settings.model.choices import Placement
-from reput.streaming.spark.errors import source_error
 from reput.streaming.writers.executors.orders import ExecutorWriters
 from reput.streaming.writers.live import LiveWriters
 from reput.streaming.writers.local import LocalWriters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -156,7 +156,7 @@ class Job:
             self._open(spark)
             self._accounts.note_ends()
             with self._outcome.ending_without_spark():
-                self._wait(self._start(spark))
+                self._run_query(spark)
             if self.options.available_now:
                 self._drain_kafka()
                 self._outcome.look_at_settings(self.configs)
@@ -205,12 +205,11 @@ class Job:
             return None
         return self._accounts.finish()
 
-    def _start(self, spark: SparkSession) -> StreamingQuery:
-        starts = {config.name: self._writers.end(config.name) for config in self.configs}
+    def _start(self, spark: SparkSession, checkpoint: Path) -> StreamingQuery:
+        configs, options, ends = self.configs, self.options, self._preparation.ends
+        starts = {config.name: self._writers.end(config.name) for config in configs}
         self._plan.begin(starts)
-        return start_query(
-            spark, self.configs, self.options, starts, self._preparation.ends, self._dispatch_batch
-        )
+        return start_query(spark, configs, options, starts, ends, self._dispatch_batch, checkpoint)
 
     def _dispatch_batch(self, ranges: DataFrame, batch_id: int) -> None:
         """Play ReputMessageService: what `foreachBatch` calls, on Spark's thread.
@@ -250,12 +249,14 @@ class Job:
         if self.on_block is not None:
             self.on_block(store, block)
 
-    def _wait(self, query: StreamingQuery) -> None:
-        """Tend the stores until the query ends, or the job is asked to.
+    def _run_query(self, spark: SparkSession) -> None:
+        """Start the query, and tend the stores until it ends or the job is asked to.
 
         Raises:
             ReputError, OSError: the error that ends the job: no store can be dispatched any longer.
         """
+        checkpoint = fresh_checkpoint(self.configs, self.options)
+        query = self._start(spark, checkpoint)
         try:
             self._preparation.wait_for_kernels()
             self._writers.begin()
@@ -275,11 +276,10 @@ class Job:
             # Between batches only: a query that is stopped while Python runs for it may die with
             # an error of Spark's own.
             with self._turns.after_last_batch():
-                failure = query.exception()
+                error = error_of(query, checkpoint)
                 query.stop()
             self._last_resort.end()
-        if failure is not None and self.error is None:
-            error = source_error(str(failure))
+        if error is not None and self.error is None:
             # What the log is like counts in any case; Spark's own end does not, once it is asked.
             if isinstance(error, FormatError) or not self._stopping.is_set():
                 self._outcome.take(error)

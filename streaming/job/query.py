@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 from reput.checkpoints.disk import changes
 from reput.checkpoints.progress import STATE_DIRECTORY
+from reput.formats.errors import ReputError
+from reput.streaming.settings.space import space_of
 from reput.streaming.source.options import FLUSHED, RANGES, SKIP, STOP, VISIBLE
+from reput.streaming.spark.errors import source_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.writers.job_options import JobOptions
 
+_FULL = "No space left on device"
+# What Spark writes of a batch is far smaller.
+_LEAST_ROOM = 1 << 20
+
 
 def start_query(
     spark: SparkSession,
@@ -31,6 +38,7 @@ def start_query(
     starts: Mapping[str, int],
     known: Mapping[str, KnownEnd],
     dispatch: Callable[[DataFrame, int], None],
+    checkpoint: Path,
 ) -> StreamingQuery:
     """Start the query that hands in each store's ranges.
 
@@ -41,9 +49,9 @@ def start_query(
         starts: physical offsets to begin at, -1 for a log's beginning.
         known: where logs end, as far as that is known: the planner need not look for it then.
         dispatch: gets each batch of ranges, and its number.
+        checkpoint: an empty directory for Spark's own record of the query.
     """
     cores = spark.sparkContext.defaultParallelism
-    checkpoint = fresh_checkpoint(configs, options)
     source = _source_options(configs, options, starts, known)
     frame = (
         spark.readStream.format("rocketmq")
@@ -55,6 +63,27 @@ def start_query(
     if options.available_now:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{options.trigger_seconds} seconds").start()
+
+
+def error_of(query: StreamingQuery, checkpoint: Path) -> ReputError | None:
+    """Return what a query that has ended has failed with, None if with nothing.
+
+    Args:
+        query: one that has ended.
+        checkpoint: the directory of Spark's own record of it.
+    """
+    failure = query.exception()
+    if failure is None:
+        return None
+    error = source_error(str(failure))
+    room = space_of(checkpoint)
+    if room is not None and room.free < _LEAST_ROOM and _FULL in str(error):
+        # Java names neither the file nor what it is for.
+        return ReputError(
+            f"{checkpoint}: {_FULL}, for Spark's record of the job. Make room there, or name "
+            "another directory by --spark-checkpoint; the outputs resume where they were"
+        )
+    return error
 
 
 def _source_options(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reput.checkpoints import progress
-from reput.formats.errors import FormatError, StoreError, StuckError
+from reput.formats.errors import FormatError, ReputError, StoreError, StuckError
 from reput.formats.rocketmq import names
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.job.job import Job
@@ -247,6 +249,44 @@ def test_a_store_without_a_first_message_keeps_no_other_waiting(spark, stores):
 
     for broker, config in stores:
         assert progress.load(config.output).end == broker.log.end
+
+
+def test_a_store_that_comes_without_a_first_message_has_not_failed(spark, stores):
+    brokers, configs = zip(*stores, strict=True)
+    away = brokers[0].store.with_name("away")
+    brokers[0].store.rename(away)
+    with running(spark, configs, DRIVER) as job:
+        wait_for(job, brokers[1].log.end, 1)
+        wait_until(lambda: isinstance(job._writers.failure("a"), StoreError))
+        (brokers[0].store / names.COMMITLOG).mkdir(parents=True)
+        wait_until(lambda: job._writers.failure("a") is None)
+        shutil.rmtree(brokers[0].store)
+        away.rename(brokers[0].store)
+        wait_for(job, brokers[0].log.end, 0)
+
+
+def test_a_full_disk_of_spark_s_own_record_is_named(spark, stores, tmp_path):
+    """
+    Java says that there is no space, and not where.
+    """
+    _, configs = zip(*stores, strict=True)
+    target = tmp_path / "record"
+    target.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", target], check=True)
+    options = replace(DRIVER, follow_seconds=0.2, checkpoint=target)
+    said = rf"{target}/spark-.*: No space left.*--spark-checkpoint"
+    try:
+        with contextlib.ExitStack() as stack:
+            job = stack.enter_context(running(spark, configs, options))
+            wait_for(job, stores[0][0].log.end, 0)
+            with contextlib.suppress(OSError), (target / "filler").open("wb") as file:
+                file.write(bytes(4 << 20))
+            stores[0][0].append(20)
+            wait_until(lambda: job.error is not None)
+            with pytest.raises(ReputError, match=said):
+                stack.close()
+    finally:
+        subprocess.run(["umount", "--lazy", target], check=True)
 
 
 def test_an_error_of_the_program_is_told_and_the_store_is_tried_again(
