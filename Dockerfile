@@ -40,6 +40,7 @@ COPY formats source/formats/
 COPY stores source/stores/
 COPY checkpoints source/checkpoints/
 COPY sinks source/sinks/
+COPY remoting source/remoting/
 COPY streaming source/streaming/
 RUN pip/bin/python -m pip wheel --no-cache-dir --no-deps --no-index --no-build-isolation \
         --wheel-dir wheels ./source \

@@ -47,7 +47,7 @@ KERNELS = {"kernel", "making_kernel"}
 def kernels() -> set[str]:
     """Return every compiled function that other modules may call, by its full name."""
     found = set()
-    for folder in ("formats", "stores", "sinks", "streaming"):
+    for folder in ("formats", "stores", "sinks", "remoting", "streaming"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.parse(path.read_text("utf-8")).body:
                 if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
@@ -90,7 +90,7 @@ def test_lark_is_imported_in_one_place():
     """
     found = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("formats", "stores", "checkpoints", "sinks", "streaming")
+        for folder in ("formats", "stores", "checkpoints", "sinks", "remoting", "streaming")
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"^ *(?:from|import) lark\b", path.read_text("utf-8"), re.MULTILINE)
     }

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "ARCHITECTURE.md"
-FOLDERS = ("streaming", "sinks", "checkpoints", "stores", "formats")
+FOLDERS = ("streaming", "remoting", "sinks", "checkpoints", "stores", "formats")
 _TABLE = re.compile(r"(?<=\| room \| question \|\n\|---\|---\|\n).*?(?=\n\n)", re.DOTALL)
 _STEP = re.compile(r"^\d+\. `([\w.]+)`", re.MULTILINE)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("reput", "formats", "stores", "checkpoints", "sinks", "streaming")
+PACKAGES = ("reput", "formats", "stores", "checkpoints", "sinks", "remoting", "streaming")
 ROOM = "checkpoints/disk/"
 # Modules that change files outside of the room, and why they may.
 ELSEWHERE = {

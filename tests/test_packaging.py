@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 IGNORED = shutil.ignore_patterns("__pycache__")
-FOLDERS = ("formats", "sinks", "checkpoints", "stores", "streaming")
+FOLDERS = ("formats", "remoting", "sinks", "checkpoints", "stores", "streaming")
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = (
     "reput",
     "formats",
+    "remoting",
     "sinks",
     "checkpoints",
     "stores",

@@ -216,6 +216,7 @@ PLACES: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("checkpoints/**/*.py", module),
     ("formats/**/*.py", module),
     ("reput/*.py", module),
+    ("remoting/**/*.py", module),
     ("sinks/**/*.py", module),
     ("stores/**/*.py", module),
     ("streaming/**/*.py", module),

@@ -21,7 +21,7 @@ from reput.formats.rocketmq.broker_conf import parse_delay_levels
 
 ROOT = Path(__file__).parents[3]
 DIFFERENCES = ROOT / "docs" / "formats" / "differences.md"
-PACKAGES = ("formats", "stores", "checkpoints", "sinks", "streaming")
+PACKAGES = ("formats", "stores", "checkpoints", "sinks", "remoting", "streaming")
 
 OPTIONS = [
     ("mappedFileSizeCommitLog", "4096", "commitlog_file_size", 4096),
