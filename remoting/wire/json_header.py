@@ -5,6 +5,10 @@
 
 The order is free, unknown names are ignored, `remark` and `extFields` may be null or absent. Go and
 C++ read strings only in `extFields`, so strings are what is written.
+
+Values of other types are taken as both of fastjson's generations take them. What only one of them
+reads, such as names without quotes, closes the connection here, and so do the comments, single
+quotes and trailing commas that both of them read: no client writes these.
 """
 
 from __future__ import annotations
@@ -25,13 +29,19 @@ if TYPE_CHECKING:
 _INT_MIN = -0x80000000
 
 
+class _Number(str):
+    """A number with a point or an exponent, as it is written."""
+
+    __slots__ = ()
+
+
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
 
 
 # Made once: `json.dumps` and `json.loads` make one at each call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
-_DECODER = json.JSONDecoder(strict=False, parse_float=str, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(strict=False, parse_float=_Number, parse_constant=_refuse)
 
 
 def encode(command: Command) -> bytes:
@@ -78,24 +88,32 @@ def decode(header: memoryview, body: Bytes) -> Command:
 
 def _integer(found: Mapping[str, Any], name: str) -> int:
     value = found.get(name)
-    if type(value) is int and _INT_MIN <= value <= strings.INT_MAX:
-        return value
     if value is None:
         return 0
-    if isinstance(value, str):
-        try:
-            return strings.parse_int(value)
-        except ValueError:
-            pass
+    try:
+        if isinstance(value, _Number):
+            value = int(float(value))
+        elif isinstance(value, str):
+            value = strings.parse_int(value)
+    except (ValueError, OverflowError):
+        value = None
+    if isinstance(value, int) and _INT_MIN <= value <= strings.INT_MAX:
+        return int(value)
     raise FrameError(f"a header whose {name} is not an int")
 
 
-def _language(name: object) -> LanguageCode | None:
-    return LanguageCode.__members__.get(name) if isinstance(name, str) else None
+def _language(value: object) -> LanguageCode | None:
+    if isinstance(value, str):
+        return LanguageCode.__members__.get(value) or LanguageCode.__members__.get(value.upper())
+    if isinstance(value, int) and 0 <= value < len(LanguageCode):
+        return LanguageCode(value)
+    return None
 
 
 def _remark(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else _text(value)
+    if value is None or type(value) is str:
+        return value
+    return str(value) if isinstance(value, str) else _text(value)
 
 
 def _fields(found: object) -> dict[str, str] | None:
@@ -107,7 +125,7 @@ def _fields(found: object) -> dict[str, str] | None:
     if all(type(value) is str for value in found.values()):
         return found
     return {
-        name: value if isinstance(value, str) else _text(value)
+        name: str(value) if isinstance(value, str) else _text(value)
         for name, value in found.items()
         if value is not None
     }
