@@ -107,7 +107,7 @@ class ViewBrokerStatsDataRequestHeader(Header):
 
 
 @dataclass(frozen=True)
-class GetBrokerConsumeStatsRequestHeader(Header):
+class GetConsumeStatsInBrokerHeader(Header):
     """317."""
 
     is_order: bool

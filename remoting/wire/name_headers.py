@@ -73,7 +73,7 @@ class RegisterBrokerRequestHeader(Header):
     heartbeat_timeout_millis: Long | None = None
     enable_acting_master: bool | None = None
     compressed: bool = False
-    body_crc32: Int | None = None
+    body_crc32: Int = 0
 
 
 @dataclass(frozen=True)
