@@ -1,0 +1,154 @@
+"""What a name server answers to each request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reput.remoting.names.known import unique
+from reput.remoting.wire import bodies, fields
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.remoting.wire.errors import FieldError
+from reput.remoting.wire.name_headers import (
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reput.remoting.names.known import Known
+    from reput.remoting.names.release import Release
+    from reput.remoting.wire.command import Command
+
+READ_ONLY = "This name server is reput's: it serves stores that are only read, and changes nothing."
+
+
+class Said(NamedTuple):
+    """An answer before it has its request's opaque and codec."""
+
+    code: int
+    remark: str | None = None
+    fields: dict[str, str] | None = None
+    body: bytes = b""
+
+
+def answer(request: Command, known: Known, release: Release) -> Command | None:
+    """Return the answer to a request, None for one that wants none.
+
+    Args:
+        request: what a client, a tool or a broker asks.
+        known: what there is to tell.
+        release: whose name server it answers like.
+    """
+    try:
+        said = _said(request, known, release)
+    except FieldError as error:
+        said = Said(ResponseCode.SYSTEM_ERROR, error.remark)
+    if request.is_oneway:
+        return None
+    return request.answer(said.code, release.version, said.remark, said.fields, said.body)
+
+
+def _said(request: Command, known: Known, release: Release) -> Said:
+    if request.code in _REFUSED:
+        return Said(ResponseCode.NO_PERMISSION, READ_ONLY)
+    handler = _HANDLERS.get(request.code)
+    if handler is None:
+        code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        return Said(code, f" request type {request.code} not supported")
+    return handler(request, known, release)
+
+
+def _route(request: Command, known: Known, release: Release) -> Said:
+    topic = fields.read(GetRouteInfoRequestHeader, request.fields).topic
+    found = known.of_topic(topic)
+    if not found:
+        remark = f"No topic route info in name server for the topic: {topic}\nSee "
+        remark += f"{release.help_page} for further details."
+        return Said(ResponseCode.TOPIC_NOT_EXIST, remark)
+    route: dict[str, Any] = {
+        "brokerDatas": [broker.data(release) for broker, _ in found],
+        "filterServerTable": {},
+    }
+    order = known.values.get("ORDER_TOPIC_CONFIG", {}).get(topic)
+    if order is not None:
+        route["orderTopicConf"] = order
+    route["queueDatas"] = [
+        {
+            "brokerName": broker.name,
+            "perm": each.perm,
+            "readQueueNums": each.read_queues,
+            "topicSysFlag": each.sys_flag,
+            "writeQueueNums": each.write_queues,
+        }
+        for broker, each in found
+    ]
+    return _body(route)
+
+
+def _cluster(_: Command, known: Known, release: Release) -> Said:
+    table = {broker.name: broker.data(release) for broker in known.brokers}
+    return _body({"brokerAddrTable": table, "clusterAddrTable": known.clusters()})
+
+
+def _topics(_: Command, known: Known, __: Release) -> Said:
+    return _body({"topicList": known.topics()})
+
+
+def _topics_of_cluster(request: Command, known: Known, _: Release) -> Said:
+    cluster = fields.read(GetTopicsByClusterRequestHeader, request.fields).cluster
+    return _body({"topicList": known.topics(cluster)})
+
+
+def _system_topics(_: Command, known: Known, __: Release) -> Said:
+    """Return clusters and their brokers: each of these names is a topic too."""
+    names = unique(
+        name for cluster, brokers in known.clusters().items() for name in (cluster, *brokers)
+    )
+    listed: dict[str, Any] = {"topicList": list(names)}
+    address = next((each for broker in known.brokers for each in broker.addresses.values()), None)
+    return _body(({} if address is None else {"brokerAddr": address}) | listed)
+
+
+def _value(request: Command, known: Known, _: Release) -> Said:
+    asked = fields.read(GetKVConfigRequestHeader, request.fields)
+    value = known.values.get(asked.namespace, {}).get(asked.key)
+    if value is None:
+        remark = f"No config item, Namespace: {asked.namespace} Key: {asked.key}"
+        return Said(ResponseCode.QUERY_NOT_FOUND, remark)
+    return Said(ResponseCode.SUCCESS, fields=fields.write(GetKVConfigResponseHeader(value)))
+
+
+def _values(request: Command, known: Known, _: Release) -> Said:
+    namespace = fields.read(GetKVListByNamespaceRequestHeader, request.fields).namespace
+    found = known.values.get(namespace)
+    if found is None:
+        remark = f"No config item, Namespace: {namespace}"
+        return Said(ResponseCode.QUERY_NOT_FOUND, remark)
+    return _body({"table": dict(found)})
+
+
+def _body(value: Any) -> Said:
+    return Said(ResponseCode.SUCCESS, body=bodies.dumps(value))
+
+
+_HANDLERS: dict[int, Callable[[Command, Known, Release], Said]] = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
+    RequestCode.GET_BROKER_CLUSTER_INFO: _cluster,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _topics,
+    RequestCode.GET_TOPICS_BY_CLUSTER: _topics_of_cluster,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _system_topics,
+    RequestCode.GET_KV_CONFIG: _value,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _values,
+}
+_REFUSED = {
+    RequestCode.PUT_KV_CONFIG,
+    RequestCode.DELETE_KV_CONFIG,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV,
+    RequestCode.UPDATE_NAMESRV_CONFIG,
+}

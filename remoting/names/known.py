@@ -1,0 +1,93 @@
+"""What a name server knows: brokers, the topics of each, and values under names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from reput.remoting.names.release import Release
+
+READABLE, WRITABLE = 4, 2
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic on one broker.
+
+    Attributes:
+        perm: `READABLE` and `WRITABLE`, and 1 to inherit. Producers fail at once on a topic that is
+            only readable, and not with each message.
+        sys_flag: the topic's unit flags.
+    """
+
+    name: str
+    read_queues: int
+    write_queues: int
+    perm: int = READABLE
+    sys_flag: int = 0
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker as its clients find it.
+
+    Attributes:
+        addresses: by broker id, 0 the master's: what clients dial, so never the address that a
+            server happens to be bound to.
+        topics: by name.
+    """
+
+    name: str
+    cluster: str
+    addresses: Mapping[int, str]
+    topics: Mapping[str, Topic]
+
+    def data(self, release: Release) -> dict[str, Any]:
+        """Return the broker as routes and clusters describe it."""
+        # Clients compare a whole route with the one before: the order never changes.
+        addresses = {str(number): self.addresses[number] for number in sorted(self.addresses)}
+        data = {"brokerAddrs": addresses, "brokerName": self.name, "cluster": self.cluster}
+        return data | ({"enableActingMaster": False} if release.has_acting_master else {})
+
+
+@dataclass(frozen=True)
+class Known:
+    """All that a name server answers from.
+
+    Attributes:
+        brokers: in the order in which they are listed.
+        values: what `PUT_KV_CONFIG` has put, by namespace and key.
+    """
+
+    brokers: tuple[Broker, ...]
+    values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def of_topic(self, name: str) -> list[tuple[Broker, Topic]]:
+        """Return the brokers that have a topic."""
+        return [(each, each.topics[name]) for each in self.brokers if name in each.topics]
+
+    def clusters(self) -> dict[str, list[str]]:
+        """Return the names of brokers by cluster."""
+        found: dict[str, list[str]] = {}
+        for broker in self.brokers:
+            found.setdefault(broker.cluster, []).append(broker.name)
+        return found
+
+    def topics(self, cluster: str | None = None) -> list[str]:
+        """Return the names of the topics of a cluster, or of all."""
+        return list(
+            unique(
+                name
+                for broker in self.brokers
+                if cluster in {None, broker.cluster}
+                for name in broker.topics
+            )
+        )
+
+
+def unique(names: Iterable[str]) -> dict[str, None]:
+    """Return names once, in their order."""
+    return dict.fromkeys(names)
