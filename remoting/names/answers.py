@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reput.remoting.names.known import unique
+from reput.remoting.names.known import UNIT, UNIT_SUB, unique
 from reput.remoting.wire import bodies, fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.errors import FieldError
@@ -109,8 +109,17 @@ def _system_topics(_: Command, known: Known, __: Release) -> Said:
         name for cluster, brokers in known.clusters().items() for name in (cluster, *brokers)
     )
     listed: dict[str, Any] = {"topicList": list(names)}
-    address = next((each for broker in known.brokers for each in broker.addresses.values()), None)
+    addresses = (broker.addresses for broker in known.brokers if broker.addresses)
+    address = next((each[min(each)] for each in addresses), None)
     return _body(({} if address is None else {"brokerAddr": address}) | listed)
+
+
+def _unit_topics(request: Command, known: Known, _: Release) -> Said:
+    """Return topics by their unit flags, which are those of the first broker that has them."""
+    first = {name: each for broker in known.brokers[::-1] for name, each in broker.topics.items()}
+    mask, wanted = _UNIT_FLAGS[request.code]
+    names = [name for name in known.topics() if first[name].sys_flag & mask == wanted]
+    return _body({"topicList": names})
 
 
 def _value(request: Command, known: Known, _: Release) -> Said:
@@ -135,12 +144,19 @@ def _body(value: Any) -> Said:
     return Said(ResponseCode.SUCCESS, body=bodies.dumps(value))
 
 
+# Which of a topic's flags are looked at, and what they have to be.
+_UNIT_FLAGS = {
+    RequestCode.GET_UNIT_TOPIC_LIST.value: (UNIT, UNIT),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST.value: (UNIT_SUB, UNIT_SUB),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST.value: (UNIT | UNIT_SUB, UNIT_SUB),
+}
 _HANDLERS: dict[int, Callable[[Command, Known, Release], Said]] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
     RequestCode.GET_BROKER_CLUSTER_INFO: _cluster,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _topics,
     RequestCode.GET_TOPICS_BY_CLUSTER: _topics_of_cluster,
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _system_topics,
+    **dict.fromkeys(_UNIT_FLAGS, _unit_topics),
     RequestCode.GET_KV_CONFIG: _value,
     RequestCode.GET_KVLIST_BY_NAMESPACE: _values,
 }

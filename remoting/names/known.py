@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from reput.remoting.names.release import Release
 
 READABLE, WRITABLE = 4, 2
+UNIT, UNIT_SUB = 1, 2
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Topic:
     Attributes:
         perm: `READABLE` and `WRITABLE`, and 1 to inherit. Producers fail at once on a topic that is
             only readable, and not with each message.
-        sys_flag: the topic's unit flags.
+        sys_flag: `UNIT` and `UNIT_SUB`, of setups with several units.
     """
 
     name: str

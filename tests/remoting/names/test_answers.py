@@ -112,9 +112,25 @@ class TestSeveralBrokers:
         assert names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"topicList": ["T", "U"]}
         assert names(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="cl0") == {"topicList": ["T"]}
         assert names(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="no") == {"topicList": []}
-        assert names(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)["topicList"] == [
-            "cl1", "b1", "cl0", "b0",
-        ]  # fmt: skip
+        assert names(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS) == {
+            "brokerAddr": "m:1", "topicList": ["cl1", "b1", "cl0", "b0"],
+        }  # fmt: skip
+
+    def test_unit_flags_are_those_of_the_first_broker(self):
+        known = Known(
+            (
+                broker(
+                    "b0",
+                    [
+                        Topic(name, 1, 1, 6, flag)
+                        for name, flag in zip("WXYZ", range(4), strict=True)
+                    ],
+                ),
+                broker("b1", [Topic("W", 1, 1, 6, 3)]),
+            )
+        )
+        lists = [bodies.loads(ask(known, code).body)["topicList"] for code in (311, 312, 313)]
+        assert lists == [["X", "Z"], ["Y", "Z"], ["Y"]]
 
     def test_values(self):
         code = RequestCode.GET_KV_CONFIG
