@@ -8,8 +8,9 @@ import signal
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import UsageError
+from reput.formats.errors import ReputError, UsageError
 from reput.streaming import events
+from reput.streaming.endings.failures import cause_of
 from reput.streaming.endings.interruptions import SIGNALS
 from reput.streaming.endings.standard_output import OutputError
 from reput.streaming.observe.metrics import Metrics
@@ -65,9 +66,11 @@ def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
         raise
     except Exception as error:
         metrics.failed(error)
+        # Of what nobody expected, such as pages of Java's stack, the details go into a file.
+        is_told = isinstance(error, ReputError | OSError)
         LOG.error(  # noqa: TRY400 - a traceback is for unexpected errors
             "stopped: %s (metrics stay for one more scrape, %g s at most)",
-            error,
+            error if is_told else cause_of(str(error)),
             seconds,
             extra={"event": events.STOPPED},
         )
