@@ -83,9 +83,11 @@ class Line:
             if block.is_whole:
                 observe(block)
         self._books.close_batch(batch, self._output.take_inserted(), began)
-        self.flush_if_due()
-        batch.phases, batch.seconds = self._stopwatch.take(), time.monotonic() - began
         self._ended = batch
+        try:
+            self.flush_if_due()
+        finally:
+            batch.phases, batch.seconds = self._stopwatch.take(), time.monotonic() - began
         self._tell_kafka()
         self._raise_failure()
         self._ended = None
@@ -97,6 +99,8 @@ class Line:
         Entries that a failed write has left count as not done: they are rolled back.
         """
         ended, self._ended = self._ended, None
+        if not self._output.is_consistent:
+            ended = None
         events, end = self._news.take_unsaid(), self._books.progress.end
         if ended is None and not events:
             return []

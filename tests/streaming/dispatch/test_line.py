@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 
 import pytest
 
+from reput.checkpoints import progress
+from reput.formats.errors import KafkaError
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.dispatch.stopwatch import PHASES
+from reput.streaming.settings.config import FlushPolicy
 from tests.builders.stores import Log, config_of, fill
 
 
@@ -49,3 +53,31 @@ def test_a_long_batch_sets_points_on_its_way(tmp_path, log, monkeypatch):
     assert ends[-1] == log.end
     assert len(ends) > 2
     assert all(after > before for before, after in pairwise(ends))
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "error", "counted"),
+    [
+        # Closing records the first; the second leaves files that are rolled back.
+        ("kafka", "check", KafkaError("away for too long"), [200]),
+        ("output", "flush", OSError(errno.EIO, "Input/output error"), []),
+    ],
+)
+def test_what_is_dispatched_before_a_flush_that_fails_is_counted_as_far_as_it_stays(
+    tmp_path, log, monkeypatch, part, method, error, counted
+):
+    config = config_of(log.write(tmp_path / "store"), tmp_path / "out")
+    dispatcher = StoreDispatcher(config, flush=FlushPolicy(is_sync=True))
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(getattr(dispatcher.parts, part), method, fail)
+    with pytest.raises(type(error)):
+        dispatcher.dispatch(log.end)
+    ended = [batch for batch in dispatcher.take_ended() if batch.bytes]
+    dispatcher.close()
+
+    assert [batch.messages for batch in ended] == counted
+    known = progress.load(config.output)
+    assert (known.messages if known is not None else 0) == sum(counted)
