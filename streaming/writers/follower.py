@@ -11,6 +11,7 @@ from reput.stores.log.holes import HoleWatch
 from reput.stores.log.tail_watch import TailWatch
 from reput.stores.log.unreadable import place_of
 from reput.streaming.dispatch.admission import is_broker_running
+from reput.streaming.writers.counted import Counted
 from reput.streaming.writers.live_tail import LiveTail
 from reput.streaming.writers.turnstile import Turnstile
 
@@ -52,7 +53,7 @@ class Follower:
         *,
         skips_corrupt: bool,
         most_bytes: int | None = None,
-        told_end: int = -1,
+        counted: Counted | None = None,
         turnstile: Turnstile | None = None,
     ) -> None:
         """Look at nothing yet.
@@ -61,14 +62,12 @@ class Follower:
             dispatcher: the store's; nobody else dispatches by it meanwhile.
             skips_corrupt: look past what is corrupt.
             most_bytes: of log that a turn takes, about; None for a gigabyte.
-            told_end: physical offset up to which all was told before the store failed: what was
-                rolled back of that and is dispatched again is not counted again.
+            counted: how far the store is counted, which has begun with this dispatcher; None for
+                nothing yet.
             turnstile: of all stores of the process; None where there is no other one.
         """
         self._turnstile = turnstile or Turnstile()
-        # Where the log was cut meanwhile, it has other records from there on, and all are new.
-        is_cut = dispatcher.recovery.truncations > 0
-        self.told_end = min(told_end, dispatcher.progress.end) if is_cut else told_end
+        self.counted = Counted() if counted is None else counted
         self._most_bytes = _MOST_BYTES if most_bytes is None else most_bytes
         log, config = dispatcher.log, dispatcher.config
         holes = HoleWatch(log, lambda: is_broker_running(config)) if skips_corrupt else None
@@ -112,8 +111,8 @@ class Follower:
             ReputError, OSError: as `turn`.
         """
         with self._telling(batches) as done:
-            if self._dispatcher.progress.end < self.told_end < end:
-                done.append(self._dispatcher.dispatch(self.told_end, is_over=is_over))
+            if self._dispatcher.progress.end < self.counted.mark.end < end:
+                done.append(self._dispatcher.dispatch(self.counted.mark.end, is_over=is_over))
             done.append(self._dispatcher.dispatch(end, is_over=is_over))
 
     @contextlib.contextmanager
@@ -126,16 +125,7 @@ class Follower:
             done += self._dispatcher.take_ended()
             raise
         finally:
-            batches += map(self._counted, done)
-
-    def _counted(self, batch: Batch) -> Batch:
-        """Return what of a batch was not told before."""
-        if batch.truncations:
-            # From there on the log has other records, and all are new.
-            self.told_end = batch.start
-        is_told = batch.end <= self.told_end
-        self.told_end = max(self.told_end, batch.end)
-        return batch.uncounted() if is_told else batch
+            batches += self.counted.take(done, self._dispatcher.progress)
 
     def _do_turn(
         self, batches: list[Batch], observe: Callable[[Block], None], is_over: Callable[[], bool]
@@ -176,9 +166,9 @@ class Follower:
             failure = error
         now, done = time.monotonic(), dispatcher.progress.end
         end = min(end, max(done, log.min_offset) + self._most_bytes)
-        if done < self.told_end:
+        if done < self.counted.mark.end:
             # By itself, so that it is not counted with what is new.
-            end = min(end, self.told_end)
+            end = min(end, self.counted.mark.end)
         is_new = end != self._tried and now >= self._held_until
         if is_new or (end != done and now >= self._again_at):
             self._tried, self._again_at = end, now + _AGAIN_SECONDS

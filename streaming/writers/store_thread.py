@@ -17,6 +17,7 @@ from reput.streaming.dispatch.batch import joined
 from reput.streaming.dispatch.resuming.first_message import is_awaited
 from reput.streaming.writers.backoff import Backoff
 from reput.streaming.writers.base import Result
+from reput.streaming.writers.counted import Counted
 from reput.streaming.writers.follower import Follower
 from reput.streaming.writers.opening import events_of
 from reput.streaming.writers.state import State
@@ -97,8 +98,7 @@ class StoreThread:
         self._over, self._opened = threading.Event(), threading.Event()
         self._may_follow = threading.Event()
         self._looks_for_flaw = False
-        # Physical offset up to which all was told.
-        self._told_end = -1
+        self._counted = Counted()
         self._backoff = Backoff()
         # Not told yet; the lock is held to add to it and to take it.
         self._told = threading.Lock()
@@ -219,11 +219,14 @@ class StoreThread:
         dispatcher = self.dispatcher
         if dispatcher is None or self._over.is_set():
             return
+        uncounted = self._counted.begin(dispatcher)
+        with self._told:
+            self._batches += uncounted
         follower = Follower(
             dispatcher,
             skips_corrupt=self._options.skips_corrupt,
             most_bytes=self._most_bytes,
-            told_end=self._told_end,
+            counted=self._counted,
             turnstile=self._shared.turnstile,
         )
         state_at = 0.0
@@ -232,7 +235,6 @@ class StoreThread:
             try:
                 follower.turn(batches, self._seen, self._over.is_set)
             finally:
-                self._told_end = follower.told_end
                 with self._told:
                     self._batches += batches
             now = self.seen_at = time.monotonic()
@@ -253,7 +255,9 @@ class StoreThread:
         self._observe(self._config.name, block)
 
     def _fail(self, error: BaseException) -> None:
-        ended = [] if self.dispatcher is None else self.dispatcher.take_ended()
+        ended: list[Batch] = []
+        if self.dispatcher is not None:
+            ended = self._counted.take(self.dispatcher.take_ended(), self.dispatcher.progress)
         with self._told:
             self._failures.append(error)
             self._batches += ended

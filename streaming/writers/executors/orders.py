@@ -20,7 +20,7 @@ from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import StuckError, about
 from reput.streaming.kafka.state import KafkaState
 from reput.streaming.writers.base import Result, UnreachableError
-from reput.streaming.writers.executors.counted import Counted
+from reput.streaming.writers.counted import Mark
 from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
@@ -73,7 +73,7 @@ class _Writer:
     host: str = ""
     wanted: int = -1
     answer: Answer | None = None
-    counted: Counted = field(default_factory=Counted)
+    counted: Mark = field(default_factory=Mark)
     heard_at: float = field(default_factory=time.monotonic)
     is_busy: bool = False
     answered_at: float = field(default_factory=time.monotonic)
@@ -282,7 +282,7 @@ class ExecutorWriters:
                 starts=starts,
                 patience=known.patience(patience),
                 seen=known.answer.seen if known.answer is not None else ("", 0),
-                counted=(known.counted.end, known.counted.messages),
+                counted=known.counted,
                 seconds=seconds,
             )
             tasks.append(Task(known.spec, order, known.host))
@@ -322,9 +322,6 @@ class ExecutorWriters:
             self._cpu_seconds_before += before.cpu_seconds
         known.answer = answer
         known.failure = error_of(answer.failure) if answer.failure else None
-        batches = answer.batches
-        known.is_busy = bool(batches)
-        if answer.state is not None:
-            record = answer.state.progress
-            batches = known.counted.take(batches, record.messages, record.cuts)
-        return Result(name, batches, known.failure, kafka=known.kafka)
+        known.counted = answer.counted
+        known.is_busy = bool(answer.batches)
+        return Result(name, answer.batches, known.failure, kafka=known.kafka)

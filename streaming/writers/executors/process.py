@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError
 from reput.streaming.writers.backoff import Backoff
+from reput.streaming.writers.counted import Counted
 from reput.streaming.writers.executors.executor_process import Executor
 from reput.streaming.writers.executors.listening import Listener
 from reput.streaming.writers.executors.protocol import (
@@ -45,6 +46,7 @@ from reput.streaming.writers.state import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from reput.streaming.dispatch.batch import Batch
     from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
     from reput.streaming.writers.follower import Follower
@@ -72,8 +74,7 @@ class Writer:
         self._is_following = False
         self._backoff = Backoff()
         self._again_at = 0.0
-        # Physical offset up to which all was told when the store failed.
-        self._told_end = -1
+        self._counted = Counted()
         self._untold = Untold()
         self._state: State | None = None
 
@@ -118,6 +119,9 @@ class Writer:
     def _obey(self, connection: socket.socket, order: Order) -> bool:
         """Do what an order says and answer it; False if this was the last one."""
         self._watch(order.executor)
+        if self._counted.mark.end < 0:
+            # What the writer before has done.
+            self._counted.mark = order.counted
         is_drained = False
         with self._failing():
             self._dispatch(order)
@@ -149,13 +153,18 @@ class Writer:
         if self._failure is not None and not self._spec.follows:
             return
         if is_new:
-            self._repeat(dispatcher, order)
+            self._untold.fresh += self._counted.begin(dispatcher)
         if order.end >= 0 and (is_new or order.kind == DISPATCH):
             end, is_over = self._first_end(dispatcher, order.end), self._ends_soon()
             if self._follower is not None:
                 self._follower.dispatch(self._untold.fresh, end, is_over)
             else:
-                self._untold.fresh.append(dispatcher.dispatch(end, is_over=is_over))
+                counted = self._counted.mark.end
+                # By itself, so that it is not counted with what is new.
+                first = [counted] if dispatcher.progress.end < counted < end else []
+                with self._counting(dispatcher) as done:
+                    for each in (*first, end):
+                        done.append(dispatcher.dispatch(each, is_over=is_over))
         self._follow(dispatcher)
 
     def _first_end(self, dispatcher: StoreDispatcher, end: int) -> int:
@@ -181,7 +190,7 @@ class Writer:
         if self._is_following and self._follower is None:
             skips, most = self._spec.options.skips_corrupt, self._spec.turn_bytes
             self._follower = Follower(
-                dispatcher, skips_corrupt=skips, most_bytes=most, told_end=self._told_end
+                dispatcher, skips_corrupt=skips, most_bytes=most, counted=self._counted
             )
 
     def _open(self, patience: float) -> StoreDispatcher:
@@ -194,21 +203,14 @@ class Writer:
         self._untold.report(dispatcher.progress.end, events_of(dispatcher))
         return dispatcher
 
-    def _repeat(self, dispatcher: StoreDispatcher, order: Order) -> None:
-        """Do again what the writer before had done and not recorded, in a batch of its own.
-
-        What it had recorded and not reported is reported as a batch without entries.
-        """
-        from reput.streaming.dispatch.batch import Batch  # noqa: PLC0415 - slow to import
-
-        counted, messages = order.counted
-        known = dispatcher.progress
-        if known.end < counted and (self._spec.follows or counted < order.end):
-            # By itself: the job tells by its end that it has counted all of it.
-            self._untold.put_apart(dispatcher.dispatch(counted))
-        elif 0 <= counted < known.end and not dispatcher.recovery.truncations:
-            missed = max(known.messages - messages, 0)
-            self._untold.put_apart(Batch(counted, known.end, messages=missed))
+    @contextlib.contextmanager
+    def _counting(self, dispatcher: StoreDispatcher) -> Iterator[list[Batch]]:
+        """Yield a list for batches; what of them is to be counted is reported."""
+        done: list[Batch] = []
+        try:
+            yield done
+        finally:
+            self._untold.fresh += self._counted.take(done, dispatcher.progress)
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -223,14 +225,14 @@ class Writer:
                 self._failure = failure_of(error)
             if self._dispatcher is not None:
                 # The batch that has failed does not report it.
-                self._untold.fresh += self._dispatcher.take_ended()
+                with self._counting(self._dispatcher) as done:
+                    done.extend(self._dispatcher.take_ended())
             if self._spec.follows:
                 self._give_up()
 
     def _give_up(self) -> None:
         """Close an output that has failed; it is opened again in a while."""
-        if self._follower is not None:
-            self._told_end, self._follower = self._follower.told_end, None
+        self._follower = None
         self._again_at = time.monotonic() + self._backoff.next()
         # It is left as that of a killed writer; what it has failed with is known.
         with contextlib.suppress(ReputError, OSError):
@@ -253,7 +255,8 @@ class Writer:
         with self._failing():
             if self._follower is None:
                 dispatcher.flush_if_due()
-                dispatcher.catch_up(self._untold.fresh)
+                with self._counting(dispatcher) as done:
+                    dispatcher.catch_up(done)
                 return
             self._follower.turn(self._untold.fresh, _ignore, self._is_wanted)
             if self._failure is not None and self._backoff.is_well(dispatcher):
@@ -267,8 +270,12 @@ class Writer:
             return
         with self._failing():
             dispatcher = self._open(0.0)
+            self._untold.fresh += self._counted.begin(dispatcher)
             self._follow(dispatcher)
             if self._follower is not None:
+                if dispatcher.progress.end < self._counted.mark.end:
+                    end, is_over = self._counted.mark.end, self._ends_soon()
+                    self._follower.dispatch(self._untold.fresh, end, is_over)
                 self._follower.turn(self._untold.fresh, _ignore, self._is_wanted)
 
     def _answer(self, order: Order, *, is_drained: bool) -> bytes:
@@ -285,6 +292,7 @@ class Writer:
             batches=self._untold.batches,
             state=self._state.to_send() if self._state is not None else None,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
+            counted=self._counted.mark,
             failure=self._failure,
             is_drained=is_drained,
         )
@@ -296,7 +304,8 @@ class Writer:
         if dispatcher is None or self._failure is not None:
             return False
         is_over = self._over_in(seconds)
-        return dispatcher.drain_kafka(is_over, says_lack=False, batches=self._untold.fresh)
+        with self._counting(dispatcher) as done:
+            return dispatcher.drain_kafka(is_over, says_lack=False, batches=done)
 
     def _close(self) -> None:
         if self._dispatcher is not None:

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reput.formats.errors import ReputError, made_again
+from reput.streaming.writers.counted import Mark
 from reput.streaming.writers.options import WriterOptions
 
 if TYPE_CHECKING:
@@ -127,8 +128,7 @@ class Order(NamedTuple):
         starts: start a writer if there is none.
         patience: seconds to wait for another writer's lock.
         seen: what the job has already: a writer's `incarnation` and how many of its batches.
-        counted: physical offset up to which the job has counted, -1 for nothing, and the messages
-            that the output's record had there; see `streaming.writers.executors.counted`.
+        counted: how far the store is counted, which a writer continues from.
         executor: the process that the task runs for, which the task fills in.
         seconds: that DRAIN waits at most; the driver hears in between that it has to end.
     """
@@ -138,14 +138,15 @@ class Order(NamedTuple):
     starts: bool = True
     patience: float = 0.0
     seen: tuple[str, int] = ("", 0)
-    counted: tuple[int, int] = (-1, 0)
+    counted: Mark = Mark()
     executor: int = 0
     seconds: float = 0.0
 
     @classmethod
     def read(cls, frame: bytes) -> Order:
         """Return what a frame says, as far as this version knows it."""
-        return cls(**_known(frame, cls._fields))
+        found = cls(**_known(frame, cls._fields))
+        return found._replace(counted=Mark(*found.counted))
 
 
 class Failure(NamedTuple):
@@ -171,6 +172,7 @@ class Answer:
             none is counted twice.
         state: where the output stands; None before the opening.
         cpu_seconds: of the process until now.
+        counted: how far the store is counted with these batches.
         failure: what went wrong.
         is_drained: to DRAIN: Kafka has everything.
     """
@@ -180,6 +182,7 @@ class Answer:
     batches: Sequence[Batch]
     state: State | None
     cpu_seconds: float
+    counted: Mark
     failure: Failure | None
     is_drained: bool = False
 

@@ -39,11 +39,11 @@ class Untold:
         if events:
             self.fresh.append(Batch(end, end, events=list(events)))
 
-    def put_apart(self, *batches: Batch) -> None:
-        """Let batches be answered as they are, after what came before them, put together."""
+    def put_apart(self) -> None:
+        """Let what is fresh be answered, put together."""
         from reput.streaming.dispatch.batch import joined  # noqa: PLC0415 - slow to import
 
-        self.batches += [*joined(self.fresh), *batches]
+        self.batches += joined(self.fresh)
         self.fresh = []
 
     def put_together(self) -> None:

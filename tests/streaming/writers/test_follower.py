@@ -6,10 +6,12 @@ import time
 
 import pytest
 
+from reput.checkpoints import progress
 from reput.formats.errors import FormatError
 from reput.streaming.dispatch.batch import Batch, joined
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.writers import follower as follower_module
+from reput.streaming.writers.counted import Counted
 from reput.streaming.writers.follower import Follower
 from tests.builders.slow_twins import differences
 from tests.builders.stores import LOG_FILE, files_of
@@ -121,60 +123,92 @@ def test_a_cut_is_followed_also_at_rest(followed):
     )
 
 
-def test_what_was_told_before_a_failure_is_not_counted_again(made):
+@pytest.fixture
+def failed(made):
+    """A broker, its store and how far that is counted: its writer had 30 messages, and failed."""
+
+    def fail(*, is_recorded: bool = False):
+        broker, config = made()
+        broker.append(30)
+        dispatcher, counted = StoreDispatcher(config), Counted()
+        follower = Follower(dispatcher, skips_corrupt=False, counted=counted)
+        for place in (broker.log.places[4], broker.log.places[19], broker.log.places[-1]):
+            if place is broker.log.places[19]:
+                dispatcher.flush()
+            follower.dispatch([], place.end, lambda: False)
+        dispatcher.close() if is_recorded else dispatcher.abandon()
+        assert counted.mark[:2] == (broker.log.end, 30)
+        return broker, config, counted
+
+    return fail
+
+
+def follow_again(config, counted: Counted) -> list[Batch]:
+    dispatcher = StoreDispatcher(config)
+    try:
+        batches = counted.begin(dispatcher)
+        return batches + turns(Follower(dispatcher, skips_corrupt=False, counted=counted), 8)
+    finally:
+        dispatcher.close()
+
+
+def test_what_was_told_before_a_failure_is_not_counted_again(failed):
     """
     A failed output is left as that of a killed writer: all that was not flushed goes.
     """
-    broker, config = made()
-    told_end = broker.append(30)
-    first = StoreDispatcher(config)
-    assert first.dispatch(told_end).messages == 30
-    first.abandon()
-    broker.append(7)
+    broker, config, counted = failed()
+    end = broker.append(7)
 
-    dispatcher = StoreDispatcher(config)
-    try:
-        assert dispatcher.progress.end < told_end
-        follower = Follower(dispatcher, skips_corrupt=False, told_end=told_end)
-        batches = turns(follower, 6)
-    finally:
-        dispatcher.close()
-    assert dispatcher.progress.end == broker.log.end
-    assert sum(batch.messages for batch in batches) == 7
-    assert follower.told_end == broker.log.end
+    assert sum(batch.messages for batch in follow_again(config, counted)) == 7
+    assert counted.mark.end == progress.load(config.output).end == end
 
 
-def test_what_a_cut_log_has_instead_is_counted(made):
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_what_a_cut_log_has_instead_is_counted(failed, is_recorded):
     """
-    The log was cut and written on while its store had failed, and not a byte of it was told.
+    The log was cut and written on while its store had failed, and not a byte of it was told: where
+    the output goes back for it, and where it was cut past what was recorded.
     """
-    broker, config = made()
-    told_end = broker.append(30)
-    first = StoreDispatcher(config)
-    first.dispatch(told_end)
-    first.close()
-    broker.recover(broker.log.places[10].position)
+    broker, config, counted = failed(is_recorded=is_recorded)
+    broker.recover(broker.log.places[20].position)
     broker.append(25, now=broker.messages.now + 10_000)
 
-    dispatcher = StoreDispatcher(config)
-    try:
-        follower = Follower(dispatcher, skips_corrupt=False, told_end=told_end)
-        batches = turns(follower, 8)
-    finally:
-        dispatcher.close()
-    assert dispatcher.progress.end == broker.log.end
-    # One of the records that both logs have may be dispatched again with the new ones.
-    assert sum(batch.messages for batch in batches) >= 25
+    # Both logs have a point after 20 messages.
+    assert sum(batch.messages for batch in follow_again(config, counted)) == 25
+    assert counted.mark.end == broker.log.end
+    assert progress.load(config.output).messages == 45
 
 
-def test_an_order_counts_what_was_told_once_too(made):
-    broker, config = made()
-    told_end = broker.append(30)
+def test_what_was_recorded_and_not_told_is_counted(failed):
+    broker, config, counted = failed()
     end = broker.append(7)
     dispatcher = StoreDispatcher(config)
-    batches: list[Batch] = []
+    dispatcher.dispatch(end)
+    dispatcher.close()
+
+    assert sum(batch.messages for batch in follow_again(config, counted)) == 7
+
+
+def test_of_a_batch_that_goes_past_what_was_told_the_rest_is_counted(failed):
+    broker, config, counted = failed()
+    told, end = broker.log.end, broker.append(7)
+    dispatcher = StoreDispatcher(config)
+    counted.begin(dispatcher)
     try:
-        Follower(dispatcher, skips_corrupt=False, told_end=told_end).dispatch(
+        (batch,) = counted.take([dispatcher.dispatch(end)], dispatcher.progress)
+    finally:
+        dispatcher.close()
+    assert (batch.start, batch.end, batch.messages) == (told, end, 7)
+    assert counted.mark[:2] == (end, 37)
+
+
+def test_an_order_counts_what_was_told_once_too(failed):
+    broker, config, counted = failed()
+    end = broker.append(7)
+    dispatcher = StoreDispatcher(config)
+    batches = counted.begin(dispatcher)
+    try:
+        Follower(dispatcher, skips_corrupt=False, counted=counted).dispatch(
             batches, end, lambda: False
         )
     finally:

@@ -21,7 +21,6 @@ from reput.checkpoints.disk import locks
 from reput.formats.errors import FormatError, KafkaError, ReputError, StoreError, UsageError
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
-from reput.streaming.dispatch.batch import Batch
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import TRUNCATION, kind_of_event
 from reput.streaming.job.job import Job
@@ -29,10 +28,10 @@ from reput.streaming.settings.kafka import kafka_settings
 from reput.streaming.settings.model.choices import Placement
 from reput.streaming.verify.output import verify
 from reput.streaming.writers.base import UnreachableError
+from reput.streaming.writers.counted import Counted, Mark
 from reput.streaming.writers.executors import process as writer_process
 from reput.streaming.writers.executors import protocol
 from reput.streaming.writers.executors import task as writer_task
-from reput.streaming.writers.executors.counted import Counted
 from reput.streaming.writers.executors.listening import Listener
 from reput.streaming.writers.executors.orders import ExecutorWriters
 from reput.streaming.writers.executors.protocol import (
@@ -85,34 +84,6 @@ def test_an_error_comes_back_as_itself(error):
     assert str(back) == str(error)
 
 
-def test_records_after_a_cut_are_new():
-    """
-    They are counted though they stand where others were counted before; what is only said again
-    is not.
-    """
-    counted = Counted()
-    assert [b.messages for b in counted.take([Batch(0, 900, messages=9)], 9, ())] == [9]
-    again = counted.take(
-        [Batch(0, 0), Batch(0, 900, messages=9), Batch(900, 950, messages=1)], 10, ()
-    )
-    assert [(b.bytes, b.messages) for b in again] == [(0, 0), (0, 0), (50, 1)]
-    cuts = ((7, 500),)
-    cut = counted.take([Batch(500, 950, messages=4)], 9, cuts)
-    assert [b.messages for b in cut] == [4]
-    assert [b.messages for b in counted.take([Batch(500, 950, messages=4)], 9, cuts)] == [0]
-
-
-def test_a_cut_counts_once_something_is_dispatched_after_it():
-    """
-    A writer that has gone back and has no batch yet says where it is all the same.
-    """
-    counted = Counted()
-    counted.take([Batch(0, 900, messages=9)], 9, ())
-    cuts = ((7, 500),)
-    assert counted.take([], 5, cuts) == []
-    assert [b.messages for b in counted.take([Batch(500, 800, messages=3)], 8, cuts)] == [3]
-
-
 def test_what_an_output_that_begins_again_dispatches_is_new(made):
     """
     A start after a cut that leaves nothing in common: its messages are counted, and starts,
@@ -124,10 +95,10 @@ def test_what_an_output_that_begins_again_dispatches_is_new(made):
 
     def dispatch() -> int:
         dispatcher = StoreDispatcher(config)
-        batch = dispatcher.dispatch(broker.log.end)
+        batches = counted.begin(dispatcher)
+        batches += counted.take([dispatcher.dispatch(broker.log.end)], dispatcher.progress)
         dispatcher.close()
-        found = dispatcher.progress
-        return sum(b.messages for b in counted.take([batch], found.messages, found.cuts))
+        return sum(batch.messages for batch in batches)
 
     assert dispatch() == 60
     broker.recover(broker.log.places[-10].position)
@@ -253,15 +224,14 @@ class TestWriter:
         """
         broker, config = made
         carrier = Carrier(config, options=replace(LAZY, sync_flush=is_sync))
-        counted, seen, found = Counted(), ("", 0), []
+        counted, seen, found = Mark(), ("", 0), []
 
         def send(kind, end, *, is_lost=False):
-            nonlocal seen
-            answer = carrier.send(kind, end, seen=seen, counted=(counted.end, counted.messages))
+            nonlocal counted, seen
+            answer = carrier.send(kind, end, seen=seen, counted=counted)
             if not is_lost:
-                seen = answer.seen
-                where = answer.state.progress
-                found.extend(counted.take(answer.batches, where.messages, where.cuts))
+                seen, counted = answer.seen, answer.counted
+                found.extend(answer.batches)
 
         for _ in range(4):
             send(DISPATCH, broker.append(20))
@@ -280,6 +250,35 @@ class TestWriter:
                 assert sum(getattr(batch, name) for batch in found) == getattr(whole, name)
             assert sum(sum(batch.latencies) for batch in found) == 120
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+    @pytest.mark.parametrize("is_sync", [False, True])
+    def test_one_that_cannot_open_at_once_counts_what_was_done_once(self, made, is_sync):
+        """
+        The store is away when the writer is killed, and comes back between two orders.
+        """
+        broker, config = made
+        carrier = Carrier(config, options=replace(LAZY, sync_flush=is_sync))
+        first = carrier.send(DISPATCH, broker.append(20))
+        counted = first.counted
+        os.kill(carrier.process, signal.SIGKILL)
+        broker.store.rename(broker.store.with_name("away"))
+        failed = carrier.send(TEND, broker.log.end, counted=counted)
+        assert failed.failure is not None
+        assert failed.counted == counted
+        broker.store.with_name("away").rename(broker.store)
+        end = broker.append(10)
+        found, seen = [], failed.seen
+        deadline = time.monotonic() + 30
+        while counted.end < end:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+            answer = carrier.send(TEND, end, seen=seen, counted=counted)
+            found += answer.batches
+            seen, counted = answer.seen, answer.counted
+        carrier.send(CLOSE)
+
+        assert sum(batch.messages for batch in found) == 10
+        assert sum(batch.bytes for batch in found) == end - first.end
 
     def test_one_that_dies_each_time_is_given_up(self, made, monkeypatch):
         """
