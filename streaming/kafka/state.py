@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 # Upper bounds of `KafkaState.seconds`, seconds.
 TRANSACTION_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_COUNTS = (
+    "messages", "notices", "dead_letters", "bytes", "retries", "transactions", "total_seconds",
+    "truncations",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,18 @@ class KafkaState:
     def confirmed_lag(self) -> int | None:
         """Return the lag, None if this process has not asked Kafka for its position."""
         return self.lag if self.is_confirmed or self.wanted < 0 else None
+
+    def since(self, before: KafkaState | None) -> KafkaState:
+        """Return the state with what was counted before the output was opened again.
+
+        Args:
+            before: when it was closed last, None if it was not.
+        """
+        if before is None:
+            return self
+        counts = {name: getattr(self, name) + getattr(before, name) for name in _COUNTS}
+        seconds = tuple(map(sum, zip(self.seconds, before.seconds, strict=True)))
+        return replace(self, **counts, seconds=seconds)
 
     def after(self, sent: Sent, truncations: int) -> KafkaState:
         """Return the state after a transaction.

@@ -90,6 +90,10 @@ class Counted:
         if end < mark.end:
             self.mark = Mark(end, messages, _cut(known))
 
+    def ends(self, begin: int, end: int) -> tuple[int, ...]:
+        """Return up to where to dispatch from a physical offset: what is counted, by itself."""
+        return (self.mark.end, end) if begin < self.mark.end < end else (end,)
+
     def take(self, batches: list[Batch], known: Progress) -> list[Batch]:
         """Return what is left to count of batches.
 

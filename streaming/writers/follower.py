@@ -111,9 +111,8 @@ class Follower:
             ReputError, OSError: as `turn`.
         """
         with self._telling(batches) as done:
-            if self._dispatcher.progress.end < self.counted.mark.end < end:
-                done.append(self._dispatcher.dispatch(self.counted.mark.end, is_over=is_over))
-            done.append(self._dispatcher.dispatch(end, is_over=is_over))
+            for each in self.counted.ends(self._dispatcher.progress.end, end):
+                done.append(self._dispatcher.dispatch(each, is_over=is_over))
 
     @contextlib.contextmanager
     def _telling(self, batches: list[Batch]) -> Iterator[list[Batch]]:

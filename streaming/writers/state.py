@@ -37,14 +37,19 @@ class State:
     space: Space | None = None
 
     @classmethod
-    def of(cls, dispatcher: StoreDispatcher) -> State:
-        """Return the state of an output that is open in this process."""
+    def of(cls, dispatcher: StoreDispatcher, sent: KafkaState | None = None) -> State:
+        """Return the state of an output that is open in this process.
+
+        Args:
+            dispatcher: of the output.
+            sent: what was sent to Kafka before it was opened again, None for nothing.
+        """
         return cls(
             progress=dispatcher.progress,
             recorded_end=dispatcher.recorded_end,
             index_fill=dispatcher.index.fill,
             holds=dispatcher.holds,
-            kafka=dispatcher.kafka.state if dispatcher.kafka is not None else None,
+            kafka=dispatcher.kafka.state.since(sent) if dispatcher.kafka is not None else None,
             flaw=dispatcher.flaw,
             space=space_of(dispatcher.config.output),
         )

@@ -99,6 +99,8 @@ class StoreThread:
         self._may_follow = threading.Event()
         self._looks_for_flaw = False
         self._counted = Counted()
+        # To Kafka, until the output was closed last.
+        self._sent: KafkaState | None = None
         self._backoff = Backoff()
         # Not told yet; the lock is held to add to it and to take it.
         self._told = threading.Lock()
@@ -185,7 +187,7 @@ class StoreThread:
             if not self._is_there():
                 return
             dispatcher = self._options.open(self._config)
-        self.state, self.dispatcher = State.of(dispatcher), dispatcher
+        self.state, self.dispatcher = State.of(dispatcher, self._sent), dispatcher
         self._backoff.begin(dispatcher.recorded_end)
         with self._told:
             self._events += events_of(dispatcher)
@@ -241,14 +243,14 @@ class StoreThread:
             if batches:
                 state_at = min(state_at, now + _TOLD_SECONDS)
             if now >= state_at:
-                self.state, state_at = State.of(dispatcher), now + _STATE_SECONDS
+                self.state, state_at = State.of(dispatcher, self._sent), now + _STATE_SECONDS
                 if self.failure is not None and self._backoff.is_well(dispatcher):
                     self.failure = None
             if (rest := follower.rest()) > 0:
                 self._shared.sentry.rest(self._post, follower.tail, rest)
             else:
                 time.sleep(follower.pause())
-        self.state = State.of(dispatcher)
+        self.state = State.of(dispatcher, self._sent)
 
     def _seen(self, block: Block) -> None:
         self.seen_at = time.monotonic()
@@ -272,7 +274,9 @@ class StoreThread:
         with contextlib.suppress(Exception):
             dispatcher.close()
         with contextlib.suppress(OSError):
-            self.state = State.of(dispatcher)
+            self.state = State.of(dispatcher, self._sent)
+        if dispatcher.kafka is not None:
+            self._sent = dispatcher.kafka.state.since(self._sent)
 
     def _close(self) -> None:
         """Close the output in order, on this thread: its disk may hang."""
@@ -294,8 +298,8 @@ class StoreThread:
                 self.failure = None
         except BaseException as error:  # noqa: BLE001 - raised by the job
             self.unclosed = error
-        self.state, self.dispatcher = State.of(dispatcher), None
-        self.kafka = dispatcher.kafka.state if dispatcher.kafka is not None else None
+        self.state, self.dispatcher = State.of(dispatcher, self._sent), None
+        self.kafka = self.state.kafka
 
     def _wait(self) -> None:
         """Wait until it is time to try again, or the job ends."""

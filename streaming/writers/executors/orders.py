@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from reput.checkpoints import progress
@@ -80,6 +80,9 @@ class _Writer:
     # The last order was not answered.
     is_silent: bool = False
     failure: BaseException | None = None
+    # To Kafka: as last heard, and by writers before the present one.
+    sent: KafkaState | None = None
+    sent_before: KafkaState | None = None
     # Kafka was not waited for to the end: the job says how far it is.
     is_undrained: bool = False
 
@@ -320,6 +323,10 @@ class ExecutorWriters:
         before = known.answer
         if before is not None and before.incarnation != answer.incarnation:
             self._cpu_seconds_before += before.cpu_seconds
+            known.sent_before = known.sent
+        if answer.state is not None and answer.state.kafka is not None:
+            known.sent = answer.state.kafka.since(known.sent_before)
+            answer = replace(answer, state=replace(answer.state, kafka=known.sent))
         known.answer = answer
         known.failure = error_of(answer.failure) if answer.failure else None
         known.counted = answer.counted

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from reput.streaming.dispatch.batch import Batch
     from reput.streaming.dispatch.blocks.block import Block
     from reput.streaming.dispatch.dispatcher import StoreDispatcher
+    from reput.streaming.kafka.state import KafkaState
     from reput.streaming.writers.follower import Follower
 
 _POLL_SECONDS = 0.2
@@ -75,6 +76,8 @@ class Writer:
         self._backoff = Backoff()
         self._again_at = 0.0
         self._counted = Counted()
+        # To Kafka, until the output was closed last.
+        self._sent: KafkaState | None = None
         self._untold = Untold()
         self._state: State | None = None
 
@@ -159,11 +162,8 @@ class Writer:
             if self._follower is not None:
                 self._follower.dispatch(self._untold.fresh, end, is_over)
             else:
-                counted = self._counted.mark.end
-                # By itself, so that it is not counted with what is new.
-                first = [counted] if dispatcher.progress.end < counted < end else []
                 with self._counting(dispatcher) as done:
-                    for each in (*first, end):
+                    for each in self._counted.ends(dispatcher.progress.end, end):
                         done.append(dispatcher.dispatch(each, is_over=is_over))
         self._follow(dispatcher)
 
@@ -285,7 +285,7 @@ class Writer:
         self._untold.put_apart()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         if self._dispatcher is not None:
-            self._state = State.of(self._dispatcher)
+            self._state = State.of(self._dispatcher, self._sent)
         answer = Answer(
             incarnation=self._incarnation,
             first=self._untold.first,
@@ -313,7 +313,8 @@ class Writer:
             try:
                 dispatcher.close()
             finally:
-                self._state = State.of(dispatcher)
+                self._state = State.of(dispatcher, self._sent)
+                self._sent = self._state.kafka
 
 
 def _ignore(_block: Block) -> None:

@@ -10,6 +10,7 @@ import random
 import socket
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from reput.sinks.kafka.sink import KafkaSink
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.kafka import feed as kafka_feed
 from reput.streaming.kafka import position_file
+from reput.streaming.kafka.state import KafkaState
 from tests.kafka import stores
 
 if TYPE_CHECKING:
@@ -375,6 +377,21 @@ def test_a_client_hears_only_its_own_reasons(tmp_path: Path) -> None:
     finally:
         is_over.set()
         other.join()
+
+
+def test_counts_continue_where_an_output_is_opened_again() -> None:
+    """
+    Where sending is now is said by the later state alone.
+    """
+    sent = Sent(0, 500, messages=7, notices=2, dead_letters=1, bytes=90, seconds=0.03)
+    before = KafkaState(retries=4, trouble="away").after(sent, 1)
+    after = KafkaState(end=500).after(replace(sent, end=900), 0).since(before)
+
+    counts = after.messages, after.notices, after.dead_letters, after.bytes, after.retries
+    assert counts == (14, 4, 2, 180, 4)
+    assert (after.transactions, sum(after.seconds), after.truncations) == (2, 2, 1)
+    assert (after.end, after.trouble) == (900, "")
+    assert after.since(None) == after
 
 
 class TestLag:

@@ -131,6 +131,16 @@ def away(**settings):
     return kafka_settings({"bootstrap": f"127.0.0.1:{free_port()}", **settings})
 
 
+def wait_until(found):
+    """Return what a function returns once that is true."""
+    deadline = time.monotonic() + 60
+    while not (value := found()):
+        assert time.monotonic() < deadline
+        # Between two orders a writer does what is due.
+        time.sleep(0.5)
+    return value
+
+
 def order(kind: str, end: int = -1, **values) -> Order:
     return Order(kind, end, **{"patience": 1.0, "executor": os.getpid(), **values})
 
@@ -527,6 +537,23 @@ class TestWriter:
         assert (closed.failure, closed.state.kafka.is_confirmed) == (None, False)
         assert writer_task._started[-1].wait(protocol.SILENCE_SECONDS / 2) == 0
         assert progress.load(config.output).clean
+
+    def test_what_is_counted_of_kafka_continues_after_a_failure(self, made):
+        """
+        The output is opened again by the same process, with a client of its own.
+        """
+        broker, config = made
+        carrier = Carrier(replace(config, kafka=away(request_seconds=0.2)))
+        carrier.send(DISPATCH, broker.append(30))
+        wait_until(lambda: carrier.send(TEND).state.kafka.retries >= 2)
+        away_now = broker.store.with_name("away")
+        broker.store.rename(away_now)
+        failed = wait_until(lambda: (a := carrier.send(TEND)).failure and a)
+        away_now.rename(broker.store)
+        again = wait_until(lambda: not (a := carrier.send(TEND)).failure and a)
+        carrier.send(CLOSE)
+
+        assert again.state.kafka.retries >= failed.state.kafka.retries >= 2
 
     def test_a_kafka_that_stays_away_is_said_and_the_output_closed(self, made):
         """
