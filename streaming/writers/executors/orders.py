@@ -80,6 +80,7 @@ class _Writer:
     # The last order was not answered.
     is_silent: bool = False
     failure: BaseException | None = None
+    is_closed: bool = False
     # To Kafka: as last heard, and by writers before the present one.
     sent: KafkaState | None = None
     sent_before: KafkaState | None = None
@@ -223,8 +224,19 @@ class ExecutorWriters:
             yield Result(name, kafka=known.kafka)
 
     def look_for_flaws(self) -> Sequence[Result]:
-        """Do nothing: writers look for themselves."""
-        return ()
+        """Close the stores that had failed when last heard: they may be well by now."""
+        failed = [n for n, k in self._writers.items() if k.failure is not None and k.answer]
+        asked = dict.fromkeys((n for n in failed if not self._writers[n].is_silent), CLOSE)
+        try:
+            found = self._send(asked, _HEARD_PATIENCE, starts=False)
+        except UnreachableError:
+            # A signal for the job may end Spark as well.
+            if not self._is_over():
+                raise
+            return ()
+        for name in asked:
+            self._writers[name].is_closed = True
+        return found
 
     def close_here(self) -> object:
         """Do nothing: a writer that hears nothing for a while closes its output by itself."""
@@ -237,7 +249,11 @@ class ExecutorWriters:
         """
         # One that hangs is asked last: it may take all the time that there is.
         writers = sorted(self._writers.items(), key=lambda each: each[1].is_silent)
-        opened = [n for n, known in writers if known.answer is not None or known.is_silent]
+        opened = [
+            name
+            for name, known in writers
+            if not known.is_closed and (known.answer is not None or known.is_silent)
+        ]
         try:
             return self._send(dict.fromkeys(opened, CLOSE), _MOVE_PATIENCE, starts=not has_failed)
         except UnreachableError:

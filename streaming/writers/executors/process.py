@@ -75,10 +75,9 @@ class Writer:
         self._is_following = False
         self._backoff = Backoff()
         self._again_at = 0.0
-        self._counted = Counted()
         # To Kafka, until the output was closed last.
         self._sent: KafkaState | None = None
-        self._untold = Untold()
+        self._counted, self._untold = Counted(), Untold()
         self._state: State | None = None
 
     def run(self) -> None:
@@ -132,7 +131,8 @@ class Writer:
         if order.kind == CLOSE:
             self._listener.stop()
             with self._failing():
-                self._close()
+                if self._close() and self._spec.follows:
+                    self._failure = None
         # Without an output, or with one that is closed, there is nothing more to do here.
         goes_on = order.kind != CLOSE and (self._dispatcher is not None or self._spec.follows)
         if not goes_on:
@@ -184,8 +184,7 @@ class Writer:
 
     def _follow(self, dispatcher: StoreDispatcher) -> None:
         """Follow the log from now on, if Spark has planned a first range of it."""
-        # Slow to import.
-        from reput.streaming.writers.follower import Follower  # noqa: PLC0415
+        from reput.streaming.writers.follower import Follower  # noqa: PLC0415 - slow to import
 
         if self._is_following and self._follower is None:
             skips, most = self._spec.options.skips_corrupt, self._spec.turn_bytes
@@ -303,18 +302,21 @@ class Writer:
         dispatcher = self._dispatcher
         if dispatcher is None or self._failure is not None:
             return False
-        is_over = self._over_in(seconds)
         with self._counting(dispatcher) as done:
-            return dispatcher.drain_kafka(is_over, says_lack=False, batches=done)
+            return dispatcher.drain_kafka(self._over_in(seconds), says_lack=False, batches=done)
 
-    def _close(self) -> None:
-        if self._dispatcher is not None:
-            dispatcher, self._dispatcher = self._dispatcher, None
-            try:
-                dispatcher.close()
-            finally:
-                self._state = State.of(dispatcher, self._sent)
-                self._sent = self._state.kafka
+    def _close(self) -> bool:
+        """Close the output; tell whether that has recorded more: a store that failed is well."""
+        dispatcher, self._dispatcher = self._dispatcher, None
+        if dispatcher is None:
+            return False
+        recorded_end = dispatcher.recorded_end
+        try:
+            dispatcher.close()
+        finally:
+            self._state = State.of(dispatcher, self._sent)
+            self._sent = self._state.kafka
+        return dispatcher.recorded_end > recorded_end
 
 
 def _ignore(_block: Block) -> None:

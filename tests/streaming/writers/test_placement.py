@@ -538,6 +538,23 @@ class TestWriter:
         assert writer_task._started[-1].wait(protocol.SILENCE_SECONDS / 2) == 0
         assert progress.load(config.output).clean
 
+    def test_a_store_that_got_well_before_it_is_closed_has_not_failed(self, made):
+        """
+        Its output is not flushed yet as the job ends, and closing records more.
+        """
+        broker, config = made
+        carrier = Carrier(config, options=LAZY)
+        carrier.send(DISPATCH, broker.append(30))
+        away_now = broker.store.with_name("away")
+        broker.store.rename(away_now)
+        wait_until(lambda: carrier.send(TEND).failure)
+        away_now.rename(broker.store)
+        end = broker.append(10)
+        wait_until(lambda: carrier.send(TEND).end == end)
+        closed = carrier.send(CLOSE)
+
+        assert (closed.failure, closed.end) == (None, end)
+
     def test_what_is_counted_of_kafka_continues_after_a_failure(self, made):
         """
         The output is opened again by the same process, with a client of its own.
