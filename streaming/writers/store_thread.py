@@ -99,7 +99,6 @@ class StoreThread:
         self._may_follow = threading.Event()
         self._looks_for_flaw = False
         self._counted = Counted()
-        # To Kafka, until the output was closed last.
         self._sent: KafkaState | None = None
         self._backoff = Backoff()
         # Not told yet; the lock is held to add to it and to take it.
