@@ -66,7 +66,7 @@ def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
         raise
     except Exception as error:
         metrics.failed(error)
-        # Of what nobody expected, such as pages of Java's stack, the details go into a file.
+        # The details of an unexpected error, such as pages of Java's stack, go into a file.
         is_told = isinstance(error, ReputError | OSError)
         LOG.error(  # noqa: TRY400 - a traceback is for unexpected errors
             "stopped: %s (metrics stay for one more scrape, %g s at most)",

@@ -224,19 +224,14 @@ class ExecutorWriters:
             yield Result(name, kafka=known.kafka)
 
     def look_for_flaws(self) -> Sequence[Result]:
-        """Close the stores that had failed when last heard: they may be well by now."""
-        failed = [n for n, k in self._writers.items() if k.failure is not None and k.answer]
-        asked = dict.fromkeys((n for n in failed if not self._writers[n].is_silent), CLOSE)
+        """Close all outputs: a store that had failed when last heard may be well by now."""
         try:
-            found = self._send(asked, _HEARD_PATIENCE, starts=False)
+            return self._send_close(starts=True)
         except UnreachableError:
-            # A signal for the job may end Spark as well.
+            # A signal for the job may end Spark as well; `close` looks whether all are closed.
             if not self._is_over():
                 raise
             return ()
-        for name in asked:
-            self._writers[name].is_closed = True
-        return found
 
     def close_here(self) -> object:
         """Do nothing: a writer that hears nothing for a while closes its output by itself."""
@@ -247,19 +242,21 @@ class ExecutorWriters:
         Raises:
             UnreachableError: Spark could not, and the writers have not ended in order either.
         """
-        # One that hangs is asked last: it may take all the time that there is.
-        writers = sorted(self._writers.items(), key=lambda each: each[1].is_silent)
-        opened = [
-            name
-            for name, known in writers
-            if not known.is_closed and (known.answer is not None or known.is_silent)
-        ]
         try:
-            return self._send(dict.fromkeys(opened, CLOSE), _MOVE_PATIENCE, starts=not has_failed)
+            return self._send_close(starts=not has_failed)
         except UnreachableError:
             if has_failed or (is_ending() and self._are_closed()):
                 return []
             raise
+
+    def _send_close(self, *, starts: bool) -> list[Result]:
+        # One that hangs is asked last: it may take all the time that there is.
+        writers = sorted(self._writers.items(), key=lambda each: each[1].is_silent)
+        heard = {n: k for n, k in writers if not k.is_closed and (k.answer or k.is_silent)}
+        found = self._send(dict.fromkeys(heard, CLOSE), _MOVE_PATIENCE, starts=starts)
+        for known in heard.values():
+            known.is_closed = True
+        return found
 
     def _are_closed(self) -> bool:
         """Tell whether all writers have ended in order by themselves; they get some time."""
