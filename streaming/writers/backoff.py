@@ -37,6 +37,10 @@ class Backoff:
         """Take how far is recorded as the output is opened, physical offset."""
         self._recorded_end, self._opened_at = recorded_end, time.monotonic()
 
+    def has_recorded(self, dispatcher: StoreDispatcher) -> bool:
+        """Tell whether more is recorded than as the output was opened; it may be closed."""
+        return dispatcher.recorded_end > self._recorded_end
+
     def is_well(self, dispatcher: StoreDispatcher) -> bool:
         """Tell whether a store that had failed is well again; waits are short again then.
 
@@ -46,7 +50,7 @@ class Backoff:
         Raises:
             ReputError, OSError: the flush has failed.
         """
-        if dispatcher.recorded_end <= self._recorded_end:
+        if not self.has_recorded(dispatcher):
             if time.monotonic() - self._opened_at < _WELL_SECONDS:
                 return False
             dispatcher.flush()

@@ -289,10 +289,9 @@ class StoreThread:
         except BaseException as error:  # noqa: BLE001 - told to the job, and the output is closed
             with self._told:
                 self._failures.append(error)
-        recorded_end = dispatcher.recorded_end
         try:
             about(name)(dispatcher.close)()
-            if dispatcher.recorded_end > recorded_end:
+            if self._backoff.has_recorded(dispatcher):
                 # More of the log is flushed: the store is well, though it had failed before.
                 self.failure = None
         except BaseException as error:  # noqa: BLE001 - raised by the job

@@ -310,13 +310,12 @@ class Writer:
         dispatcher, self._dispatcher = self._dispatcher, None
         if dispatcher is None:
             return False
-        recorded_end = dispatcher.recorded_end
         try:
             dispatcher.close()
         finally:
             self._state = State.of(dispatcher, self._sent)
             self._sent = self._state.kafka
-        return dispatcher.recorded_end > recorded_end
+        return self._backoff.has_recorded(dispatcher)
 
 
 def _ignore(_block: Block) -> None:

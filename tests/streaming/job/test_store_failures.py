@@ -234,6 +234,21 @@ def test_a_store_that_is_not_there_at_the_start_is_dispatched_once_it_is(spark, 
         assert progress.load(config.output).end == broker.log.end
 
 
+@BOTH
+def test_a_store_that_got_well_just_before_the_end_has_not_failed(spark, stores, options):
+    brokers, configs = zip(*stores, strict=True)
+    away = brokers[0].store.with_name("away")
+    with running(spark, configs, replace(options, sync_flush=False)) as job:
+        for number, broker in enumerate(brokers):
+            wait_for(job, broker.log.end, number)
+        brokers[0].store.rename(away)
+        wait_until(lambda: job._writers.failure("a") is not None)
+        away.rename(brokers[0].store)
+        wait_for(job, brokers[0].append(20), 0)
+
+    assert progress.load(configs[0].output).clean
+
+
 def test_a_store_without_a_first_message_keeps_no_other_waiting(spark, stores):
     brokers, configs = zip(*stores, strict=True)
     log = brokers[0].store / names.COMMITLOG
