@@ -137,7 +137,7 @@ class TestFaultsAreFound:
         """
         assert _find(scratch, ["all"], ignores=frozenset({operation}))
 
-    def test_progress_comes_behind_the_flush(self, scratch, monkeypatch):
+    def test_progress_comes_after_the_flush(self, scratch, monkeypatch):
         """
         A record of progress that comes first names what is not there.
         """
@@ -150,7 +150,7 @@ class TestFaultsAreFound:
         monkeypatch.setattr(Flushing, "flush", save_first)
         assert _find(scratch, ["all"])
 
-    def test_the_checkpoint_comes_behind_the_flush(self, scratch, monkeypatch):
+    def test_the_checkpoint_comes_after_the_flush(self, scratch, monkeypatch):
         """
         A checkpoint file that comes first has a broker skip what is missing.
         """

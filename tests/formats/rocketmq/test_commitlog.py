@@ -338,7 +338,7 @@ class TestHop:
         result = frames.hop(data, 16, 16 + limit, 1000, 100_000, PLAIN, stop, most)
         return Verdict(result[0]), int(result[1]), int(result[2])
 
-    def test_stops_at_the_first_record_at_or_behind(self):
+    def test_stops_at_the_first_record_at_or_after(self):
         raw, places = chain(5)
 
         for number, place in enumerate(places):
@@ -445,7 +445,7 @@ class TestFindRecord:
         assert self.find(with_blank, at=1, file_end=file_end) == len(raw)
         assert self.find(with_blank, at=1, file_end=file_end + 1) is None
 
-    def test_nothing_at_or_behind_the_stop(self):
+    def test_nothing_at_or_after_the_stop(self):
         raw, places = chain(3)
 
         assert self.find(raw, at=1, stop=places[1] - 1000) is None

@@ -72,7 +72,7 @@ class TestCommitLog:
         for before, after in pairwise(rows):
             assert before["physical_offset"] + before["size"] == after["physical_offset"]
 
-    def test_rows_begin_at_the_first_record_at_or_behind_an_offset(self, basic, settings):
+    def test_rows_begin_at_the_first_record_at_or_after_an_offset(self, basic, settings):
         path = file_of(basic, "commitlog")
         second = [row["physical_offset"] for row in inspect_commitlog(path, settings, 0, 3).rows][1]
 

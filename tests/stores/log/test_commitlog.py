@@ -307,7 +307,7 @@ class TestFirstRecord:
         fill(log, 9, 4)
         self.check(tmp_path, log)
 
-    def test_behind_what_is_written_it_is_the_end(self, tmp_path):
+    def test_after_what_is_written_it_is_the_end(self, tmp_path):
         log = fill(Log(), 3, 5)
         found = open_log(log.write(tmp_path))
 
@@ -334,7 +334,7 @@ class TestFirstRecord:
 
 class TestWalk:
     @pytest.mark.parametrize("seed", range(3))
-    def test_goes_to_the_first_record_at_or_behind(self, tmp_path, seed):
+    def test_goes_to_the_first_record_at_or_after(self, tmp_path, seed):
         log = fill(Log(), seed, 30)
         found = open_log(log.write(tmp_path))
         for base in found.bases:

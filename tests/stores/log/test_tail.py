@@ -28,7 +28,7 @@ def change(store, position: int, raw: bytes) -> None:
 
 class TestEnd:
     @pytest.mark.parametrize("ahead", [0, 1, 2])
-    def test_it_is_behind_the_last_record_whatever_was_made_ahead(self, tmp_path, ahead):
+    def test_it_is_after_the_last_record_whatever_was_made_ahead(self, tmp_path, ahead):
         log = fill(Log(), 1, 50)
 
         assert find_tail(open_log(log.write(tmp_path, ahead=ahead))) == (log.end, Verdict.END)
@@ -38,7 +38,7 @@ class TestEnd:
 
         assert find_tail(open_log(log.write(tmp_path, ahead=2))) == (0, Verdict.END)
 
-    def test_behind_a_blank_it_is_the_next_file(self, tmp_path):
+    def test_after_a_blank_it_is_the_next_file(self, tmp_path):
         """
         Once that is there. Until then a broker that recovers takes its log to end before the BLANK,
         and writes over it.
@@ -135,7 +135,7 @@ class TestTorn:
             change(store, end, encode_blank(LOG_FILE - end)[:cut].ljust(8, b"\0"))
             assert find_tail(open_log(store)).end == end
 
-    def test_what_stands_behind_the_last_record_is_what_it_was_before(self, tmp_path):
+    def test_what_stands_after_the_last_record_is_what_it_was_before(self, tmp_path):
         """
         Garbage without a record after it: a tail, looked at again next time.
         """
@@ -146,7 +146,7 @@ class TestTorn:
 
         assert (tail.end, tail.reason) == (log.end, Verdict.NO_MAGIC)
 
-    def test_older_records_behind_a_recovered_end_are_no_corruption(self, tmp_path):
+    def test_older_records_after_a_recovered_end_are_no_corruption(self, tmp_path):
         """
         A recovered broker writes over what it has cut, and does not erase it first.
         """
@@ -191,7 +191,7 @@ def test_a_cut_that_changes_no_time_is_seen_though_the_end_stays(tmp_path, monke
 
 class TestCorrupt:
     @pytest.mark.parametrize("at", [0, 4, 33, 56, 86, 90])
-    def test_a_bad_record_with_good_ones_behind_is_named_to_the_byte(self, tmp_path, at):
+    def test_a_bad_record_with_good_ones_after_is_named_to_the_byte(self, tmp_path, at):
         log, maker = Log(), Messages(1)
         for _ in range(3):
             log.append(maker.next())

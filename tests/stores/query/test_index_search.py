@@ -101,7 +101,7 @@ class TestChains:
 
         assert found.offsets(HASH, window, 64)[0] == [300]
 
-    def test_no_older_file_is_looked_at_behind_one_that_began_before_the_window(self, search):
+    def test_no_older_file_is_looked_at_after_one_that_began_before_the_window(self, search):
         old = chain((100, 50, 0)).header(BEGIN, BEGIN + 90_000, 2)
         new = chain((200, 50, 0)).header(BEGIN + 1, BEGIN + 90_000, 2)
         found, _ = search(f20260101000000000=old, f20260102000000000=new)
@@ -241,7 +241,7 @@ def test_the_kernel_and_its_twin_agree(search, tmp_path):
         kernel.close()
 
 
-def test_there_is_room_for_the_hits_of_a_key_behind_a_call_for_none(search, tmp_path):
+def test_there_is_room_for_the_hits_of_a_key_after_a_call_for_none(search, tmp_path):
     """
     The same window and limit are not asked for again; the room for them has to be there already.
     """

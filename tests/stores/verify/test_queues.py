@@ -198,7 +198,7 @@ class TestQueues:
 
         assert (found.kind, found.position) == (Kind.WRONG_BYTES, 140)
 
-    def test_an_entry_behind_the_last_is_surplus(self, output):
+    def test_an_entry_after_the_last_is_surplus(self, output):
         path = files(output, *QUEUE)[-1]
         used = used_entries(path)
         write(path, 20 * used, read(path, 20 * (used - 1), 20))
@@ -225,7 +225,7 @@ class TestQueues:
 
         assert (found.kind, found.path) == (Kind.SURPLUS, str(path))
 
-    def test_a_file_behind_the_last_one_is_surplus(self, output):
+    def test_a_file_after_the_last_one_is_surplus(self, output):
         last = files(output, *QUEUE)[-1]
         path = last.with_name(f"{int(last.name) + 1000:020d}")
         path.write_bytes(bytes(1000))
@@ -299,7 +299,7 @@ class TestUnits:
 
         assert only(verify(config)).detail.startswith("bit map")
 
-    def test_bytes_behind_a_full_files_last_unit_are_surplus(self, output_of):
+    def test_bytes_after_a_full_files_last_unit_are_surplus(self, output_of):
         config = output_of("extonly")
         queue = next(p for p in (config.output / "consumequeue_ext").rglob("0" * 20))
         write(queue, 4095, b"\x01")
@@ -331,7 +331,7 @@ class TestUnits:
 
         assert (found.kind, found.position) == (Kind.WRONG_BYTES, 46)
 
-    def test_a_batch_unit_behind_the_last_is_surplus(self, output_of):
+    def test_a_batch_unit_after_the_last_is_surplus(self, output_of):
         config = output_of(batches=True)
         path = files(config, "batchconsumequeue", "topic-1", "0")[-1]
         used = len(path.read_bytes().rstrip(b"\0")) // 46 + 1
@@ -420,7 +420,7 @@ class TestIndex:
         assert report.findings[0].kind == Kind.MISSING
         assert "no file for the records" in report.findings[0].detail
 
-    def test_an_item_behind_the_last_is_surplus(self, output):
+    def test_an_item_after_the_last_is_surplus(self, output):
         path = files(output, "index")[-1]
         count = Header.unpack(path.read_bytes()).index_count
         write(path, ITEMS_AT + 20 * count, read(path, ITEMS_AT + 20, 20))
@@ -439,7 +439,7 @@ class TestIndex:
 
         assert only(verify(output)).kind == Kind.SURPLUS
 
-    def test_a_file_behind_the_last_is_surplus(self, output):
+    def test_a_file_after_the_last_is_surplus(self, output):
         last = files(output, "index")[-1]
         path = last.with_name("29991231235959999")
         path.write_bytes(bytes(last.stat().st_size))
@@ -491,7 +491,7 @@ class TestCheckpoint:
         assert report.findings[0].kind == Kind.CHECKPOINT
         assert {f.position for f in report.findings} == {8 * number}
 
-    def test_bytes_behind_the_longs_are_surplus(self, output):
+    def test_bytes_after_the_longs_are_surplus(self, output):
         write(output.output / "checkpoint", 4000, b"\x01")
 
         found = only(verify(output))

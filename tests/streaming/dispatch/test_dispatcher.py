@@ -158,7 +158,7 @@ class TestBytes:
         assert batch.store_timestamp == log.places[-1].message.store_timestamp
         assert batch.seconds > 0
 
-    def test_a_batch_ends_behind_a_block_if_it_is_asked_to(self, made):
+    def test_a_batch_ends_after_a_block_if_it_is_asked_to(self, made):
         """
         Stopping a job does not wait for gigabytes.
         """
@@ -175,7 +175,7 @@ class TestBytes:
         assert first.messages + second.messages == 50
         assert differences(files_of(config.output), expected(log, config.settings)) == []
 
-    def test_progress_stands_behind_a_blank(self, made):
+    def test_progress_stands_after_a_blank(self, made):
         """
         No record starts in what is left of the file.
         """
@@ -499,7 +499,7 @@ class TestExpired:
         ):
             dispatch(config, log.end)
 
-    def test_or_it_goes_on_behind_them_if_it_may(self, made):
+    def test_or_it_goes_on_after_them_if_it_may(self, made):
         log = fill(Log(), 4, 80)
         config = made(log)
         dispatch(config, log.places[5].end)
@@ -519,7 +519,7 @@ class TestExpired:
             == []
         )
 
-    def test_files_that_expire_behind_it_do_not_matter(self, made):
+    def test_files_that_expire_after_it_do_not_matter(self, made):
         log = fill(Log(), 4, 80)
         config = made(log)
         dispatch(config, 2 * LOG_FILE + 1)

@@ -278,7 +278,7 @@ class TestLiveLog:
 
 
 class TestRestart:
-    def test_goes_on_exactly_behind_the_checkpoint(self, spark, store, tmp_path):
+    def test_goes_on_exactly_after_the_checkpoint(self, spark, store, tmp_path):
         path, placed = store
         query, checkpoint = Query(spark, path, maxBytesPerTrigger="5k"), tmp_path / "c"
         first = offsets(query.run(checkpoint))

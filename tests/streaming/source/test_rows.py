@@ -172,7 +172,7 @@ class TestRanges:
         ]
         assert max(len(batch) for batch in batches) == 3
 
-    def test_corrupt_record_is_named_behind_the_good_ones(self, tmp_path):
+    def test_corrupt_record_is_named_after_the_good_ones(self, tmp_path):
         placed = write_store(tmp_path, [{"body": b"x" * 50}] * 30)
         bad = placed[20]
         overwrite(tmp_path, bad.position + 90, b"!")

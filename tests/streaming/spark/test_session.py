@@ -52,7 +52,7 @@ def test_old_java_is_refused(monkeypatch, tmp_path, version, accepted):
             spark_java.require_java()
 
 
-def test_old_java_behind_a_script_is_refused(monkeypatch, tmp_path):
+def test_old_java_that_a_script_starts_is_refused(monkeypatch, tmp_path):
     """
     A script beside which no file says the version is asked for it.
     """

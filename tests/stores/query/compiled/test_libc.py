@@ -57,7 +57,7 @@ class TestPread:
         os.close(directory)
         assert (data == 255).all()
 
-    def test_behind_four_gigabytes(self, function, tmp_path):
+    def test_after_four_gigabytes(self, function, tmp_path):
         path = tmp_path / "sparse"
         with path.open("wb") as file:
             file.seek(5 << 30)

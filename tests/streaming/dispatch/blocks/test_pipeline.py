@@ -115,7 +115,7 @@ class TestBlocks:
         assert parsed.rows == expected(log, parsed.settings)
         assert all(not row[0].startswith("forged") for row in parsed.rows)
 
-    def test_hold_records_larger_than_a_block_and_than_what_is_read_behind_it(
+    def test_hold_records_larger_than_a_block_and_than_what_is_read_after_it(
         self, tmp_path, block_size, threads
     ):
         log = Log(1 << 20)

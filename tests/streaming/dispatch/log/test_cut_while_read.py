@@ -174,7 +174,7 @@ def test_a_file_that_goes_while_it_is_read_ahead_is_no_error_for_what_is_before(
     dispatcher.close()
 
 
-def test_a_record_out_of_turn_is_let_in_though_the_log_was_cut_behind_it(made, held):
+def test_a_record_out_of_turn_is_let_in_though_the_log_was_cut_after_it(made, held):
     """
     It is waited for until the log grows; from where the cut has left it, not from where it was.
     """

@@ -181,7 +181,7 @@ class TestWait:
         broker.put(Message("t", body=b"new-3", queue_offset=3, store_timestamp=9000))
         return broker, config, dispatcher
 
-    def test_older_records_behind_the_end_are_not_dispatched(self, made, held):
+    def test_older_records_after_the_end_are_not_dispatched(self, made, held):
         broker, config, dispatcher = self.stale(made)
         held(broker.store)
         end = find_tail(dispatcher.log).end
@@ -300,7 +300,7 @@ class TestKnownEnd:
         assert known.end == end
         assert watch.look() == (end, Verdict.END)
 
-    def test_what_is_written_behind_it_is_found(self, made):
+    def test_what_is_written_after_it_is_found(self, made):
         broker, config = made()
         broker.append(30)
         watch = self.watch(config, self.known(config))
