@@ -152,28 +152,27 @@ class Job:
             ReputError: what stopped it; what was dispatched before stays.
         """
         self._accounts.metrics.watch_jvm(spark.sparkContext._jvm)  # noqa: SLF001
-        try:
-            self._open(spark)
-            self._accounts.note_ends()
-            with self._outcome.ending_without_spark():
-                self._run_query(spark)
-            if self.options.available_now:
-                self._drain_kafka()
-                self._outcome.look_at_settings(self.configs)
-            else:
-                self._end_at_flaws()
-        finally:
-            self._last_resort.end()
-            self._close()
-        self._outcome.raise_it(self.configs, skips_corrupt=self.options.skips_corrupt)
+        with self._outcome.explaining(self.configs, skips_corrupt=self.options.skips_corrupt):
+            try:
+                self._dispatch_all(spark)
+            finally:
+                self._last_resort.end()
+                self._close()
         return self._accounts.finish()
 
-    def _open(self, spark: SparkSession) -> None:
-        """Open the outputs that are not open yet.
+    def _dispatch_all(self, spark: SparkSession) -> None:
+        self._open(spark)
+        self._accounts.note_ends()
+        with self._outcome.ending_without_spark():
+            self._run_query(spark)
+        if self.options.available_now:
+            self._drain_kafka()
+            self._outcome.look_at_settings(self.configs)
+        else:
+            self._end_at_flaws()
 
-        Raises:
-            ReputError, OSError: one cannot be opened; of a live job, none of them.
-        """
+    def _open(self, spark: SparkSession) -> None:
+        """Open the outputs that are not open yet; of a live job, one at least."""
         results = self._writers.open(spark)
         if self.options.available_now:
             self._outcome.end_with(self._accounts.take(results))

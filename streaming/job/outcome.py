@@ -93,21 +93,32 @@ class Outcome:
                 raise
             LOG.info("Spark has ended already: %s", type(error).__name__)
 
-    def raise_it(self, configs: Sequence[StoreConfig], *, skips_corrupt: bool) -> None:
+    @contextlib.contextmanager
+    def explaining(self, configs: Sequence[StoreConfig], *, skips_corrupt: bool) -> Iterator[None]:
         """Raise the error, if there is one: at a place of a log with what can be done about it.
+
+        It is the same whether it was raised on the way or only taken: who hears first of a batch
+        that failed, Spark or the job, is a matter of chance.
 
         Args:
             configs: of the stores.
             skips_corrupt: damage is passed over already.
         """
-        error = self.error
-        if error is None:
-            return
-        said = error
-        is_of_log = not isinstance(error, BodyError | FileSizeError)
-        if isinstance(error, FormatError) and is_of_log and not skips_corrupt:
-            found = (damage.explained(error, config) for config in configs)
-            said = next((each for each in found if each is not None), error)
-        if said is not error:
-            raise said from error
-        raise said
+        try:
+            yield
+        except Exception:
+            if self.error is None:
+                raise
+        if self.error is not None:
+            said = None if skips_corrupt else _explained(self.error, configs)
+            if said is not None:
+                raise said from self.error
+            raise self.error
+
+
+def _explained(error: BaseException, configs: Sequence[StoreConfig]) -> FormatError | None:
+    """Return the error with what can be done about its place; None if it has none in a log."""
+    if not isinstance(error, FormatError) or isinstance(error, BodyError | FileSizeError):
+        return None
+    found = (damage.explained(error, config) for config in configs)
+    return next((each for each in found if each is not None), None)

@@ -184,6 +184,25 @@ def test_what_comes_while_the_job_ends_is_logged_too(spark, made, caplog):
     assert sum(record.messages for record in lines) == job.summary.stores[0].messages == 15
 
 
+def test_a_missing_file_is_explained_where_the_job_hears_of_it_before_spark_tells(
+    spark, made, monkeypatch
+):
+    broker, config = made
+    broker.append(300)
+    config.path.joinpath(names.COMMITLOG, names.offset_file(LOG_FILE)).unlink()
+    job = Job([config], NOW)
+    take = job._outcome.take
+
+    def take_slowly(error: BaseException | None, store: str | None = None) -> None:
+        take(error, store)
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(1)
+
+    monkeypatch.setattr(job._outcome, "take", take_slowly)
+    with pytest.raises(FormatError, match=r"(?s)which leaves out [0-9]+ bytes .* are dispatched"):
+        job.run(spark)
+
+
 @pytest.mark.parametrize("skips", [True, False])
 def test_a_corrupt_record_is_passed_over_only_if_asked(spark, made, skips):
     broker, config = made

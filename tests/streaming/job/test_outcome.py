@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from reput.formats.errors import FormatError, store_of
+from reput.formats.rocketmq import names
 from reput.streaming.job.outcome import Outcome
 from reput.streaming.spark.errors import SPARK_ERRORS
 from reput.streaming.writers.base import UnreachableError
+from tests.builders.stores import LOG_FILE, Log, config_of, fill
 
 FIRST, LATER = OSError("the first"), OSError("a later one")
 
@@ -27,7 +29,8 @@ class TestFirst:
     def test_all_is_well_at_the_beginning(self, outcome):
         outcome.take(None)
         outcome.end_with(None)
-        outcome.raise_it([], skips_corrupt=False)
+        with outcome.explaining([], skips_corrupt=False):
+            pass
 
         assert outcome.error is None
 
@@ -41,8 +44,12 @@ class TestFirst:
         again(outcome, LATER)
 
         assert outcome.error is FIRST
-        with pytest.raises(OSError, match="the first"):
-            outcome.raise_it([], skips_corrupt=False)
+        for later in (None, FIRST, LATER):
+            with (
+                pytest.raises(OSError, match="the first"),
+                outcome.explaining([], skips_corrupt=False),
+            ):
+                outcome.end_with(later)
 
     def test_a_later_error_is_raised_where_it_happens_all_the_same(self, outcome):
         outcome.take(FIRST)
@@ -56,6 +63,38 @@ class TestFirst:
         outcome.take(error, "b")
 
         assert store_of(error) == "b"
+
+
+class TestExplained:
+    @pytest.mark.parametrize("is_raised", [False, True])
+    def test_damage_is_explained_whoever_hears_of_it_first(self, tmp_path, is_raised):
+        """
+        The job may look at its stores before Spark has told that their batch failed.
+        """
+        fill(Log(), 5, 150).write(tmp_path / "store")
+        config = config_of(tmp_path / "store", tmp_path / "out")
+        path = tmp_path / "store" / names.COMMITLOG / names.offset_file(LOG_FILE)
+        error = FormatError(path, 0, "no magic", "Restore it.", "")
+        outcome = Outcome(lambda: False)
+        outcome.take(error)
+
+        with (
+            pytest.raises(FormatError, match=r"which leaves out [0-9]+ bytes") as raised,
+            outcome.explaining([config], skips_corrupt=False),
+        ):
+            outcome.end_with(error if is_raised else None)
+
+        assert raised.value.__cause__ is error
+
+    def test_what_is_no_error_of_the_job_passes(self):
+        outcome = Outcome(lambda: False)
+        with (
+            pytest.raises(OSError, match="a later one"),
+            outcome.explaining([], skips_corrupt=False),
+        ):
+            raise LATER
+
+        assert outcome.error is None
 
 
 class TestOfSpark:
@@ -92,5 +131,5 @@ class TestOfSpark:
         keep(outcome, error)
 
         assert outcome.error is error
-        with pytest.raises(FormatError):
-            outcome.raise_it([], skips_corrupt=True)
+        with pytest.raises(FormatError), outcome.explaining([], skips_corrupt=True):
+            pass
