@@ -63,7 +63,7 @@ def bitmaps_from(
         StoreError: a setting of the bloom filter is beyond its range.
     """
     try:
-        bloom = _bloom_of(filters, settings)
+        bloom = bloom_of(filters, settings)
     except ValueError as error:
         raise StoreError(store / names.CONFIG / _FILE, str(error), "Correct the setting") from error
     return FilterBitmaps(filters, bloom, string_operators=settings.version.has_string_operators)
@@ -103,14 +103,19 @@ def _read(store: Path, settings: BrokerSettings) -> tuple[consumerfilter.Filters
     text = read_config(store, _FILE)
     try:
         filters = consumerfilter.parse(text) if text is not None else {}
-        return filters, _bloom_of(filters, settings)
+        return filters, bloom_of(filters, settings)
     except ValueError as error:
         raise StoreError(
             store / names.CONFIG / _FILE, str(error), f"Restore it, or take {_FILE}.bak"
         ) from error
 
 
-def _bloom_of(filters: consumerfilter.Filters, settings: BrokerSettings) -> BloomFilter:
+def bloom_of(filters: consumerfilter.Filters, settings: BrokerSettings) -> BloomFilter:
+    """Return the bloom filter of a broker: as its settings say, else as its filters have it.
+
+    Raises:
+        ValueError: a setting is beyond its range.
+    """
     sized = BloomFilter.sized(
         settings.bloom_error_rate or bloomfilter.ERROR_RATE,
         settings.bloom_consumers or bloomfilter.EXPECTED_GROUPS,

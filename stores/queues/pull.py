@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Bytes of entries that one call looks at, or more if more messages are asked for.
 _FILTERED_BYTES = 16_000
+_SIGN, _MASK = 1 << 31, (1 << 32) - 1
 
 
 class PullStatus(StrEnum):
@@ -41,10 +42,28 @@ class PullStatus(StrEnum):
 
 
 class PullLimits(NamedTuple):
-    """How much one call transfers (`maxTransferCountOnMessageInMemory` and `…Bytes…`)."""
+    """How much one call transfers (`maxTransferCountOnMessageInMemory` and its like).
+
+    Attributes:
+        messages: of those that a broker takes to be in memory.
+        bytes: likewise.
+        disk_messages: where the next one is not in memory.
+        disk_bytes: likewise.
+        memory_from: physical offset from which on a broker takes messages to be in memory: its
+            log's end less 40 % of its RAM.
+    """
 
     messages: int = 32
     bytes: int = 256 << 10
+    disk_messages: int = 8
+    disk_bytes: int = 64 << 10
+    memory_from: int = 0
+
+    def at(self, physical_offset: int) -> tuple[int, int]:
+        """Return messages and bytes at most, if the next message stands at a physical offset."""
+        if physical_offset >= self.memory_from:
+            return self.messages, self.bytes
+        return self.disk_messages, self.disk_bytes
 
 
 IN_MEMORY = PullLimits()
@@ -109,16 +128,22 @@ def pull(
     if queue is None:
         return Pulled(PullStatus.NO_MATCHED_LOGIC_QUEUE, (), 0)
     low, high = queue.min_offset, queue.max_offset
-    outside = _outside(low, high, offset)
-    if outside is not None:
-        return Pulled(outside[0], (), outside[1], low, high)
+    missed = outside(low, high, offset)
+    if missed is not None:
+        return Pulled(missed[0], (), missed[1], low, high)
     entries = queue.entries(offset)
     if entries is None:
         return Pulled(PullStatus.OFFSET_FOUND_NULL, (), queue.roll(offset), low, high)
-    stop = offset + -(-max(_FILTERED_BYTES, max_messages * unit_size) // unit_size)
+    stop = offset + scanned_entries(max_messages, unit_size)
     counts_first = settings.version.pull_counts_removed
     request = _Request(offset, max_messages, message_filter, limits, name, counts_first)
     return _select(queue, entries, stop, request)
+
+
+def scanned_entries(max_messages: int, unit_size: int = ENTRY_SIZE) -> int:
+    """Return how many entries one call looks at; the product wraps around as Java's does."""
+    wrapped = (max_messages * unit_size + _SIGN & _MASK) - _SIGN
+    return -(-max(_FILTERED_BYTES, wrapped) // unit_size)
 
 
 class _Request(NamedTuple):
@@ -145,14 +170,15 @@ def _select(queue: Queue, entries: Iterator[QueueEntry], stop: int, request: _Re
         if following >= high or entry.queue_offset >= stop:
             break
         is_gone = entry.physical_offset < gone_until
+        most, most_bytes = limits.at(entry.physical_offset)
         # See `BrokerVersion.pull_counts_removed`.
         if (
             (counts_first or not is_gone)
             and count
             and (
                 count + entry.messages > max_messages
-                or transferred + entry.size > limits.bytes
-                or count >= limits.messages
+                or transferred + entry.size > most_bytes
+                or count >= most
             )
         ):
             break
@@ -172,7 +198,7 @@ def _select(queue: Queue, entries: Iterator[QueueEntry], stop: int, request: _Re
     return Pulled(status, messages, following, queue.min_offset, high)
 
 
-def _outside(low: int, high: int, offset: int) -> tuple[PullStatus, int] | None:
+def outside(low: int, high: int, offset: int) -> tuple[PullStatus, int] | None:
     """Return status and next offset for an offset that is not in the queue."""
     if high == 0:
         return PullStatus.NO_MESSAGE_IN_QUEUE, 0
