@@ -1,25 +1,45 @@
-"""What differs between the name servers of RocketMQ's releases."""
+"""What differs between the name servers and brokers of RocketMQ's releases."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from reput.remoting.wire.codes import ResponseCode
+
 
 class Release(NamedTuple):
-    """A release as its name server shows.
+    """A release as its name server and its broker show.
 
     Attributes:
         version: its ordinal, which stands in each answer.
         help_page: where the remark about a topic without a route leads.
         has_acting_master: brokers say whether a slave may act as master.
+        illegal_queue: a broker's code for a queue that the topic does not have.
+        has_flags: answers to pulls have the flags of topic and group, or say what is forbidden.
+        min_offset_remark: stands in the answer to `GET_MIN_OFFSET`.
     """
 
     version: int
     help_page: str
     has_acting_master: bool
+    illegal_queue: ResponseCode
+    has_flags: bool
+    min_offset_remark: str | None
 
 
-RELEASE_4_9 = Release(409, "http://rocketmq.apache.org/docs/faq/", has_acting_master=False)
+RELEASE_4_9 = Release(
+    409,
+    "http://rocketmq.apache.org/docs/faq/",
+    has_acting_master=False,
+    illegal_queue=ResponseCode.SYSTEM_ERROR,
+    has_flags=False,
+    min_offset_remark=None,
+)
 RELEASE_5_5 = Release(
-    513, "https://rocketmq.apache.org/docs/bestPractice/06FAQ", has_acting_master=True
+    513,
+    "https://rocketmq.apache.org/docs/bestPractice/06FAQ",
+    has_acting_master=True,
+    illegal_queue=ResponseCode.INVALID_PARAMETER,
+    has_flags=True,
+    min_offset_remark="",
 )

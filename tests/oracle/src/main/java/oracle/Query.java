@@ -38,6 +38,8 @@ import org.apache.rocketmq.store.index.QueryOffsetResult;
  * KEY     topic key max begin end   DefaultMessageStore#queryMessage: physical offsets
  * GET     topic queue offset max tags   getMessage; tags: a subscription, empty for none
  * TIME    topic queue time type     getOffsetInQueueByTime; type LOWER, UPPER or - for none
+ * RANGE   topic queue               getMinOffsetInQueue, getMaxOffsetInQueue, getEarliestMessageTime
+ * ASKED   topic key max begin end   queryMessage: physical offsets, and how far the index is
  * AT      offset                    lookMessageByOffset: physical offset, size, message id
  * ID      text                      decodeMessageId, MessageClientIDSetter
  * </pre>
@@ -110,6 +112,21 @@ public final class Query {
                     text(words[5]));
             case "TIME":
                 return Compat.offsetByTime(kit.store, text(words[1]), Integer.parseInt(words[2]), Long.parseLong(words[3]), words[4]);
+            case "RANGE":
+                String topic = text(words[1]);
+                int queue = Integer.parseInt(words[2]);
+                return List.of(kit.store.getMinOffsetInQueue(topic, queue), kit.store.getMaxOffsetInQueue(topic, queue),
+                    kit.store.getEarliestMessageTime(topic, queue));
+            case "ASKED":
+                QueryMessageResult asked = kit.store.queryMessage(text(words[1]), text(words[2]), Integer.parseInt(words[3]),
+                    Long.parseLong(words[4]), Long.parseLong(words[5]));
+                List<Object> said = new ArrayList<>(List.of(asked.getIndexLastUpdateTimestamp(),
+                    asked.getIndexLastUpdatePhyoffset()));
+                for (ByteBuffer each : asked.getMessageBufferList()) {
+                    said.add(List.of(each.getLong(28), each.remaining()));
+                }
+                asked.release();
+                return said;
             case "AT":
                 MessageExt m = kit.store.lookMessageByOffset(Long.parseLong(words[1]));
                 return m == null ? null : List.of(m.getCommitLogOffset(), m.getStoreSize(), m.getMsgId());

@@ -1,0 +1,197 @@
+"""A pull: which records of a queue answer it, and with which code (`PullMessageProcessor`).
+
+Nearly every pull is for plain entries whose records stand in the log, filtered by tags or not at
+all. Those are answered over columns, and the bytes of the records go out as they lie in the log.
+All others are answered by `stores.queues.pull`, entry by entry: SQL92, entries with extensions,
+batch queues, and entries whose records are gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE
+from reput.remoting.reading import entries
+from reput.remoting.reading.answer import Answer, RefusedError
+from reput.remoting.reading.filters import HashFilter
+from reput.remoting.reading.pull_checks import filter_of, topic_and_group
+from reput.remoting.reading.records import pieces_of
+from reput.remoting.wire.codes import ResponseCode
+from reput.remoting.wire.pull_headers import PullMessageResponseHeader
+from reput.stores.log.files import LogChangedError
+from reput.stores.queues.pull import PullStatus, outside, scanned_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reput.remoting.reading.pull_checks import Filter
+    from reput.remoting.reading.served import Served
+    from reput.remoting.wire.pull_headers import PullMessageRequestHeader
+    from reput.stores.queues.pull import PullLimits
+    from reput.stores.queues.reader import QueueReader
+
+_MASTER = 0
+_CODES = {
+    PullStatus.FOUND: ResponseCode.SUCCESS,
+    PullStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    PullStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    PullStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    PullStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    PullStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    PullStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class Found(NamedTuple):
+    """What the store has for a pull.
+
+    Attributes:
+        status: as a broker names it, in the remark of its answer.
+        next_offset: where the next pull resumes.
+        min_offset: of the queue.
+        max_offset: of the queue, exclusive.
+        pieces: records as they lie in the log.
+        messages: how many there are in them.
+    """
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+    pieces: Sequence[memoryview] = ()
+    messages: int = 0
+
+
+def pull(
+    header: PullMessageRequestHeader, served: Served, peer: str = "", *, is_lite: bool = False
+) -> Answer:
+    """Return the answer to a pull; one with `PULL_NOT_FOUND` may be held.
+
+    The offset that the pull may commit is not its business.
+
+    Args:
+        header: the request.
+        served: what is asked.
+        peer: address of the client as Java writes it, "/127.0.0.1:4711".
+        is_lite: it is a `LITE_PULL_MESSAGE`.
+    """
+    try:
+        topic, group = topic_and_group(header, served, peer, is_lite=is_lite)
+        wanted = filter_of(header, served, group)
+    except RefusedError as error:
+        return error.answer
+    try:
+        found = find(header, served, wanted)
+    except LogChangedError:
+        # A file has expired, or the log was cut, since the last look.
+        served.store.refresh()
+        found = find(header, served, wanted)
+    has_flags = served.release.has_flags
+    said = PullMessageResponseHeader(
+        _MASTER,
+        found.next_offset,
+        found.min_offset,
+        found.max_offset,
+        topic_sys_flag=topic.sys_flag if has_flags else None,
+        group_sys_flag=group.sys_flag if has_flags else None,
+    )
+    code = code_of(found.status, header.queue_offset)
+    return Answer(code, found.status, said, found.pieces, found.messages)
+
+
+def code_of(status: PullStatus, queue_offset: int) -> ResponseCode:
+    """Return the code of an answer.
+
+    Args:
+        status: what the store says.
+        queue_offset: what was asked for.
+    """
+    code = _CODES.get(status)
+    if code is not None:
+        return code
+    # There is no queue, or nothing in it: only a client that begins is where it should be.
+    return ResponseCode.PULL_OFFSET_MOVED if queue_offset else ResponseCode.PULL_NOT_FOUND
+
+
+def find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Found:
+    """Return what the store has for a pull.
+
+    Args:
+        header: the request.
+        served: what is asked.
+        wanted: the filter, None for every message.
+
+    Raises:
+        LogChangedError: the files are no longer those of the last look.
+    """
+    queue = served.store.queue(header.topic, header.queue_id)
+    if queue is None:
+        # A broker makes the queue when it is asked for, with nothing in it.
+        return Found(PullStatus.NO_MESSAGE_IN_QUEUE, 0)
+    offset, low, high = header.queue_offset, queue.min_offset, queue.max_offset
+    missed = outside(low, high, offset)
+    if missed is not None:
+        return Found(*missed, low, high)
+    limits = served.limits_now()
+    if not queue.is_batch and (wanted is None or isinstance(wanted, HashFilter)):
+        found = _by_columns(queue, offset, header.max_msg_nums, wanted, limits)
+        if found is not None:
+            return found
+    return _by_entries(header, served, wanted, limits)
+
+
+def _by_columns(
+    queue: QueueReader,
+    offset: int,
+    max_messages: int,
+    wanted: HashFilter | None,
+    limits: PullLimits,
+) -> Found | None:
+    """Return the messages of plain entries, None if there are others among them."""
+    low, high = queue.min_offset, queue.max_offset
+    count = min(scanned_entries(max_messages), high - offset)
+    if wanted is None:
+        # Each entry is a message: more than these are never taken.
+        count = min(count, max(min(max_messages, max(limits.messages, limits.disk_messages)), 1))
+    raw = queue.files.read(offset * ENTRY_SIZE, count * ENTRY_SIZE)
+    rows = np.frombuffer(raw, ENTRY, len(raw) // ENTRY_SIZE)
+    if not len(rows):
+        return None
+    offsets = rows["physical_offset"].astype(np.int64)
+    sizes = rows["size"].astype(np.int64)
+    passing = None
+    if wanted is not None:
+        passing = entries.with_codes(
+            rows["tags_code"].astype(np.int64), wanted.codes or frozenset()
+        )
+        if passing is None:
+            return None
+    seen = entries.full_at(offsets, sizes, passing, max_messages, limits)
+    if passing is None:
+        offsets, sizes = offsets[:seen], sizes[:seen]
+    else:
+        offsets, sizes = offsets[:seen][passing[:seen]], sizes[:seen][passing[:seen]]
+        if not len(sizes):
+            return Found(PullStatus.NO_MATCHED_MESSAGE, offset + seen, low, high)
+    pieces = pieces_of(queue.log, offsets, sizes)
+    if pieces is None:
+        return None
+    return Found(PullStatus.FOUND, offset + seen, low, high, pieces, len(sizes))
+
+
+def _by_entries(
+    header: PullMessageRequestHeader, served: Served, wanted: Filter, limits: PullLimits
+) -> Found:
+    """Return the messages of entries of any kind, one after the other."""
+    store = served.store
+    found = store.pull(
+        header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, wanted, limits
+    )
+    records = [record for _, record in found.messages]
+    pieces = [
+        memoryview(store.log.bytes_at(record.physical_offset, record.size)) for record in records
+    ]
+    around = found.min_offset, found.max_offset
+    return Found(found.status, found.next_offset, *around, pieces, len(records))

@@ -1,0 +1,107 @@
+"""What is served: a store, and what its broker knows of topics, groups and subscriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from reput.stores.queues.pull import IN_MEMORY, PullLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reput.formats.filters.consumerfilter import ConsumerFilter
+    from reput.remoting.names.known import Topic
+    from reput.remoting.names.release import Release
+    from reput.stores.query.message_store import MessageStore
+
+
+class GroupConfig(NamedTuple):
+    """What a broker's `subscriptionGroup.json` says of a group.
+
+    Attributes:
+        may_consume: `consumeEnable`.
+        may_broadcast: `consumeBroadcastEnable`.
+        sys_flag: `groupSysFlag`, for the answers of 5.x.
+        forbidden: topics that it may not read (`forbiddenTable`, 5.x).
+    """
+
+    may_consume: bool = True
+    may_broadcast: bool = True
+    sys_flag: int = 0
+    forbidden: frozenset[str] = frozenset()
+
+
+class Subscription(NamedTuple):
+    """What a group wants of a topic, by the heartbeats of its members.
+
+    Attributes:
+        expression: `subString`.
+        kind: `TAG`, `SQL92`, or what else a client wrote.
+        version: `subVersion`: the client's clock when it subscribed.
+    """
+
+    expression: str
+    kind: str = "TAG"
+    version: int = 0
+
+
+class Online(NamedTuple):
+    """A group with members.
+
+    Attributes:
+        is_broadcasting: each member gets every message.
+        subscriptions: by topic.
+    """
+
+    is_broadcasting: bool
+    subscriptions: Mapping[str, Subscription]
+
+
+class Groups(Protocol):
+    """What is known of consumer groups."""
+
+    def config(self, group: str) -> GroupConfig | None:
+        """Return a group's configuration, None if there is none and the broker makes none."""
+
+    def online(self, group: str) -> Online | None:
+        """Return a group that has members, None if it has none."""
+
+    def filter_of(self, topic: str, group: str) -> ConsumerFilter | None:
+        """Return the SQL92 filter that a group registered for a topic, None if it has none."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A store as a broker serves it.
+
+    Attributes:
+        store: its files; opened for reading.
+        release: whose broker it answers like.
+        topics: by name.
+        groups: what is known of consumer groups.
+        host: what remarks call the broker by (`brokerIP1`).
+        is_readable: `brokerPermission` allows to read.
+        has_lite_pull: `litePullMessageEnable`.
+        filters_properties: `enablePropertyFilter`: SQL92 is allowed.
+        limits: how much one pull transfers.
+        memory: bytes before the log's end that a broker takes to be in memory, 40 % of its RAM;
+            None takes all to be there, which suits an archive: a pull then gets four times more.
+    """
+
+    store: MessageStore
+    release: Release
+    topics: Mapping[str, Topic]
+    groups: Groups
+    host: str = "127.0.0.1"
+    is_readable: bool = True
+    has_lite_pull: bool = True
+    filters_properties: bool = False
+    limits: PullLimits = IN_MEMORY
+    memory: int | None = None
+
+    def limits_now(self) -> PullLimits:
+        """Return how much one pull transfers, as far as the log is now."""
+        if self.memory is None:
+            return self.limits
+        return self.limits._replace(memory_from=self.store.log.end() - self.memory)
