@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reput.formats.rocketmq.commitlog import (
-    MAGIC_AT,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_SIZE,
-    PHYSICAL_OFFSET_AT,
-    SIZE_AT,
-)
+from reput.formats.rocketmq.commitlog import MIN_SIZE, PHYSICAL_OFFSET_AT, SIZE_AT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,15 +21,8 @@ if TYPE_CHECKING:
 
 # A read of another place takes as long as copying this many bytes.
 _NEAR = 16 << 10
-# What tells that a record begins at a place.
-_SIGNS = np.dtype(
-    {
-        "names": ["size", "magic", "physical_offset"],
-        "formats": [">i4", ">i4", ">i8"],
-        "offsets": [SIZE_AT, MAGIC_AT, PHYSICAL_OFFSET_AT],
-        "itemsize": MIN_SIZE,
-    }
-)
+_INT, _LONG = np.dtype(">i4"), np.dtype(">i8")
+_STEP = (1,)
 
 
 def pieces_of(log: LogFiles, offsets: Longs, sizes: Longs) -> list[memoryview] | None:
@@ -50,57 +36,54 @@ def pieces_of(log: LogFiles, offsets: Longs, sizes: Longs) -> list[memoryview] |
     Returns:
         None unless all of them stand there.
     """
-    ends = offsets + sizes
+    if sizes.min() < MIN_SIZE:
+        return None
+    gaps = offsets[1:] - offsets[:-1] - sizes[:-1]
     size = log.file_size
-    if sizes.min() < MIN_SIZE or not _are_held(log, int(offsets.min()), int(ends.max())):
+    start, last = int(offsets[0]), int(offsets[-1] + sizes[-1]) - 1
+    if start // size == last // size and (not len(gaps) or 0 <= gaps.min() <= gaps.max() <= _NEAR):
+        return _near(log, offsets, sizes, gaps) if _are_held(log, start, last + 1) else None
+    ends = offsets + sizes
+    files = offsets // size
+    is_inside = (ends - 1) // size == files
+    if not is_inside.all() or not _are_held(log, int(offsets.min()), int(ends.max())):
         return None
-    if ((ends - 1) // size != offsets // size).any():
-        return None
-    gaps = offsets[1:] - ends[:-1]
-    breaks = np.flatnonzero(
-        (gaps > _NEAR) | (gaps < 0) | (offsets[1:] // size != offsets[:-1] // size)
-    )
+    is_far = (gaps > _NEAR) | (gaps < 0) | (files[1:] != files[:-1])
     pieces: list[memoryview] = []
     first = 0
-    for last in (*breaks.tolist(), len(offsets) - 1):
-        near = slice(first, last + 1)
-        found = _near(log, offsets[near], sizes[near], gaps[first:last])
+    for number in (*np.flatnonzero(is_far).tolist(), len(offsets) - 1):
+        near = slice(first, number + 1)
+        found = _near(log, offsets[near], sizes[near], gaps[first:number])
         if found is None:
             return None
         pieces += found
-        first = last + 1
+        first = number + 1
     return pieces
 
 
 def _are_held(log: LogFiles, start: int, end: int) -> bool:
-    if start < log.min_offset:
-        return False
-    return end <= log.known_end or end <= log.end()
+    return start >= log.min_offset and (end <= log.known_end or end <= log.end())
 
 
 def _near(log: LogFiles, offsets: Longs, sizes: Longs, gaps: Longs) -> list[memoryview] | None:
-    """Read records that stand close together; see `pieces_of`."""
-    start = int(offsets[0])
-    length = int(offsets[-1] + sizes[-1]) - start
+    """Read records that stand close together in one file; see `pieces_of`."""
+    at = offsets - offsets[0]
+    length = int(at[-1] + sizes[-1])
     data = np.empty(length, np.uint8)
     whole = data.data
-    if log.read_into(whole, start) < length:
+    if log.read_into(whole, int(offsets[0])) < length:
         return None
     # Every byte as the beginning of a record; those of the records are then picked.
-    any_place = np.ndarray((length - MIN_SIZE + 1,), _SIGNS, data, strides=(1,))
-    signs = any_place[offsets - start]
-    magic = signs["magic"]
-    is_record = (signs["size"] == sizes) & (signs["physical_offset"] == offsets)
-    is_record &= (magic == MAGIC_V1) | (magic == MAGIC_V2)
-    if not is_record.all():
+    places = (length - MIN_SIZE + 1,)
+    physical = np.ndarray(places, _LONG, data, PHYSICAL_OFFSET_AT, _STEP)
+    stated = np.ndarray(places, _INT, data, SIZE_AT, _STEP)
+    if (physical[at] != offsets).any() or (stated[at] != sizes).any():
         return None
     if not gaps.any():
         return [whole]
-    pieces = []
-    at = 0
-    firsts = (offsets - start).tolist()
-    for number in np.flatnonzero(gaps).tolist():
-        pieces.append(whole[at : firsts[number] + int(sizes[number])])
-        at = firsts[number + 1]
-    pieces.append(whole[at:])
-    return pieces
+    firsts, lasts = at, at + sizes
+    breaks = np.flatnonzero(gaps)
+    if len(breaks) < len(gaps):
+        firsts = firsts[np.concatenate(([0], breaks + 1))]
+        lasts = lasts[np.concatenate((breaks, [len(at) - 1]))]
+    return [whole[a:b] for a, b in zip(firsts.tolist(), lasts.tolist(), strict=True)]
