@@ -43,3 +43,10 @@ RELEASE_5_5 = Release(
     has_flags=True,
     min_offset_remark="",
 )
+RELEASES = {
+    "4.9": RELEASE_4_9,
+    "5.3": RELEASE_5_5._replace(version=479),
+    "5.4": RELEASE_5_5._replace(version=493),
+    "5.5": RELEASE_5_5,
+}
+"""Whose broker a store of each family is served like: the last release of the family."""

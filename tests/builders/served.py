@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq.encode import Message
 from reput.remoting.names.known import Topic
-from reput.remoting.names.release import RELEASE_4_9, RELEASE_5_5
+from reput.remoting.names.release import RELEASES
 from reput.remoting.reading.served import GroupConfig, Served
 from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 from reput.stores.query.message_store import MessageStore
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from reput.remoting.reading.served import Online
 
 NOW = 1_700_000_000_000
-RELEASES = {"4.9": RELEASE_4_9, "5.5": RELEASE_5_5}
 
 
 @dataclass
