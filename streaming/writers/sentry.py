@@ -1,7 +1,8 @@
 """Looks after the logs at rest of one process: one thread wakes up for all of them.
 
 A wake-up costs more than the look at eight bytes that it is for, and each store's thread would have
-fifty a second of its own.
+fifty a second of its own. A second thread sees to it that the first one looks: a hanging disk holds
+that one, too, and the stores then have to look for themselves.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from reput.streaming.writers.live_tail import LiveTail
 
 _LOOK_SECONDS = 0.02
-# A store's thread looks whether the sentry still does: a hanging disk holds it, too.
-_DOUBT_SECONDS = 0.1
+_DOUBT_SECONDS = 0.05
 _LATE_SECONDS = 3 * _LOOK_SECONDS
 
 
@@ -38,18 +38,19 @@ class Post:
 
 
 class Sentry:
-    """One thread, and a post for each store."""
+    """One thread that looks and one that sees to it, and a post for each store."""
 
     def __init__(self) -> None:
         """Look at nothing yet."""
         self._posts: list[Post] = []
         self._over = threading.Event()
         self._looked_at = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="sentry", daemon=True)
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self._looked_at = time.monotonic()
+        for run, name in ((self._look, "sentry"), (self._doubt, "sentry's watch")):
+            threading.Thread(target=run, name=name, daemon=True).start()
 
     def end(self) -> None:
         """Look no more; returns at once."""
@@ -73,21 +74,24 @@ class Sentry:
         with post.lock:
             post.tail = tail
             post.woken.clear()
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if time.monotonic() - self._looked_at > _LATE_SECONDS:
-                post.woken.wait(min(left, _LOOK_SECONDS))
-                break
-            if post.woken.wait(min(left, _DOUBT_SECONDS)):
-                break
+        post.woken.wait(min(seconds, _LOOK_SECONDS) if self._is_late() else seconds)
         with post.lock:
             post.tail = None
 
-    def _run(self) -> None:
+    def _look(self) -> None:
         while not self._over.wait(_LOOK_SECONDS):
             for post in self._posts:
                 post.look()
             self._looked_at = time.monotonic()
+
+    def _doubt(self) -> None:
+        while not self._over.wait(_DOUBT_SECONDS):
+            if self._is_late():
+                for post in self._posts:
+                    post.woken.set()
+
+    def _is_late(self) -> bool:
+        return time.monotonic() - self._looked_at > _LATE_SECONDS
 
 
 def _has_news(tail: LiveTail) -> bool:
