@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from reput.stores.queues.reader import QueueReader
 
 _MASTER = 0
+# Messages before a queue's end, as far as it is known, from which on more is looked for.
+_NEAR_END = 64
 _CODES = {
     PullStatus.FOUND: ResponseCode.SUCCESS,
     PullStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -130,7 +132,11 @@ def find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Fo
     if queue is None:
         # A broker makes the queue when it is asked for, with nothing in it.
         return Found(PullStatus.NO_MESSAGE_IN_QUEUE, 0)
-    offset, low, high = header.queue_offset, queue.min_offset, queue.max_offset
+    offset = header.queue_offset
+    if queue.max_offset - offset <= max(header.max_msg_nums, _NEAR_END):
+        # A client that is far from the end asks again before it matters what was written since.
+        queue = served.store.queue_now(header.topic, header.queue_id) or queue
+    low, high = queue.min_offset, queue.max_offset
     missed = outside(low, high, offset)
     if missed is not None:
         return Found(*missed, low, high)

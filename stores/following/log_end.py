@@ -13,6 +13,7 @@ one, or if an older one follows, which may be stale. With kernels every record i
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 import zlib
@@ -24,6 +25,7 @@ from reput.stores.following import head_chain
 from reput.stores.following.head_chain import is_blank, last_byte
 from reput.stores.following.past_end import newer_record, resumes_at
 from reput.stores.log.files import LogChangedError, LogFiles, gone
+from reput.stores.log.listing import signs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +44,8 @@ _TRIES = 3
 # Of the time, and at least between two: looks from the last file's beginning while the end stays.
 _WHOLE_LOOK_SHARE = 0.01
 _WHOLE_LOOK_SECONDS = 5.0
+# A server lists the files this often, whatever the times of their directories say.
+_LISTED_SECONDS = 10.0
 _INT = struct.Struct(">i")
 _BLANK_MAGIC = _INT.pack(MAGIC_BLANK)
 
@@ -159,6 +163,27 @@ class EndedLog(LogFiles):
         """Return the physical offset where the log ends: after the last record that is whole."""
         return self._end if self._end is not None else self._walk(self.active_base(), None)
 
+    def grown_to(self, offset: int) -> int:
+        """Return the end, after a look at what may have been appended up to a physical offset."""
+        if offset >= self.end_of_files:
+            super().refresh()
+            self._active = None
+        return self._grown()
+
+    def reached(self, end: int) -> None:
+        """Take it that all up to a physical offset is in the log: an entry has come for it.
+
+        Records are dispatched in the order of the log, each once it is whole.
+        """
+        if self._end is None or end <= self._end:
+            return
+        if self.base_of(end - 1) != self.base_of(self._end - 1):
+            super().refresh()
+            self._active = None
+        if end <= self.end_of_files:
+            self._end, self._last, self._seen = end, None, self._looks()
+            self._before, self._after = self._crc_before(end), self._bytes_after(end)
+
     def refresh(self) -> None:
         """Look at the files again; an end that did not move on by appending is looked for again."""
         super().refresh()
@@ -171,6 +196,26 @@ class EndedLog(LogFiles):
                 super().refresh()
             else:
                 return
+
+    def follow(self) -> bool:
+        """Look at the files again where files came or went; False if the log was cut.
+
+        Unlike `refresh` it does not look for the end, which may take seconds: `reached` says it.
+        """
+        listed = self._listed
+        is_old = listed is None or time.monotonic() - listed.at > _LISTED_SECONDS
+        if is_old or (listed and listed.signs != signs_of(self.directories)):
+            super().refresh()
+            self._active = None
+        end = self._end
+        if end is None:
+            return True
+        if self.min_offset <= end <= self.end_of_files:
+            with contextlib.suppress(LogChangedError):
+                if self._crc_before(end) == self._before:
+                    return True
+        self._forget()
+        return False
 
     def look_again(self) -> None:
         """Look for the end again when it is asked for: the log was cut."""

@@ -156,10 +156,7 @@ class LogFiles:
         return list(self._files)
 
     def file_of(self, position: int) -> tuple[Path, int]:
-        """Return the file that holds a physical offset, and the byte in it: for messages.
-
-        A position past all files is reported in the last one.
-        """
+        """Return the file and byte of a physical offset, for messages; past all files the last."""
         base = self.base_of(position)
         damage = self.damage_at(position)
         if damage is not None and base not in self._files:

@@ -144,6 +144,14 @@ class MessageStore:
         self._lookup.refresh()
         self._queues.close()
 
+    def follow(self) -> bool:
+        """Look at the files as a server does each second; False if the log was cut."""
+        first = self.log.min_offset
+        if self.log.follow() and self.log.min_offset == first:
+            return True
+        self._queues.close()
+        return self.log.min_offset != first
+
     def by_key(
         self,
         topic: str,
@@ -280,14 +288,12 @@ class MessageStore:
         return by_time.records_from(self.log, physical_offset, self.report)
 
     def queue(self, topic: str, queue_id: int, *, is_quick: bool = False) -> AnyQueue | None:
-        """Return a queue, None if there is none.
-
-        Args:
-            topic: the topic.
-            queue_id: the queue.
-            is_quick: for overviews, see `UnitFiles.end`.
-        """
+        """Return a queue, None if there is none; for `is_quick` see `UnitFiles.end`."""
         return self._queues.get(topic, queue_id, is_quick=is_quick)
+
+    def queue_now(self, topic: str, queue_id: int) -> AnyQueue | None:
+        """Return a queue with what was written to it since, None if there is none."""
+        return self._queues.now(topic, queue_id)
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the ids of a topic's queues, in order; none for a topic without."""

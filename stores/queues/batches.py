@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report
-    from reput.stores.log.files import LogFiles
+    from reput.stores.following.log_end import EndedLog
 
 _PIECE = 1024
 
@@ -33,7 +33,7 @@ class BatchReader:
     def __init__(
         self,
         directory: Path,
-        log: LogFiles,
+        log: EndedLog,
         settings: BrokerSettings,
         report: Report,
         *,
@@ -86,6 +86,13 @@ class BatchReader:
             for at in range(0, whole, UNIT_SIZE):
                 yield Unit(*UNIT_STRUCT.unpack_from(data, at))
             position += whole
+
+    def grow(self) -> bool:
+        """Tell whether nothing was written after the end; if something was, open it again."""
+        if not self.files.has_begun(self.end - self.end % self.files.file_size):
+            return True
+        raw = self.files.read(self.end, UNIT_SIZE)
+        return self.files.is_cut or not self.files.are_used(raw)
 
     def roll(self, _queue_offset: int) -> int:
         """Return where to resume after an offset that is in no file: 0, as in a broker."""

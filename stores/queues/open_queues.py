@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report
-    from reput.stores.log.files import LogFiles
+    from reput.stores.following.log_end import EndedLog
     from reput.stores.queues.batches import BatchReader
     from reput.stores.queues.reader import QueueReader
 
@@ -24,12 +24,16 @@ _OPEN_QUEUES = 64
 
 
 class OpenQueues:
-    """The queues of one output root."""
+    """The queues of one output root.
+
+    Attributes:
+        most_open: how many are kept open.
+    """
 
     def __init__(
         self,
         output: Path,
-        log: LogFiles,
+        log: EndedLog,
         settings: BrokerSettings,
         report: Report,
         batch_topics: Collection[str],
@@ -48,18 +52,19 @@ class OpenQueues:
         self._settings = settings
         self._report = report
         self._batch_topics = batch_topics
+        self.most_open = _OPEN_QUEUES
         self._open: dict[tuple[str, int, bool], AnyQueue] = {}
 
     def get(self, topic: str, queue_id: int, *, is_quick: bool = False) -> AnyQueue | None:
         """Return a queue, None if there is none; see `MessageStore.queue`."""
-        # A name that cannot be a directory has no queue, and leads nowhere else.
-        nested = self._settings.version.nests_queues
-        if names.topic_problem(topic, nested=nested) is not None:
-            return None
         key = topic, queue_id, is_quick
         known = self._open.get(key)
         if known is not None:
             return known
+        # A name that cannot be a directory has no queue, and leads nowhere else.
+        nested = self._settings.version.nests_queues
+        if names.topic_problem(topic, nested=nested) is not None:
+            return None
         is_batch = topic in self._batch_topics
         kind = names.BATCH_CONSUMEQUEUE if is_batch else names.CONSUMEQUEUE
         place = os.path.join(topic, str(queue_id))  # noqa: PTH118 - a name, not a path yet
@@ -80,10 +85,18 @@ class OpenQueues:
             queue = QueueReader(
                 directory, ext, self._log, self._settings, self._report, is_quick=is_quick
             )
-        while len(self._open) >= _OPEN_QUEUES:
+        while len(self._open) >= self.most_open:
             self._open.pop(next(iter(self._open))).close()
         self._open[key] = queue
         return queue
+
+    def now(self, topic: str, queue_id: int) -> AnyQueue | None:
+        """Return a queue with what was written to it since it was opened, None if there is none."""
+        queue = self.get(topic, queue_id)
+        if queue is None or queue.grow():
+            return queue
+        self._open.pop((topic, queue_id, False)).close()
+        return self.get(topic, queue_id)
 
     def ids(self, topic: str) -> list[int]:
         """Return the ids of a topic's queues, in order; none for a topic without."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.formats.rocketmq.commitlog import Record
     from reput.stores.config.message_filter import MessageFilter
+    from reput.stores.following.log_end import EndedLog
     from reput.stores.log.files import LogFiles
     from reput.stores.queues.reader import QueueEntry
 
@@ -91,7 +92,7 @@ class Pulled(NamedTuple):
 class Queue(Protocol):
     """What is read of a queue of either kind."""
 
-    log: LogFiles
+    log: EndedLog
     min_offset: int
     max_offset: int
 

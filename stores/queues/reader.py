@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.formats.rocketmq.consumequeue_ext import Unit
     from reput.stores.findings import Report
-    from reput.stores.log.files import LogFiles
+    from reput.stores.following.log_end import EndedLog
 
 _PIECE = 4096
 _BYTE = np.dtype(np.uint8)
@@ -57,7 +57,7 @@ class QueueReader:
         self,
         directory: Path,
         ext_directory: Path,
-        log: LogFiles,
+        log: EndedLog,
         settings: BrokerSettings,
         report: Report,
         *,
@@ -81,12 +81,61 @@ class QueueReader:
         self._ext_directory = ext_directory
         self.end = self.files.end(log, is_quick=is_quick)
         self.max_offset = self.end // ENTRY_SIZE
+        # What stands before the end, and with what follows it while that is nothing.
+        self._last, self._tail, self._tail_at = b"", b"", 0
         self.min_position = self._min_position()
         self.min_offset = self.min_position // ENTRY_SIZE
 
     def offset_at(self, position: int) -> int:
         """Return the physical offset of the entry at a byte position."""
         return head_of(self.files.read(position, HEAD.size))[0]
+
+    def grow(self) -> bool:
+        """Take in what was written after the end since the last look.
+
+        An entry is written once its record is whole, so the log reaches as far. Only where entries
+        were left out that still stand there does the log itself have to be asked.
+
+        Returns:
+            False if this is not the same queue any longer, or not as simple: open it again.
+        """
+        if self._tail and self.files.read(self._tail_at, len(self._tail)) == self._tail:
+            return True
+        files, end = self.files, self.end
+        place = end % files.file_size
+        if not place and not files.has_begun(end):
+            return not end or end - files.file_size in files.bases or not files.bases
+        self._tail_at = end - ENTRY_SIZE if place else end
+        raw = files.read(self._tail_at, end - self._tail_at + ENTRY_SIZE)
+        if place and raw[:ENTRY_SIZE] != (self._last or raw[:ENTRY_SIZE]):
+            return False
+        offset, size = head_of(raw[end - self._tail_at :])
+        if offset < 0 or size <= 0:
+            self._last, self._tail = raw[: end - self._tail_at], raw
+            return True
+        # The first entry of all may be one that fills a gap.
+        return self.max_offset > self.min_offset and self._take_in()
+
+    def _take_in(self) -> bool:
+        files, log = self.files, self.log
+        length = min(_PIECE * ENTRY_SIZE, files.file_size - self.end % files.file_size)
+        # The second look has what was only half written at the first.
+        count = files.are_used(files.read(self.end, length))
+        data = files.read(self.end, count * ENTRY_SIZE)
+        if files.is_cut:
+            count = self._held_in(data)
+        if count:
+            self._last, self._tail = data[(count - 1) * ENTRY_SIZE : count * ENTRY_SIZE], b""
+            self.end += count * ENTRY_SIZE
+            self.max_offset = self.end // ENTRY_SIZE
+            log.reached(sum(head_of(self._last)))
+        return True
+
+    def _held_in(self, data: bytes) -> int:
+        """Return how many entries come before the first whose record is not in the log."""
+        heads = (head_of(data[at:]) for at in range(0, len(data), ENTRY_SIZE))
+        held = [self.log.holds(offset) for offset, _ in heads]
+        return held.index(False) if False in held else len(held)
 
     def _min_position(self) -> int:
         if not self.files.bases or not self.end:

@@ -6,6 +6,7 @@ Source: RocketMQ `ConsumeQueue#recover`, `ConsumeQueue#truncateDirtyLogicFiles`.
 from __future__ import annotations
 
 import os
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reput.stores.findings import Report
-    from reput.stores.log.files import LogFiles
+    from reput.stores.following.log_end import EndedLog
 
 # Units read at once.
 _PIECE = 4096
@@ -50,6 +51,9 @@ class UnitFiles:
         self._known: frozenset[int] = frozenset()
         self._open: dict[int, int] = {}
         self._inodes: dict[int, int] = {}
+        # Units after the end that `end` has left out still stand in the files.
+        self.is_cut = False
+        weakref.finalize(self, _close_all, self._open)
         self.look(report)
 
     def look(self, report: Report) -> None:
@@ -103,7 +107,21 @@ class UnitFiles:
         left = self.file_size - (position - base)
         return os.pread(descriptor, min(length, left), position - base)
 
-    def end(self, log: LogFiles, *, is_quick: bool = False) -> int:
+    def has_begun(self, base: int) -> bool:
+        """Tell whether the file that begins at `base` is there; one may have come just now."""
+        if base in self._known:
+            return True
+        try:
+            descriptor = os.open(self.path(base), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        self._open[base] = descriptor
+        self._inodes[base] = os.fstat(descriptor).st_ino
+        self.bases = sorted({*self.bases, base})
+        self._known = frozenset(self.bases)
+        return True
+
+    def end(self, log: EndedLog, *, is_quick: bool = False) -> int:
         """Return the position after the last unit, as a starting broker finds it.
 
         It drops units whose records are past the log's end
@@ -120,7 +138,9 @@ class UnitFiles:
             held = self._bisected_held_end if is_quick else self._held_end
             kept = held(self.bases[-1], end, log)
             if kept is not None:
+                self.is_cut = self.is_cut or kept < end
                 return kept
+            self.is_cut = True
             self._leave_files(self.bases[-1] - 1)
             end = self.bases[-1] + self.file_size if self.bases else 0
         return 0
@@ -130,7 +150,7 @@ class UnitFiles:
         self.bases = [base for base in self.bases if base <= end]
         self._known = frozenset(self.bases)
 
-    def _held_end(self, base: int, end: int, log: LogFiles) -> int | None:
+    def _held_end(self, base: int, end: int, log: EndedLog) -> int | None:
         """Return the position after the last unit before the first one whose record was cut away.
 
         Args:
@@ -148,7 +168,7 @@ class UnitFiles:
             data = self.read(position, min(_PIECE * self.unit, end - position))
             offsets = np.frombuffer(data, self.layout, len(data) // self.unit)["physical_offset"]
             if len(offsets) and offsets.max() >= stop:
-                stop = log.end()
+                stop = log.grown_to(int(offsets.max()))
                 cut = np.flatnonzero(offsets >= stop)
                 if len(cut):
                     found = position + int(cut[0]) * self.unit
@@ -169,7 +189,7 @@ class UnitFiles:
                 end += len(units) * self.unit
         return end
 
-    def _bisected_held_end(self, base: int, end: int, log: LogFiles) -> int | None:
+    def _bisected_held_end(self, base: int, end: int, log: EndedLog) -> int | None:
         """Return what `_held_end` does where offsets rise along the queue."""
         if end <= base or self._offset(end - self.unit) < log.known_end:
             return end
@@ -210,12 +230,21 @@ class UnitFiles:
                 return base + low * self.unit
         return self.bases[0] if self.bases else 0
 
+    def are_used(self, data: bytes) -> int:
+        """Return how many units stand at the beginning of some bytes, one after the other."""
+        units = np.frombuffer(data, self.layout, len(data) // self.unit)
+        used = self._are_used(units)
+        return len(used) if used.all() else int(used.argmin())
+
     def modified_ms(self, base: int) -> int:
         """Return when a file was last written to, ms."""
         return self.path(base).stat().st_mtime_ns // 1_000_000
 
     def close(self) -> None:
         """Close the files."""
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open = {}
+        _close_all(self._open)
+
+
+def _close_all(descriptors: dict[int, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])

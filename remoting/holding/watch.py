@@ -1,0 +1,156 @@
+"""Sees what comes into queues that pulls wait for, by looking at their files.
+
+A look costs the same however many pulls wait. It reads eight bytes at the log's end; what was
+appended there names the queues to look at. A queue is looked at once a millisecond from the moment
+its record stands in the log until its entry stands in the queue. A few of the other queues are
+looked at in turn, for messages that go into further queues, and for a log that is not followed.
+Source: RocketMQ `NotifyMessageArrivingListener#arriving`, `ReputMessageService#doReput`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reput.remoting.holding.appended import Appended
+from reput.stores.log.records import read_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from reput.remoting.holding.holds import Holds
+    from reput.stores.query.message_store import MessageStore
+    from reput.stores.queues.open_queues import AnyQueue
+    from reput.stores.queues.reader import QueueEntry
+
+    Key = tuple[str, int]
+
+# Queues that one look looks at: with an expected message, and without.
+_EXPECTED_AT_ONCE, _OTHERS_AT_ONCE = 64, 8
+# Queues whose appended records are remembered; pulls may come for them before their entries do.
+_REMEMBERED = 10_000
+# New entries of a queue of which pulls are told one by one; more wake all that wait for it.
+_TOLD = 512
+_TICK_SECONDS = 0.1
+_FOLLOW_SECONDS = 1.0
+# What was expected and did not come is then looked at in turn with the others.
+_PATIENCE_SECONDS = 30.0
+
+
+class Watch:
+    """Tells `Holds` of what comes into the queues of one store."""
+
+    def __init__(self, store: MessageStore, holds: Holds, now: Callable[[], float]) -> None:
+        """Stand at the log's end.
+
+        Args:
+            store: where the queues are.
+            holds: the pulls that wait.
+            now: seconds, of a clock that never goes back.
+        """
+        self._store = store
+        self._holds = holds
+        self._now = now
+        self._appended = Appended(store.log)
+        # By queue: the offset after its last appended record.
+        self._ends: dict[Key, int] = {}
+        self._expected: dict[Key, float] = {}
+        self._others: list[Key] = []
+        self._told: dict[Key, int] = {}
+        self._ticked_at = self._followed_at = self._looked_at = now()
+
+    def add(self, key: Key, offset: int) -> None:
+        """Look at a queue from now on: a pull waits for it.
+
+        Args:
+            key: topic and queue id.
+            offset: what the pull asked for. Messages that have come since its answer count.
+        """
+        self._told[key] = min(self._told.get(key, offset), offset)
+        self._expected.setdefault(key, self._now())
+
+    def look(self) -> None:
+        """Tell of what has come since the last look, and of pulls whose time is up."""
+        now = self._now()
+        if now - self._looked_at > _FOLLOW_SECONDS:
+            # Nothing waited for a while: what came meanwhile is looked at as pulls come.
+            self._appended.restart()
+        self._looked_at = now
+        if now - self._followed_at >= _FOLLOW_SECONDS:
+            self._follow(now)
+        if not self._appended.look(self._append):
+            self._expect_all(now)
+        for _ in range(min(len(self._expected), _EXPECTED_AT_ONCE)):
+            key = next(iter(self._expected))
+            since = self._expected.pop(key)
+            if key not in self._holds:
+                continue
+            if self._look_at(key) < self._ends.get(key, 0) and now - since < _PATIENCE_SECONDS:
+                # After the others.
+                self._expected[key] = since
+        self._look_at_others()
+        if now - self._ticked_at >= _TICK_SECONDS:
+            self._tick(now)
+
+    def _append(self, key: Key, end: int) -> None:
+        # The newest ones are the last.
+        self._ends.pop(key, None)
+        self._ends[key] = end
+        if len(self._ends) > _REMEMBERED:
+            del self._ends[next(iter(self._ends))]
+        if key in self._holds:
+            self._expected.setdefault(key, self._looked_at)
+
+    def _expect_all(self, now: float) -> None:
+        for key in self._holds:
+            self._expected.setdefault(key, now)
+
+    def _look_at_others(self) -> None:
+        for _ in range(_OTHERS_AT_ONCE):
+            if not self._others:
+                self._others = list(self._holds)
+                return
+            key = self._others.pop()
+            if key in self._holds:
+                self._look_at(key)
+
+    def _look_at(self, key: Key) -> int:
+        """Tell of what has come into a queue; return its greatest offset."""
+        queue = self._store.queue_now(*key)
+        if queue is None:
+            return 0
+        end = queue.max_offset
+        told = self._told.get(key, end)
+        if end != told:
+            self._told[key] = end
+            if end > told:
+                self._tell(key, queue, told)
+        return end
+
+    def _tell(self, key: Key, queue: AnyQueue, told: int) -> None:
+        if queue.max_offset - told > _TOLD:
+            self._holds.arrived(key, queue.max_offset)
+            return
+        for entry in queue.all_entries(told):
+            if key not in self._holds:
+                break
+            end = entry.queue_offset + entry.messages
+            self._holds.arrived(key, end, entry, self._properties)
+
+    def _properties(self, entry: QueueEntry) -> Mapping[str, str] | None:
+        record = read_record(self._store.log, entry.physical_offset)
+        return record.properties if record is not None else None
+
+    def _tick(self, now: float) -> None:
+        self._ticked_at = now
+        self._holds.tick()
+        if self._holds.is_sweep_due():
+            self._holds.sweep(self._look_at)
+        self._told = {key: told for key, told in self._told.items() if key in self._holds}
+
+    def _follow(self, now: float) -> None:
+        """Look at the log's files again: new ones come, old ones expire, a broker cuts its log."""
+        self._followed_at = now
+        if not self._store.follow() or self._appended.is_lost:
+            self._appended.restart()
+            self._ends.clear()
+            self._expect_all(now)
