@@ -1,0 +1,127 @@
+"""YAML as brokers read it: SnakeYAML, which is a translation of PyYAML.
+
+Brokers of 4.9 resolve a value first and write it as a text afterwards, so `secretKey: 012345678`
+may be another number there. Those of 5.x know that it is a text, and take it as it stands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from reput.remoting.access.errors import AccessError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_KIND = "tag:yaml.org,2002:"
+_TRUE, _FALSE = {"yes", "true", "on"}, {"no", "false", "off"}
+
+
+class Source(NamedTuple):
+    """Where a document comes from, and how its broker takes values.
+
+    Attributes:
+        path: its file.
+        is_typed: 5.x: texts stand as they are, and names that it does not know are refused.
+    """
+
+    path: Path
+    is_typed: bool
+
+    def wrong(self, node: Any, why: str) -> AccessError:
+        """Return an error that names the line."""
+        return AccessError(f"{self.path}, line {node.start_mark.line + 1}: {why}")
+
+
+def read(source: Source, raw: bytes) -> Mapping[str, Any] | None:
+    """Return the nodes of a file by name, None for an empty file.
+
+    Raises:
+        AccessError: not YAML, several documents, or no map.
+    """
+    loader = None
+    try:
+        loader = _LOADER(raw)
+        node = loader.get_single_node()
+    except yaml.YAMLError as error:
+        raise AccessError(f"{source.path} is not YAML: {error}") from None
+    except RecursionError:
+        raise AccessError(f"{source.path} is not YAML: nested too deeply") from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+    if node is None or _is_null(node):
+        return None
+    return mapping(source, node)
+
+
+def mapping(source: Source, node: Any) -> dict[str, Any]:
+    """Return the nodes of a map by name. A name that is there twice has its last value.
+
+    Raises:
+        AccessError: not a map.
+    """
+    if not isinstance(node, yaml.MappingNode):
+        raise source.wrong(node, "expected names with values, such as `accessKey: …`")
+    try:
+        yaml.constructor.SafeConstructor().flatten_mapping(node)
+    except yaml.YAMLError as error:
+        raise source.wrong(node, str(error)) from None
+    return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+
+def listing(source: Source, node: Any | None) -> list[Any]:
+    """Return the nodes of a list; none where there is nothing.
+
+    Raises:
+        AccessError: not a list.
+    """
+    if node is None or _is_null(node):
+        return []
+    if not isinstance(node, yaml.SequenceNode):
+        raise source.wrong(node, "expected a list: lines that begin with `- `")
+    return list(node.value)
+
+
+def text(source: Source, node: Any | None) -> str | None:
+    """Return a text, None where there is nothing.
+
+    Raises:
+        AccessError: a list or a map; for a broker of 4.9, a value that it would write in its own
+            way.
+    """
+    if node is None or _is_null(node):
+        return None
+    if not isinstance(node, yaml.ScalarNode):
+        raise source.wrong(node, "expected a text")
+    kind = node.tag.removeprefix(_KIND)
+    if source.is_typed or kind == "str":
+        return str(node.value)
+    maker = yaml.constructor.SafeConstructor()
+    if kind == "int":
+        return str(maker.construct_yaml_int(node))
+    if kind == "bool":
+        return str(maker.construct_yaml_bool(node)).lower()
+    raise source.wrong(node, f"put {node.value!r} into quotes: brokers of 4.9 read it as a {kind}")
+
+
+def switch(source: Source, node: Any | None) -> bool:
+    """Return true or false; false where there is nothing.
+
+    Raises:
+        AccessError: neither.
+    """
+    if node is None or _is_null(node):
+        return False
+    found = node.value.lower() if isinstance(node, yaml.ScalarNode) else None
+    if found in _TRUE or found in _FALSE:
+        return found in _TRUE
+    raise source.wrong(node, "expected true or false")
+
+
+def _is_null(node: Any) -> bool:
+    return bool(node.tag == f"{_KIND}null")
