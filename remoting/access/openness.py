@@ -37,8 +37,8 @@ def refuse_open(properties: Mapping[str, str], name: str) -> None:
         remedy = "give the broker's conf/plain_acl.yml, or its conf, with --acl"
     else:
         remedy = (
-            "its users and rules are in a RocksDB that reput does not read: write a plain_acl.yml with "
-            "the users that may read, and give it with --acl; clients sign in the same way"
+            "its users and rules are in a RocksDB that reput does not read: write a "
+            "plain_acl.yml with those that may read and give it with --acl; clients sign alike"
         )
     raise AccessError(
         f"{name} has {guards[0]}=true, so the broker of this store checked who asks; {remedy}. To "
