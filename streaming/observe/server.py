@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
@@ -28,9 +28,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-    from reput.streaming.observe.metrics import Metrics
+    from prometheus_client import CollectorRegistry
 
 LOG = logging.getLogger("reput")
+
+
+class Shown(Protocol):
+    """What is shown: of a job, or of `reput serve`."""
+
+    registry: CollectorRegistry
+
+    def is_alive(self) -> bool:
+        """Tell whether it works at all."""
+
+    def is_ready(self, most_behind: int, /) -> bool:
+        """Tell whether it keeps up; see `serve`."""
+
+    def scraped(self, began: float) -> None:
+        """Take that a scrape, begun then, was answered."""
+
 
 # More than any number of Prometheus servers and kubelets ask at a time; far from a limit of 1,024
 # open files.
@@ -215,12 +231,12 @@ class _Handler(WSGIRequestHandler):
 
 
 def serve(
-    metrics: Metrics, host: str, port: int, ready_bytes: int, access: Access | None = None
+    metrics: Shown, host: str, port: int, ready_bytes: int, access: Access | None = None
 ) -> WSGIServer:
     """Answer on a thread of its own; `shutdown` and `server_close` end it.
 
     Args:
-        metrics: the job's.
+        metrics: the job's, or those of `reput serve`.
         host: address to listen on.
         port: 0 for any.
         ready_bytes: /readyz says no when a store is further behind.
@@ -250,7 +266,7 @@ def serve(
 
 
 def _app_of(
-    metrics: Metrics, ready_bytes: int, access: Access
+    metrics: Shown, ready_bytes: int, access: Access
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
     """Return what answers requests, by their path."""
     scrape = make_wsgi_app(metrics.registry)

@@ -175,7 +175,10 @@ class TestProperties:
             ({"tls_test_mode_enable": None}, "makes a certificate that nobody knows"),
             ({"tls_server_certPath": None}, "needs tls.server.certPath"),
             ({"tls_server_authClient": "false"}, "lets every certificate in"),
-            ({"tls_server_need_client_auth": "maybe"}, "maybe is not one of none, optional, require"),
+            (
+                {"tls_server_need_client_auth": "maybe"},
+                "maybe is not one of none, optional, require",
+            ),
             ({"tls_server_mode": "on"}, "on is not one of disabled, permissive, enforcing"),
         ],
     )

@@ -1,0 +1,1 @@
+"""What is worth counting? What each server tells of itself, to metrics or to nobody."""

@@ -1,0 +1,124 @@
+"""What a name server or a broker tells of itself, while it answers.
+
+All of it is told from the event loop. `streaming.observe.serving` shows it to Prometheus, whose
+scrapes run on another thread: values are handed over, and nothing is asked of a room.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class SentBack(Enum):
+    """What became of a message that a consumer sent back (`CONSUMER_SEND_MSG_BACK`)."""
+
+    REFUSED = "refused"
+    ACCEPTED = "accepted"
+    KEPT = "kept"
+
+
+class Counters(Protocol):
+    """What is told of one server: the name server, or the broker of one store."""
+
+    def connected(self, change: int) -> None:
+        """Take that a connection came (1) or went (-1)."""
+
+    def answered(self, request: int, answer: int, size: int, messages: int = 0) -> None:
+        """Count an answer.
+
+        Args:
+            request: the code that was asked.
+            answer: the code that was said.
+            size: bytes of the frame.
+            messages: in its body.
+        """
+
+    def oneway(self, request: int) -> None:
+        """Count a request that wants no answer."""
+
+    def held(self, count: int) -> None:
+        """Take how many pulls wait now."""
+
+    def slow(self, count: int) -> None:
+        """Take to how many connections more is to be sent than they read."""
+
+    def dropped(self) -> None:
+        """Count a connection closed because its peer broke the protocol or read nothing."""
+
+    def refused(self, reason: str) -> None:
+        """Count a request that an ACL refused; see `remoting.access.check`."""
+
+    def acl_read(
+        self, accounts: int, repeated: Sequence[str] = (), error: str | None = None
+    ) -> None:
+        """Take what of an ACL is in force; see `remoting.access.check`."""
+
+    def sent_back(self, outcome: SentBack) -> None:
+        """Count a message that a consumer sent back."""
+
+    def duplicate_client(self) -> None:
+        """Count a client whose id another connection has: both get the same share of queues."""
+
+    def cold_pull(self) -> None:
+        """Count a pull whose records were not in memory."""
+
+    def lags(self, by_group: Mapping[str, int]) -> None:
+        """Take how many messages each group has not consumed, all its topics together."""
+
+    def ready(self, *, is_ready: bool) -> None:
+        """Take whether clients are served."""
+
+    def alive(self) -> None:
+        """Take that the event loop runs; to be told each second or so."""
+
+
+class Uncounted:
+    """Takes everything and shows nothing."""
+
+    def connected(self, change: int) -> None:
+        """Do nothing."""
+
+    def answered(self, request: int, answer: int, size: int, messages: int = 0) -> None:
+        """Do nothing."""
+
+    def oneway(self, request: int) -> None:
+        """Do nothing."""
+
+    def held(self, count: int) -> None:
+        """Do nothing."""
+
+    def slow(self, count: int) -> None:
+        """Do nothing."""
+
+    def dropped(self) -> None:
+        """Do nothing."""
+
+    def refused(self, reason: str) -> None:
+        """Do nothing."""
+
+    def acl_read(
+        self, accounts: int, repeated: Sequence[str] = (), error: str | None = None
+    ) -> None:
+        """Do nothing."""
+
+    def sent_back(self, outcome: SentBack) -> None:
+        """Do nothing."""
+
+    def duplicate_client(self) -> None:
+        """Do nothing."""
+
+    def cold_pull(self) -> None:
+        """Do nothing."""
+
+    def lags(self, by_group: Mapping[str, int]) -> None:
+        """Do nothing."""
+
+    def ready(self, *, is_ready: bool) -> None:
+        """Do nothing."""
+
+    def alive(self) -> None:
+        """Do nothing."""
