@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from reput.formats.errors import UnreadableError
+from reput.formats.errors import FormatError
 from reput.stores.log.tail import find_tail
 from reput.streaming.settings.config import FlushPolicy
 from tests.crash.kill_points import (
@@ -52,6 +52,7 @@ from tests.crash.kill_stores import (
     Case,
     HarnessError,
     Material,
+    is_half_written,
     oracle_material,
     own_material,
     warm_up,
@@ -76,8 +77,9 @@ def _child(case: Case, policy: FlushPolicy, instruments: Instruments, board: Boa
             board.phase = PHASES.index("dispatch")
             try:
                 dispatcher.dispatch(find_tail(dispatcher.log).end)
-            except UnreadableError:
-                # A number of a record that is being written may be cut away: no broker's lock says so.
+            except FormatError as error:
+                if not is_half_written(error):
+                    raise
                 break
             if stops:
                 break
