@@ -14,6 +14,8 @@ import unicodedata
 REPLACEMENT = "\ufffd"
 INT_MAX = 0x7FFFFFFF
 # Decimal digits of the largest long.
+# Digits from which on a number may need more bits.
+_ALWAYS_FITS = {32: 10, 64: 19}
 _MOST_DIGITS = 19
 _SHOWN = 40
 _TRIMMED = "".join(map(chr, range(0x21)))
@@ -113,6 +115,9 @@ def parse_long(text: str) -> int:
 
 
 def _parse_number(text: str, bits: int) -> int:
+    # Most numbers are short ones, and this is asked for each field of each request.
+    if len(text) < _ALWAYS_FITS[bits] and text.isascii() and text.isdigit():
+        return int(text)
     digits = text[1:] if text[:1] in {"+", "-"} else text
     # Java's Character.digit knows the decimal digits of every script, as str.isdecimal does.
     if not digits.isdecimal() or any(ord(c) > 0xFFFF for c in digits):

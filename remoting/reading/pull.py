@@ -161,30 +161,43 @@ def _by_columns(
     if wanted is None:
         # Each entry is a message: more than these are never taken.
         count = min(count, max(min(max_messages, max(limits.messages, limits.disk_messages)), 1))
-    raw = queue.files.read(offset * ENTRY_SIZE, count * ENTRY_SIZE)
+    codes = None if wanted is None else wanted.codes or frozenset()
+    few = min(count, entries.FEW)
+    raw = queue.files.read(offset * ENTRY_SIZE, few * ENTRY_SIZE)
+    taken = entries.first(raw, codes, max_messages, limits) if len(raw) >= ENTRY_SIZE else None
+    if taken is None:
+        raw = queue.files.read(offset * ENTRY_SIZE, count * ENTRY_SIZE)
+        taken = _taken(raw, codes, max_messages, limits)
+        if taken is None:
+            return None
+    end = offset + taken.seen
+    if not taken.sizes:
+        return Found(PullStatus.NO_MATCHED_MESSAGE, end, low, high)
+    pieces = pieces_of(queue.log, taken.offsets, taken.sizes)
+    if pieces is None:
+        return None
+    return Found(PullStatus.FOUND, end, low, high, pieces, len(taken.sizes))
+
+
+def _taken(
+    raw: bytes, codes: frozenset[int] | None, max_messages: int, limits: PullLimits
+) -> entries.Taken | None:
+    """Return what a pull takes of any number of entries, None if there are others among them."""
     rows = np.frombuffer(raw, ENTRY, len(raw) // ENTRY_SIZE)
     if not len(rows):
         return None
     offsets = rows["physical_offset"].astype(np.int64)
     sizes = rows["size"].astype(np.int64)
     passing = None
-    if wanted is not None:
-        passing = entries.with_codes(
-            rows["tags_code"].astype(np.int64), wanted.codes or frozenset()
-        )
+    if codes is not None:
+        passing = entries.with_codes(rows["tags_code"].astype(np.int64), codes)
         if passing is None:
             return None
     seen = entries.full_at(offsets, sizes, passing, max_messages, limits)
-    if passing is None:
-        offsets, sizes = offsets[:seen], sizes[:seen]
-    else:
-        offsets, sizes = offsets[:seen][passing[:seen]], sizes[:seen][passing[:seen]]
-        if not len(sizes):
-            return Found(PullStatus.NO_MATCHED_MESSAGE, offset + seen, low, high)
-    pieces = pieces_of(queue.log, offsets, sizes)
-    if pieces is None:
-        return None
-    return Found(PullStatus.FOUND, offset + seen, low, high, pieces, len(sizes))
+    offsets, sizes = offsets[:seen], sizes[:seen]
+    if passing is not None:
+        offsets, sizes = offsets[passing[:seen]], sizes[passing[:seen]]
+    return entries.Taken(seen, offsets.tolist(), sizes.tolist())
 
 
 def _by_entries(

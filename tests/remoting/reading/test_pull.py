@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reput.formats.rocketmq.consumequeue import ENTRY_STRUCT
 from reput.formats.rocketmq.encode import Message
 from reput.remoting.reading import entries
 from reput.remoting.reading import pull as pulls
@@ -222,6 +223,40 @@ def test_full_at_is_the_brokers_loop(rows, max_messages, limits, filtered):
     )
 
     assert found == slowly(offsets, sizes, passing, max_messages, limits)
+
+
+@examples(300)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(-2, 2)),
+        min_size=1,
+        max_size=entries.FEW,
+    ),
+    codes=st.none() | st.frozensets(st.integers(-2, 2)),
+    max_messages=st.integers(-2, 20),
+    limits=st.builds(PullLimits, st.integers(0, 12), st.integers(0, 150)),
+)
+def test_few_entries_one_by_one_are_the_same(rows, codes, max_messages, limits):
+    offsets, sizes, hashes = map(list, zip(*rows, strict=True))
+    raw = b"".join(ENTRY_STRUCT.pack(*row) for row in rows)
+    passing = [codes is None or code in codes for code in hashes]
+    seen = slowly(offsets, sizes, passing, max_messages, limits)
+    found = entries.first(raw, codes, max_messages, limits)
+    if found is None:
+        return
+
+    taken = [number for number in range(seen) if passing[number]]
+    assert found.seen == seen
+    assert list(found.offsets) == [offsets[number] for number in taken]
+    assert list(found.sizes) == [sizes[number] for number in taken]
+
+
+@pytest.mark.parametrize("code", [-(1 << 63) + 40, 1 << 40])
+def test_few_entries_without_hashes_are_left_to_columns(code):
+    raw = ENTRY_STRUCT.pack(100, 50, 5) + ENTRY_STRUCT.pack(150, 50, code)
+
+    assert entries.first(raw, frozenset({5}), 1, PullLimits()) is None
+    assert entries.first(raw[:20], frozenset({5}), 1, PullLimits()) == (1, [100], [50])
 
 
 @given(codes=st.frozensets(st.integers(-9, 9)), given=st.lists(st.integers(-(1 << 31), 1 << 40)))
