@@ -6,27 +6,35 @@ Source: RocketMQ `PullMessageProcessor#processRequest`, `executeRequestWhenWakeu
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from reput.remoting.holding.holds import Held, Holds
 from reput.remoting.holding.watch import Watch
-from reput.remoting.reading.answer import RefusedError
-from reput.remoting.reading.pull import pull
+from reput.remoting.reading.answer import Answer, RefusedError
+from reput.remoting.reading.pull import pull, steps
 from reput.remoting.reading.pull_checks import SUSPEND, filter_of, topic_and_group
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
-from reput.remoting.wire.pull_headers import PullMessageRequestHeader
+from reput.remoting.wire.pull_headers import (
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+)
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable
 
-    from reput.remoting.reading.answer import Answer
     from reput.remoting.reading.served import Served
+    from reput.remoting.reading.turns import Turns
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
 
     Handler = Callable[[Command, Channel], Answer | None]
     Commit = Callable[[PullMessageRequestHeader, Channel], None]
+
+
+_log = logging.getLogger(__name__)
 
 
 class Pulls:
@@ -40,6 +48,7 @@ class Pulls:
         self,
         served: Served,
         now: Callable[[], float],
+        turns: Turns | None = None,
         commit: Commit | None = None,
         short_polling: float | None = None,
     ) -> None:
@@ -48,11 +57,13 @@ class Pulls:
         Args:
             served: what is asked.
             now: seconds, of a clock that never goes back.
+            turns: of the event loop; None answers each pull at once, whatever it takes.
             commit: keeps the offset that a pull commits; called once for each pull that passes the
                 checks, and looks at its flags itself.
             short_polling: see `Holds`.
         """
         self._served = served
+        self._turns = turns
         self._commit = commit
         self.holds = Holds(self._wake, now, short_polling)
         self._watch = Watch(served.store, self.holds, now)
@@ -65,14 +76,38 @@ class Pulls:
         }
 
     def pull(self, request: Command, channel: Channel) -> Answer | None:
-        """Answer a pull; None if it waits.
+        """Answer a pull; None if it waits, or if its answer is sent once it has been read.
 
         Raises:
             FieldError: a field is missing, or not a number.
         """
         header = fields.read(PullMessageRequestHeader, request.fields)
-        answer = self._answer(request, header, channel)
-        if self._commit is not None and answer.header is not None:
+        found = self._run(request, header, channel)
+        if isinstance(found, Answer):
+            return self._held_or(found, request, header, channel)
+
+        def then(done: Future[Answer]) -> None:
+            answer = self._held_or(_result(done), request, header, channel)
+            if answer is not None:
+                self._send(request, answer, channel)
+
+        found.add_done_callback(then)
+        return None
+
+    def _run(
+        self, request: Command, header: PullMessageRequestHeader, channel: Channel
+    ) -> Answer | Future[Answer]:
+        is_lite = request.code == RequestCode.LITE_PULL_MESSAGE
+        peer = f"/{channel.peer}"
+        if self._turns is None:
+            return pull(header, self._served, peer, is_lite=is_lite)
+        return self._turns.run(steps(header, self._served, peer, is_lite=is_lite))
+
+    def _held_or(
+        self, answer: Answer, request: Command, header: PullMessageRequestHeader, channel: Channel
+    ) -> Answer | None:
+        """Return the first answer to a pull, None if the pull waits instead."""
+        if self._commit is not None and isinstance(answer.header, PullMessageResponseHeader):
             self._commit(header, channel)
         if answer.code != ResponseCode.PULL_NOT_FOUND or not header.sys_flag & SUSPEND:
             return answer
@@ -86,15 +121,22 @@ class Pulls:
         self._watch.add((header.topic, header.queue_id), header.queue_offset)
         return None
 
-    def _answer(
-        self, request: Command, header: PullMessageRequestHeader, channel: Channel
-    ) -> Answer:
-        is_lite = request.code == RequestCode.LITE_PULL_MESSAGE
-        return pull(header, self._served, f"/{channel.peer}", is_lite=is_lite)
-
     def _wake(self, held: Held) -> None:
-        answer = self._answer(held.request, held.header, held.channel)
-        send(held.request, answer, held.channel, self._served.release.version)
+        found = self._run(held.request, held.header, held.channel)
+        if isinstance(found, Answer):
+            self._send(held.request, found, held.channel)
+        else:
+            found.add_done_callback(
+                lambda done: self._send(held.request, _result(done), held.channel)
+            )
+
+    def _send(self, request: Command, answer: Answer, channel: Channel) -> None:
+        """Send a late answer, unless its client wants none, or is gone."""
+        if request.is_oneway or not channel.is_open:
+            return
+        said = fields.write(answer.header) if answer.header is not None else None
+        version = self._served.release.version
+        channel.send(request.answer(answer.code, version, answer.remark, said), answer.pieces)
 
     def look(self) -> None:
         """See what has come, and answer those that wait for it."""
@@ -102,16 +144,10 @@ class Pulls:
         self.holds.answer()
 
 
-def send(request: Command, answer: Answer, channel: Channel, version: int) -> None:
-    """Send a late answer, unless its client wants none.
-
-    Args:
-        request: what is answered.
-        answer: what it gets.
-        channel: where it came from.
-        version: the ordinal of the release that answers.
-    """
-    if request.is_oneway:
-        return
-    said = fields.write(answer.header) if answer.header is not None else None
-    channel.send(request.answer(answer.code, version, answer.remark, said), answer.pieces)
+def _result(done: Future[Answer]) -> Answer:
+    """Return what was found, or what a client is told whose pull failed."""
+    error = done.exception()
+    if error is None:
+        return done.result()
+    _log.error("a pull failed", exc_info=error)
+    return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

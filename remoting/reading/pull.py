@@ -18,16 +18,20 @@ from reput.remoting.reading.answer import Answer, RefusedError
 from reput.remoting.reading.filters import HashFilter
 from reput.remoting.reading.pull_checks import filter_of, topic_and_group
 from reput.remoting.reading.records import pieces_of
+from reput.remoting.reading.turns import patiently
 from reput.remoting.wire.codes import ResponseCode
 from reput.remoting.wire.pull_headers import PullMessageResponseHeader
 from reput.stores.log.files import LogChangedError
 from reput.stores.queues.pull import PullStatus, outside, scanned_entries
+from reput.stores.queues.pull import steps as select
+from reput.stores.reads import ColdError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reput.remoting.reading.pull_checks import Filter
     from reput.remoting.reading.served import Served
+    from reput.remoting.reading.turns import Steps
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
     from reput.stores.queues.pull import PullLimits
     from reput.stores.queues.reader import QueueReader
@@ -79,17 +83,29 @@ def pull(
         peer: address of the client as Java writes it, "/127.0.0.1:4711".
         is_lite: it is a `LITE_PULL_MESSAGE`.
     """
+    asked = steps(header, served, peer, is_lite=is_lite)
+    while True:
+        try:
+            next(asked)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return] # what `steps` returns
+
+
+def steps(
+    header: PullMessageRequestHeader, served: Served, peer: str = "", *, is_lite: bool = False
+) -> Steps[Answer]:
+    """Do what `pull` does, in turns; see `Turns`."""
     try:
         topic, group = topic_and_group(header, served, peer, is_lite=is_lite)
         wanted = filter_of(header, served, group)
     except RefusedError as error:
         return error.answer
     try:
-        found = find(header, served, wanted)
+        found = yield from find(header, served, wanted)
     except LogChangedError:
         # A file has expired, or the log was cut, since the last look.
         served.store.refresh()
-        found = find(header, served, wanted)
+        found = yield from find(header, served, wanted)
     has_flags = served.release.has_flags
     said = PullMessageResponseHeader(
         _MASTER,
@@ -117,8 +133,8 @@ def code_of(status: PullStatus, queue_offset: int) -> ResponseCode:
     return ResponseCode.PULL_OFFSET_MOVED if queue_offset else ResponseCode.PULL_NOT_FOUND
 
 
-def find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Found:
-    """Return what the store has for a pull.
+def find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Steps[Found]:
+    """Return what the store has for a pull, in turns.
 
     Args:
         header: the request.
@@ -128,24 +144,33 @@ def find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Fo
     Raises:
         LogChangedError: the files are no longer those of the last look.
     """
+    while True:
+        try:
+            found = _find(header, served, wanted)
+        except ColdError as cold:
+            yield cold
+        else:
+            break
+    return (yield from _by_entries(header, served, wanted)) if found is None else found
+
+
+def _find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Found | None:
+    """Return what the store has for a pull, None where entries have to be looked at one by one."""
     queue = served.store.queue(header.topic, header.queue_id)
+    offset = header.queue_offset
+    if queue is not None and queue.max_offset - offset <= max(header.max_msg_nums, _NEAR_END):
+        # A client that is far from the end asks again before it matters what was written since.
+        queue = served.store.queue_now(header.topic, header.queue_id)
     if queue is None:
         # A broker makes the queue when it is asked for, with nothing in it.
         return Found(PullStatus.NO_MESSAGE_IN_QUEUE, 0)
-    offset = header.queue_offset
-    if queue.max_offset - offset <= max(header.max_msg_nums, _NEAR_END):
-        # A client that is far from the end asks again before it matters what was written since.
-        queue = served.store.queue_now(header.topic, header.queue_id) or queue
     low, high = queue.min_offset, queue.max_offset
     missed = outside(low, high, offset)
     if missed is not None:
         return Found(*missed, low, high)
-    limits = served.limits_now()
-    if not queue.is_batch and (wanted is None or isinstance(wanted, HashFilter)):
-        found = _by_columns(queue, offset, header.max_msg_nums, wanted, limits)
-        if found is not None:
-            return found
-    return _by_entries(header, served, wanted, limits)
+    if queue.is_batch or not (wanted is None or isinstance(wanted, HashFilter)):
+        return None
+    return _by_columns(queue, offset, header.max_msg_nums, wanted, served.limits_now())
 
 
 def _by_columns(
@@ -200,17 +225,24 @@ def _taken(
     return entries.Taken(seen, offsets.tolist(), sizes.tolist())
 
 
-def _by_entries(
-    header: PullMessageRequestHeader, served: Served, wanted: Filter, limits: PullLimits
-) -> Found:
+def _by_entries(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Steps[Found]:
     """Return the messages of entries of any kind, one after the other."""
-    store = served.store
-    found = store.pull(
-        header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, wanted, limits
+    store, name = served.store, (header.topic, header.queue_id)
+    queue = yield from patiently(lambda: store.queue(*name))
+    found = yield from select(
+        queue,
+        store.settings,
+        header.queue_offset,
+        header.max_msg_nums,
+        wanted,
+        served.limits_now(),
+        name=name,
+        unit_size=queue.files.unit if queue is not None else ENTRY_SIZE,
     )
-    records = [record for _, record in found.messages]
-    pieces = [
-        memoryview(store.log.bytes_at(record.physical_offset, record.size)) for record in records
-    ]
+    pieces = []
+    for _, record in found.messages:
+        place = record.physical_offset, record.size
+        raw = yield from patiently(lambda place=place: store.log.bytes_at(*place))  # type: ignore[misc]
+        pieces.append(memoryview(raw))
     around = found.min_offset, found.max_offset
-    return Found(found.status, found.next_offset, *around, pieces, len(records))
+    return Found(found.status, found.next_offset, *around, pieces, len(pieces))

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reput.formats.rocketmq.commitlog import MIN_SIZE, PHYSICAL_OFFSET_AT, SIZE_AT
+from reput.stores.reads import ColdError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reput.stores.log.files import LogFiles
+    from reput.stores.reads import Span
 
 # A read of another place takes as long as copying this many bytes.
 _NEAR = 16 << 10
@@ -38,6 +40,9 @@ def pieces_of(
 
     Returns:
         None unless all of them stand there.
+
+    Raises:
+        ColdError: some are not in memory; all of those are named.
     """
     if min(sizes) < MIN_SIZE:
         return None
@@ -49,27 +54,47 @@ def pieces_of(
     gaps = list(map(sub, offsets[1:], ends))
     if not _are_held(log, min(offsets), max(ends)):
         return None
-    pieces: list[memoryview] = []
+    files = [offset // size for offset in offsets]
+    if files != [(end - 1) // size for end in ends]:
+        return None
+    runs = []
     first = 0
-    for number in (*_far(offsets, gaps, size), len(offsets) - 1):
-        if (ends[number] - 1) // size != offsets[number] // size:
-            return None
+    for number in (*_far(files, gaps), len(offsets) - 1):
         near = slice(first, number + 1)
-        found = _near(log, offsets[near], sizes[near], gaps[first:number])
-        if found is None:
-            return None
-        pieces += found
+        runs.append((offsets[near], sizes[near], gaps[first:number]))
         first = number + 1
-    return pieces
+    return _all_of(log, runs)
 
 
-def _far(offsets: Sequence[int], gaps: Sequence[int], size: int) -> list[int]:
+def _far(files: Sequence[int], gaps: Sequence[int]) -> list[int]:
     """Return the numbers of the records after which another read begins."""
     return [
         number
-        for number, ((one, other), gap) in enumerate(zip(pairwise(offsets), gaps, strict=True))
-        if not 0 <= gap <= _NEAR or one // size != other // size
+        for number, ((one, other), gap) in enumerate(zip(pairwise(files), gaps, strict=True))
+        if not 0 <= gap <= _NEAR or one != other
     ]
+
+
+def _all_of(
+    log: LogFiles, runs: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int]]]
+) -> list[memoryview] | None:
+    """Read several parts of the log; what of them is not in memory is named all at once."""
+    pieces: list[memoryview] = []
+    cold: list[Span] = []
+    is_known = True
+    for run in runs:
+        try:
+            found = _near(log, *run)
+        except ColdError as error:
+            cold += error.spans
+            is_known = is_known and error.is_known
+            continue
+        if found is None:
+            return None
+        pieces += found
+    if cold:
+        raise ColdError(cold, is_known=is_known)
+    return pieces
 
 
 def _are_held(log: LogFiles, start: int, end: int) -> bool:

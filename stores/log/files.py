@@ -20,6 +20,7 @@ from reput.stores.log import broker_lock, listing
 from reput.stores.log.left_behind import LeftBehind
 from reput.stores.log.left_over import LeftOvers
 from reput.stores.log.listing import stamp_of
+from reput.stores.reads import preadv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.log.listing import Damage, LogFile, Stamp
 
-# Looked up once: the call takes half a microsecond, and a name in a module a tenth of that.
-_preadv = os.preadv
 _OPEN_FILES = 64
 # Before a broker removes a file it waits for its readers, usually a second at most.
 _GAP_SECONDS = 2.0
@@ -291,7 +290,7 @@ class LogFiles:
         if descriptor is None:
             descriptor = self._descriptor(base)
         try:
-            return _preadv(descriptor, buffers, position - base)
+            return preadv(descriptor, buffers, position - base)
         except OSError as error:
             path, _ = self.file_of(base)
             raise OSError(error.errno, error.strerror, str(path)) from error

@@ -7,14 +7,16 @@ call resumes are the broker's own rules. They are those for messages that it tak
 
 from __future__ import annotations
 
+import itertools
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.stores.log.records import is_in_queue, look_at
+from reput.stores.reads import ColdError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.formats.rocketmq.commitlog import Record
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 # Bytes of entries that one call looks at, or more if more messages are asked for.
 _FILTERED_BYTES = 16_000
+# Entries that are looked at, with their records, before others have their turn.
+_TURN = 64
 _SIGN, _MASK = 1 << 31, (1 << 32) - 1
 
 
@@ -126,19 +130,65 @@ def pull(
         name: topic and queue id.
         unit_size: bytes of an entry.
     """
+    scan = steps(
+        queue,
+        settings,
+        offset,
+        max_messages,
+        message_filter,
+        limits,
+        name=name,
+        unit_size=unit_size,
+    )
+    while True:
+        try:
+            next(scan)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return] # what `steps` returns
+
+
+def steps(
+    queue: Queue | None,
+    settings: BrokerSettings,
+    offset: int,
+    max_messages: int,
+    message_filter: MessageFilter | None = None,
+    limits: PullLimits = IN_MEMORY,
+    *,
+    name: tuple[str, int],
+    unit_size: int = ENTRY_SIZE,
+) -> Generator[ColdError | None, None, Pulled]:
+    """Do what `pull` does, in turns.
+
+    Yields:
+        None where others may have their turn; a `ColdError` where something has to be read into
+        memory before the next step.
+    """
     if queue is None:
         return Pulled(PullStatus.NO_MATCHED_LOGIC_QUEUE, (), 0)
     low, high = queue.min_offset, queue.max_offset
     missed = outside(low, high, offset)
     if missed is not None:
         return Pulled(missed[0], (), missed[1], low, high)
-    entries = queue.entries(offset)
+    entries = yield from _entries_at(queue, offset)
     if entries is None:
         return Pulled(PullStatus.OFFSET_FOUND_NULL, (), queue.roll(offset), low, high)
     stop = offset + scanned_entries(max_messages, unit_size)
     counts_first = settings.version.pull_counts_removed
     request = _Request(offset, max_messages, message_filter, limits, name, counts_first)
-    return _select(queue, entries, stop, request)
+    scan = _Scan(queue, stop, request)
+    yield from _select(queue, entries, scan)
+    return Pulled(scan.status, scan.messages, scan.following, low, high)
+
+
+def _entries_at(
+    queue: Queue, offset: int
+) -> Generator[ColdError, None, Iterator[QueueEntry] | None]:
+    while True:
+        try:
+            return queue.entries(offset)
+        except ColdError as cold:
+            yield cold
 
 
 def scanned_entries(max_messages: int, unit_size: int = ENTRY_SIZE) -> int:
@@ -158,45 +208,88 @@ class _Request(NamedTuple):
     counts_first: bool
 
 
-def _select(queue: Queue, entries: Iterator[QueueEntry], stop: int, request: _Request) -> Pulled:
-    """Return the messages of a queue's next entries, before the one at `stop`."""
-    following, max_messages, message_filter, limits, name, counts_first = request
-    high = queue.max_offset
-    status = PullStatus.NO_MATCHED_MESSAGE
-    messages: list[tuple[int, Record]] = []
-    transferred, count = 0, 0
-    gone_until = -1
-    for entry in entries:
+class _Scan:
+    """How far one call has come.
+
+    Attributes:
+        status: what it answers.
+        messages: what it gives.
+        begin: where it resumed.
+        following: where the next call resumes.
+    """
+
+    def __init__(self, queue: Queue, stop: int, request: _Request) -> None:
+        """Begin; `stop` is the queue offset of the first entry that is not looked at."""
+        self._queue = queue
+        self._stop = stop
+        self._request = request
+        self._transferred = self._count = 0
+        self._gone_until = -1
+        self.status = PullStatus.NO_MATCHED_MESSAGE
+        self.messages: list[tuple[int, Record]] = []
+        self.begin = self.following = request.offset
+
+    def is_done(self, entry: QueueEntry) -> bool:
+        """Tell whether the call ends before an entry."""
         # Where the units of a batch queue leave gaps, the place of the next one does not count.
-        if following >= high or entry.queue_offset >= stop:
-            break
-        is_gone = entry.physical_offset < gone_until
-        most, most_bytes = limits.at(entry.physical_offset)
+        if self.following >= self._queue.max_offset or entry.queue_offset >= self._stop:
+            return True
+        request, count = self._request, self._count
+        if not count:
+            return False
         # See `BrokerVersion.pull_counts_removed`.
-        if (
-            (counts_first or not is_gone)
-            and count
-            and (
-                count + entry.messages > max_messages
-                or transferred + entry.size > most_bytes
-                or count >= most
-            )
-        ):
-            break
-        following = entry.queue_offset + entry.messages
-        if is_gone:
-            continue
-        found = _message(queue.log, entry, name, message_filter)
-        if isinstance(found, PullStatus):
-            status = status if messages else found
-            if found == PullStatus.MESSAGE_WAS_REMOVING and not _has_bytes(queue.log, entry):
-                gone_until = _file_end(queue.log, entry.physical_offset)
-            continue
-        messages.append((entry.queue_offset, found))
-        transferred += entry.size
-        count += entry.messages
-        status, gone_until = PullStatus.FOUND, -1
-    return Pulled(status, messages, following, queue.min_offset, high)
+        if not request.counts_first and entry.physical_offset < self._gone_until:
+            return False
+        most, most_bytes = request.limits.at(entry.physical_offset)
+        return (
+            count + entry.messages > request.max_messages
+            or self._transferred + entry.size > most_bytes
+            or count >= most
+        )
+
+    def take(self, entry: QueueEntry) -> None:
+        """Look at an entry, and take its message if it passes.
+
+        Raises:
+            ColdError: nothing has changed; the entry may be given again.
+        """
+        log = self._queue.log
+        if entry.physical_offset >= self._gone_until:
+            found = _message(log, entry, self._request.name, self._request.message_filter)
+            if isinstance(found, PullStatus):
+                is_gone = found == PullStatus.MESSAGE_WAS_REMOVING
+                if is_gone and not _has_bytes(log, entry):
+                    self._gone_until = _file_end(log, entry.physical_offset)
+                self.status = self.status if self.messages else found
+            else:
+                self.messages.append((entry.queue_offset, found))
+                self._transferred += entry.size
+                self._count += entry.messages
+                self.status, self._gone_until = PullStatus.FOUND, -1
+        self.following = entry.queue_offset + entry.messages
+
+
+def _select(
+    queue: Queue, entries: Iterator[QueueEntry], scan: _Scan
+) -> Generator[ColdError | None, None, None]:
+    """Look at a queue's next entries until the call is done."""
+    resumed = -1
+    for looked_at in itertools.count(1):
+        try:
+            entry = next(entries, None)
+            # A unit of several messages may begin before the place that it is asked for by.
+            while entry is not None and entry.queue_offset < resumed:
+                entry = next(entries, None)
+            if entry is None or scan.is_done(entry):
+                return
+            scan.take(entry)
+        except ColdError as cold:
+            yield cold
+            if scan.following > scan.begin:
+                resumed = scan.following
+            entries = (yield from _entries_at(queue, scan.following)) or iter(())
+        if not looked_at % _TURN:
+            yield None
 
 
 def outside(low: int, high: int, offset: int) -> tuple[PullStatus, int] | None:

@@ -14,6 +14,7 @@ import numpy as np
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import HEAD, head_of
 from reput.stores.findings import Kind
+from reput.stores.reads import pread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +106,7 @@ class UnitFiles:
                 return b""
             self._open[base] = descriptor
         left = self.file_size - (position - base)
-        return os.pread(descriptor, min(length, left), position - base)
+        return pread(descriptor, min(length, left), position - base)
 
     def has_begun(self, base: int) -> bool:
         """Tell whether the file that begins at `base` is there; one may have come just now."""

@@ -285,6 +285,6 @@ class TestLogFiles:
         def fails(*_args):
             raise OSError(errno.EIO, "Input/output error")
 
-        monkeypatch.setattr(files, "_preadv", fails)
+        monkeypatch.setattr(files, "preadv", fails)
         with pytest.raises(OSError, match=names.offset_file(5 * self.FILE_SIZE)):
             fast.by_key("t", "k5")

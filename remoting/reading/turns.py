@@ -1,0 +1,130 @@
+"""Answers a question in turns of an event loop, so that no other one waits for it.
+
+A question is a generator of *steps*. It yields where another has its turn, and where something is
+not in memory: a thread then reads that, and the next step follows. What is in memory, and short, is
+answered at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from reput.stores.reads import ColdError, patience
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Generator, Sequence
+
+    from reput.stores.reads import Span
+
+    Result = TypeVar("Result")
+    Steps = Generator[ColdError | None, None, Result]
+
+_PIECE = 1 << 20
+# What follows is likely to be asked for next; the kernel reads it meanwhile.
+_AHEAD = 1 << 20
+# A question that still meets cold bytes after this many looks is answered whatever it takes.
+_MOST_LOOKS = 256
+
+
+class Turns:
+    """Answers questions on one event loop.
+
+    Attributes:
+        cold: how many times a question had to wait for something that was not in memory.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 4) -> None:
+        """Start nothing yet.
+
+        Args:
+            loop: where questions are answered.
+            threads: that read what is not in memory.
+        """
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(threads, "cold")
+        self.cold = 0
+
+    def run(self, steps: Steps[Result]) -> Result | asyncio.Future[Result]:
+        """Return the result of a question, or a future of it where it cannot be had at once."""
+        try:
+            cold = _step(steps)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return] # what `steps` returns
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self._wait(steps, future, cold, 1)
+        return future
+
+    def _wait(
+        self,
+        steps: Steps[Result],
+        future: asyncio.Future[Result],
+        cold: ColdError | None,
+        looks: int,
+    ) -> None:
+        """Do the next step of a question when its turn comes, or what it needs is in memory."""
+        if cold is None:
+            self._loop.call_soon(self._resume, steps, future, looks)
+            return
+        self.cold += 1
+        looks += 1
+        waits = looks > _MOST_LOOKS or not cold.is_known
+        reading = self._loop.run_in_executor(self._threads, touch, cold.spans)
+        reading.add_done_callback(lambda _: self._resume(steps, future, looks, waits=waits))
+
+    def _resume(
+        self,
+        steps: Steps[Result],
+        future: asyncio.Future[Result],
+        looks: int,
+        *,
+        waits: bool = False,
+    ) -> None:
+        if future.cancelled():
+            steps.close()
+            return
+        try:
+            cold = _step(steps, waits=waits)
+        except StopIteration as done:
+            future.set_result(done.value)
+        except Exception as error:  # noqa: BLE001 - the future's owner gets it
+            future.set_exception(error)
+        else:
+            self._wait(steps, future, cold, looks)
+
+    def close(self) -> None:
+        """End the threads; what they read is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def patiently(question: Callable[[], Result]) -> Steps[Result]:
+    """Return the steps of a question that reads, and may be asked again from its beginning."""
+    while True:
+        try:
+            return question()
+        except ColdError as cold:
+            yield cold
+
+
+def _step(steps: Steps[Result], *, waits: bool = False) -> ColdError | None:
+    patience.waits = waits
+    try:
+        return next(steps)
+    finally:
+        patience.waits = True
+
+
+def touch(spans: Sequence[Span]) -> None:
+    """Read parts of files into memory. A file that is gone, or was closed, is left out."""
+    buffer = memoryview(bytearray(min(_PIECE, max(span.length for span in spans))))
+    for span in spans:
+        with contextlib.suppress(OSError):
+            length = span.length + _AHEAD
+            os.posix_fadvise(span.descriptor, span.position, length, os.POSIX_FADV_WILLNEED)
+    for descriptor, position, length in spans:
+        with contextlib.suppress(OSError):
+            for at in range(0, length, len(buffer)):
+                os.preadv(descriptor, [buffer[: length - at]], position + at)
