@@ -150,13 +150,17 @@ def test_what_is_repeated_is_the_same(pattern, pages):
     assert len(told) == 1
 
 
+# Jobs were seen at work; alerts about servers of stores are judged by promtool alone.
+OF_JOBS = [alert for alert in ALERTS if not alert.name.startswith("Serve")]
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_alerts_are_counted_right(path):
     """Alerts in all, and Kafka's."""
     words = {"four": 4, "five": 5, "six": 6}
     text = squeezed(path)
 
-    assert {int(each) for each in re.findall(r"\b(\d+) alerts\b", text)} <= {len(ALERTS)}
+    assert {int(each) for each in re.findall(r"\b(\d+) alerts\b", text)} <= {len(OF_JOBS)}
     of_kafka = len([alert for alert in ALERTS if alert.name.startswith("Kafka")])
     assert {words[each] for each in re.findall(r"Kafka's (four|five|six)\b", text)} <= {of_kafka}
 
@@ -170,7 +174,8 @@ def test_what_was_seen_is_counted_right():
 
     assert f"![{words[len(tiles)]} tiles and {words[len(picture.MAIN)]} panels" in text
     assert f"![{words[len(picture.KAFKA)]} panels" in text
-    queries = len(expressions(board)) + len(ALERTS)
+    of_jobs = [text for _, text in expressions(board) if "_serve_" not in text]
+    queries = len(of_jobs) + len(OF_JOBS)
     assert f"| queries of dashboard and alerts | {queries} passed, 0 failed |" in text
 
 

@@ -68,14 +68,18 @@ def run_all(server: str) -> tuple[int, list[str]]:
         how many there are, and what is wrong with those that fail or have nothing to show.
     """
     board = json.loads(generate.CHART_DASHBOARD.read_text("utf-8"))
-    # Without a Kafka there is nothing to show of it.
+    # Without a Kafka there is nothing to show of it, and without a server nothing of clients.
     is_sent = bool(query(server, s.KAFKA_CONNECTED))
+    is_served = bool(query(server, s.SERVE_READY))
     panels = [
         (title, fill_variables(text), is_sent or "_kafka_" not in text)
         for title, text in expressions(board)
+        if is_served or "_serve_" not in text
     ]
     rules = [
-        (alert.name, fill(alert.expression, {**THRESHOLDS, **SCOPE}), False) for alert in ALERTS
+        (alert.name, fill(alert.expression, {**THRESHOLDS, **SCOPE}), False)
+        for alert in ALERTS
+        if is_served or "_serve_" not in alert.expression
     ]
     wrong = []
     for title, expression, needs_data in [*panels, *rules]:

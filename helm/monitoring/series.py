@@ -57,6 +57,24 @@ BUILD = "rocketmq_reput_build_info"
 CPU = "process_cpu_seconds_total"
 RESIDENT = "process_resident_memory_bytes"
 OPEN_FILES = "process_open_fds"
+# Of `reput serve`; their `node_type` is another.
+SERVE_READY = "rocketmq_reput_serve_ready"
+SERVE_CONNECTIONS = "rocketmq_reput_serve_connections"
+SERVE_OPENED = "rocketmq_reput_serve_connections_opened_total"
+SERVE_DROPPED = "rocketmq_reput_serve_connections_dropped_total"
+SERVE_REQUESTS = "rocketmq_reput_serve_requests_total"
+SERVE_BYTES = "rocketmq_reput_serve_answer_bytes_total"
+SERVE_MESSAGES = "rocketmq_reput_serve_messages_total"
+SERVE_HELD = "rocketmq_reput_serve_held_pulls"
+SERVE_SLOW = "rocketmq_reput_serve_slow_readers"
+SERVE_REFUSED = "rocketmq_reput_serve_refused_total"
+SERVE_ACCOUNTS = "rocketmq_reput_serve_acl_accounts"
+SERVE_ACL_BROKEN = "rocketmq_reput_serve_acl_broken"
+SERVE_SENT_BACK = "rocketmq_reput_serve_sent_back_total"
+SERVE_DUPLICATES = "rocketmq_reput_serve_duplicate_clients_total"
+SERVE_COLD = "rocketmq_reput_serve_cold_pulls_total"
+SERVE_GROUPS = "rocketmq_reput_serve_groups"
+SERVE_LAG = "rocketmq_reput_serve_group_lag_messages"
 # Of Prometheus itself, of the rules, and of kube-state-metrics.
 UP = "up"
 START = "reput:dispatcher:start_timestamp_seconds"
@@ -119,4 +137,25 @@ ALL: dict[str, tuple[str, ...]] = {
     RESIDENT: (),
     OPEN_FILES: (),
     **dict.fromkeys(JVM, ()),
+}
+SERVER = 'node_type="server"'
+# What a server of stores exports.
+SERVE: dict[str, tuple[str, ...]] = {
+    SERVE_READY: (),
+    SERVE_CONNECTIONS: (),
+    SERVE_OPENED: (),
+    SERVE_DROPPED: (),
+    SERVE_REQUESTS: ("request", "answer"),
+    SERVE_BYTES: (),
+    SERVE_MESSAGES: (),
+    SERVE_HELD: (),
+    SERVE_SLOW: (),
+    SERVE_REFUSED: ("reason",),
+    SERVE_ACCOUNTS: (),
+    SERVE_ACL_BROKEN: (),
+    SERVE_SENT_BACK: ("outcome",),
+    SERVE_DUPLICATES: (),
+    SERVE_COLD: (),
+    SERVE_GROUPS: (),
+    SERVE_LAG: ("group",),
 }

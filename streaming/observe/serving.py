@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from reput.remoting.counting.counters import SentBack
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.streaming.events import SETTING
+from reput.streaming.observe.families import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("reput")
 _OF_SETTING = {"event": SETTING}
 MOST_GROUPS = 100
+NAME_SERVER = "namesrv"
+"""The label `store` of the name server."""
 OTHERS = "(others)"
 """The label of all groups past `MOST_GROUPS`; no group may be called so."""
 # Longer than any stall that is not one of the machine; the loop tells each second that it runs.
 _ALIVE_SECONDS = 30.0
 _ONEWAY = "(oneway)"
+_NODE = "server"
 _REASONS = ("account", "signature", "admin", "permission", "request")
 _PREFIX = "rocketmq_reput_serve_"
 
-# By name without the prefix: what it says, and its labels besides the server's.
+# By name without the prefix: what it says, and its labels besides those of a store.
 TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ready": ("1 if clients are served.", ()),
     "connections": ("Connections that are open.", ()),
@@ -212,19 +216,20 @@ class ServeMetrics:
             now: a clock that never goes back, seconds.
         """
         self._now = now
-        self._servers: dict[str, ServerCounters] = {}
+        self._servers: dict[tuple[str, str], ServerCounters] = {}
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self.registry.register(_Collector(self._servers))
 
-    def server(self, name: str) -> ServerCounters:
+    def server(self, cluster: str, name: str) -> ServerCounters:
         """Return what a server tells its figures to.
 
         Args:
-            name: `namesrv`, or the broker's name.
+            cluster: the broker's.
+            name: of the broker's store, or `NAME_SERVER`.
         """
-        return self._servers.setdefault(name, ServerCounters(self._now))
+        return self._servers.setdefault((cluster, name), ServerCounters(self._now))
 
     def is_alive(self) -> bool:
         """Tell whether the event loops run."""
@@ -241,7 +246,7 @@ class ServeMetrics:
 
 
 class _Collector:
-    def __init__(self, servers: Mapping[str, ServerCounters]) -> None:
+    def __init__(self, servers: Mapping[tuple[str, str], ServerCounters]) -> None:
         self._servers = servers
 
     def collect(self) -> Iterator[Metric]:
@@ -249,8 +254,8 @@ class _Collector:
         for name, (text, labels) in TEXTS.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             whole = _PREFIX + name.removesuffix("_total")
-            families[name] = kind(whole, text, labels=("server", *labels))
-        for server, counters in list(self._servers.items()):
-            for name, values, value in counters.rows():
-                families[name].add_metric((server, *values), value)
+            families[name] = kind(whole, text, labels=(*LABELS, *labels))
+        for (cluster, name), counters in list(self._servers.items()):
+            for series, values, value in counters.rows():
+                families[series].add_metric((cluster, name, _NODE, *values), value)
         yield from families.values()

@@ -43,7 +43,23 @@ STARTED_ELSEWHERE = f'rocketmq_reput_start_timestamp_seconds{{{PROCESS},instance
 ACTIVE = f'rocketmq_reput_query_active{{{PROCESS},instance="10.0.0.1:9464"}}'
 UNPLANNED = f'rocketmq_reput_unplanned_seconds{{{PROCESS},instance="10.0.0.1:9464"}}'
 FAILED_OF_PROCESS = f"rocketmq_reput_store_failed{{{OF_PROCESS}}}"
+SERVED = 'cluster="c",store="a",node_type="server"'
+SERVE_READY = f"rocketmq_reput_serve_ready{{{SERVED}}}"
+SERVE_ACL = f"rocketmq_reput_serve_acl_broken{{{SERVED}}}"
+SERVE_SLOW = f"rocketmq_reput_serve_slow_readers{{{SERVED}}}"
+SERVE_TWICE = f"rocketmq_reput_serve_duplicate_clients_total{{{SERVED}}}"
 GIB = 1 << 30
+
+
+def served(name, **label):
+    """Return a series of a server that has one more label."""
+    ((key, value),) = label.items()
+    return f'rocketmq_reput_serve_{name}_total{{{SERVED},{key}="{value}"}}'
+
+
+SERVE_REFUSED = served("refused", reason="signature")
+SERVE_SENT_BACK = served("sent_back", outcome="refused")
+SERVE_KEPT = served("sent_back", outcome="kept")
 
 
 def offset(which):
@@ -88,6 +104,13 @@ HEALTHY = {
     KAFKA_DEAD: "3x120",
     KAFKA_CUT: "0x120",
     KAFKA_HELD: "0x120",
+    SERVE_READY: "1x120",
+    SERVE_ACL: "0x120",
+    SERVE_SLOW: "0 2 0x118",
+    SERVE_TWICE: "3x120",
+    SERVE_REFUSED: "40x120",
+    SERVE_SENT_BACK: "0x120",
+    SERVE_KEPT: "0+60x120",
 }
 
 
@@ -347,6 +370,16 @@ CASES = [
     ("the planner stands still", {UNPLANNED: "3x39 0+60x80"}, 43, "PlannerStopped"),
     # The liveness probe has restarted the job.
     ("the planner stood still", {UNPLANNED: "3x39 60 120 3x80"}, 50, "PlannerStopped"),
+    ("clients are not served", {SERVE_READY: later(0, 1)}, 46, "ServeNotReady"),
+    ("a server is restarted", {SERVE_READY: "1x39 0x2 1x80"}, 44, ""),
+    ("a new ACL is broken", {SERVE_ACL: later(1)}, 44, "ServeAclBroken"),
+    ("the ACL refuses a client for good", {SERVE_REFUSED: "0x39 10+20x80"}, 75, "ServeRefusing"),
+    ("the ACL refuses a few requests", {SERVE_REFUSED: "0x39 30x80"}, 60, ""),
+    ("a client does not read", {SERVE_SLOW: later(1)}, 58, "ServeSlowReaders"),
+    ("a client reads slowly for a while", {SERVE_SLOW: "0x39 1x10 0x80"}, 48, ""),
+    ("two clients have one id", {SERVE_TWICE: later(4, 3)}, 45, "ServeDuplicateClients"),
+    ("two clients had one id", {SERVE_TWICE: later(4, 3)}, 110, ""),
+    ("nobody keeps what is sent back", {SERVE_SENT_BACK: later(9)}, 45, "ServeSentBackRefused"),
     ("a batch of half a minute", {UNPLANNED: "3x39 30 3x80"}, 45, ""),
 ]
 

@@ -46,7 +46,7 @@ def test_expressions_are_promql_over_known_series(title, text):
 
     promql_parser.parse(text)
     assert names or text.startswith("vector(")
-    assert names <= set(series.ALL) | series.OTHERS
+    assert names <= {*series.ALL, *series.SERVE, *series.OTHERS}
 
 
 def test_every_series_is_shown():
@@ -55,7 +55,7 @@ def test_every_series_is_shown():
     """
     shown = " ".join(text for title, text in EXPRESSIONS)
 
-    assert {name for name in series.ALL if name not in shown} == set()
+    assert {name for name in (*series.ALL, *series.SERVE) if name not in shown} == set()
 
 
 def test_panels_explain_themselves():
@@ -95,11 +95,11 @@ def test_the_dashboard_chooses_source_cluster_and_store():
 
 def test_what_few_look_at_is_folded():
     """
-    Most have no Kafka, and its row is empty for them; internals are for finding a cause.
+    Most have no Kafka or serve no clients, and those rows are empty for them; internals are for finding a cause.
     """
     folded = {row["title"] for row in BOARD["panels"] if row.get("collapsed")}
 
-    assert folded == {"Internals", "Kafka"}
+    assert folded == {"Internals", "Kafka", "Clients"}
 
 
 def test_limits_are_drawn():

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from helm.monitoring import series as s
-from helm.monitoring.alerts import dispatchers, integrity, kafka, lag, space
+from helm.monitoring.alerts import dispatchers, integrity, kafka, lag, serving, space
 from helm.monitoring.alerts.conditions import AGE, DAY
 
 ALERTS = (
@@ -15,6 +15,7 @@ ALERTS = (
     *space.ALERTS,
     *integrity.ALERTS,
     *kafka.ALERTS,
+    *serving.ALERTS,
 )
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600}

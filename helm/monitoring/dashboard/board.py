@@ -1,7 +1,7 @@
 """Does dispatch keep up, which store does not, and why? The Grafana dashboard answers.
 
 Its row Overview answers at a glance, over all chosen stores. Stores has a line for each store.
-Internals and Kafka are folded: they are for finding a cause.
+Internals, Kafka and Clients are folded: the first is for finding a cause, and few have the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from helm.monitoring import series as s
-from helm.monitoring.dashboard import internals, kafka, overview, stores
+from helm.monitoring.dashboard import internals, kafka, overview, serving, stores
 from helm.monitoring.dashboard.visualizations import SOURCE
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def build() -> dict[str, Any]:
         ("Stores", stores.panels(), False),
         ("Internals", internals.panels(), True),
         ("Kafka", kafka.panels(), True),
+        ("Clients", serving.panels(), True),
     )
     for title, panels, is_folded in rows:
         row = dashboard.Row(title)

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from helm.monitoring.series import SERVE
 from reput.remoting.counting.counters import SentBack
 from reput.streaming.observe.server import serve
 from reput.streaming.observe.serving import MOST_GROUPS, OTHERS, TEXTS, ServeMetrics
@@ -41,7 +42,8 @@ def series(metrics):
         for sample in family.samples:
             if sample.name.startswith(PREFIX):
                 name = sample.name.removeprefix(PREFIX)
-                labels = [sample.labels[each] for each in ("server", *TEXTS[name][1])]
+                assert (sample.labels["cluster"], sample.labels["node_type"]) == ("c", "server")
+                labels = [sample.labels[each] for each in ("store", *TEXTS[name][1])]
                 found[name, *labels] = sample.value
     return found
 
@@ -50,7 +52,7 @@ def test_a_new_server_begins_with_zeros(metrics):
     """
     A first event is a step only if there was a zero before it.
     """
-    metrics.server("broker-a")
+    metrics.server("c", "broker-a")
 
     found = series(metrics)
     assert found["connections", "broker-a"] == 0
@@ -59,7 +61,7 @@ def test_a_new_server_begins_with_zeros(metrics):
 
 
 def test_connections_requests_and_bytes_are_counted_by_server(metrics):
-    broker, names = metrics.server("broker-a"), metrics.server("namesrv")
+    broker, names = metrics.server("c", "broker-a"), metrics.server("c", "namesrv")
     for change in (1, 1, -1):
         broker.connected(change)
     broker.answered(11, 0, 700, messages=3)
@@ -90,7 +92,7 @@ def test_connections_requests_and_bytes_are_counted_by_server(metrics):
 
 
 def test_codes_that_clients_make_up_are_one_series(metrics):
-    broker = metrics.server("broker-a")
+    broker = metrics.server("c", "broker-a")
     for code in range(10_000, 10_500):
         broker.answered(code, code, 1)
 
@@ -100,7 +102,7 @@ def test_codes_that_clients_make_up_are_one_series(metrics):
 
 class TestLags:
     def test_so_many_groups_have_a_series_of_their_own_and_the_rest_one(self, metrics):
-        broker = metrics.server("broker-a")
+        broker = metrics.server("c", "broker-a")
         broker.lags({f"g{number}": number for number in range(MOST_GROUPS + 3)})
 
         found = series(metrics)
@@ -111,7 +113,7 @@ class TestLags:
         assert found["groups", "broker-a"] == MOST_GROUPS + 3
 
     def test_a_group_keeps_its_series_while_it_is_there(self, metrics):
-        broker = metrics.server("broker-a")
+        broker = metrics.server("c", "broker-a")
         many = {f"g{number}": 1 for number in range(MOST_GROUPS)}
         broker.lags(many)
         broker.lags({"new": 5, **many})
@@ -125,7 +127,7 @@ class TestLags:
 
 
 def test_an_acl_is_seen_only_where_there_is_one(metrics, caplog):
-    broker = metrics.server("broker-a")
+    broker = metrics.server("c", "broker-a")
     assert ("acl_broken", "broker-a") not in series(metrics)
 
     with caplog.at_level(logging.WARNING, "reput"):
@@ -143,12 +145,13 @@ def test_an_acl_is_seen_only_where_there_is_one(metrics, caplog):
     assert "line 3: why; the 2 accounts before it stay in force" in caplog.text
 
 
-def test_all_series_are_described(metrics):
-    metrics.server("broker-a").acl_read(1)
-    metrics.server("broker-a").lags({"g": 1})
-    metrics.server("broker-a").answered(11, 0, 1)
+def test_all_series_are_described_and_known_to_alerts_and_dashboard(metrics):
+    metrics.server("c", "broker-a").acl_read(1)
+    metrics.server("c", "broker-a").lags({"g": 1})
+    metrics.server("c", "broker-a").answered(11, 0, 1)
 
     assert {name for name, *_ in series(metrics)} == set(TEXTS)
+    assert {PREFIX + name: labels for name, (_, labels) in TEXTS.items()} == SERVE
 
 
 class TestHealth:
@@ -169,7 +172,7 @@ class TestHealth:
         server.server_close()
 
     def test_a_loop_that_stands_still_is_not_healthy(self, metrics, clock, ask):
-        broker = metrics.server("broker-a")
+        broker = metrics.server("c", "broker-a")
         clock.now += 29
         assert ask("/healthz") == 200
         clock.now += 2
@@ -179,7 +182,7 @@ class TestHealth:
 
     def test_it_is_ready_when_all_servers_are(self, metrics, ask):
         assert ask("/readyz") == 503
-        broker, names = metrics.server("broker-a"), metrics.server("namesrv")
+        broker, names = metrics.server("c", "broker-a"), metrics.server("c", "namesrv")
         broker.ready(is_ready=True)
         assert ask("/readyz") == 503
         names.ready(is_ready=True)

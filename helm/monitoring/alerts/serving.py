@@ -1,0 +1,74 @@
+"""Do clients get what they ask `reput serve` for? Alerts about servers of stores."""
+
+from __future__ import annotations
+
+from helm.monitoring import series as s
+from helm.monitoring.alerts.alert import CRITICAL, STORE, WARNING, Alert
+
+_SERVER = f"{{{s.SERVER}}}"
+# A second: a client that is set up wrongly asks more often than this; one that is set up rightly
+# is never refused.
+_REFUSED_A_SECOND = 0.1
+
+
+def _risen(metric: str, labels: str = "") -> str:
+    """Return an expression that holds where a counter has risen within the hour."""
+    return f"increase({metric}{{{s.SERVER}{labels}}}[1h]) > 0"
+
+
+_REFUSED_15M = f"rate({s.SERVE_REFUSED}{_SERVER}[15m])"
+
+ALERTS = (
+    Alert(
+        "ServeNotReady",
+        CRITICAL,
+        "5m",
+        f"{s.SERVE_READY}{_SERVER} == 0",
+        f"Clients are not served from {STORE}",
+        "The process answers its scrapes, and for 5 minutes no client of this store.",
+    ),
+    Alert(
+        "ServeAclBroken",
+        WARNING,
+        "2m",
+        f"{s.SERVE_ACL_BROKEN}{_SERVER} == 1",
+        f"The new ACL of {STORE} is not in force",
+        "Its files changed and cannot be used. The accounts that were read before them count, so an"
+        " account that was removed still reads.",
+    ),
+    Alert(
+        "ServeRefusing",
+        WARNING,
+        "15m",
+        f"sum without (reason) ({_REFUSED_15M}) > {_REFUSED_A_SECOND}",
+        f"The ACL of {STORE} refuses requests again and again",
+        "{{ $value | humanize }} a second over 15 minutes. A client has no account, a wrong secret"
+        " or no permission, or somebody tries secrets.",
+    ),
+    Alert(
+        "ServeSlowReaders",
+        WARNING,
+        "15m",
+        f"{s.SERVE_SLOW}{_SERVER} > 0",
+        f"Clients of {STORE} do not read what they asked for",
+        "More is to be sent to {{ $value | humanize }} of their connections than they read.",
+    ),
+    Alert(
+        "ServeDuplicateClients",
+        WARNING,
+        "0s",
+        _risen(s.SERVE_DUPLICATES),
+        f"Consumers of {STORE} have the same client id",
+        "{{ $value | humanize }} times within the hour, a client came with the id of another. Both"
+        " take the same queues, and others nobody reads.",
+    ),
+    Alert(
+        "ServeSentBackRefused",
+        WARNING,
+        "0s",
+        _risen(s.SERVE_SENT_BACK, ',outcome="refused"'),
+        f"Consumers of {STORE} send messages back, and nobody keeps them",
+        "{{ $value | humanize }} within the hour. The consumer tries again itself, and its offset"
+        " does not pass such a message.",
+    ),
+)
