@@ -157,13 +157,14 @@ def yaml_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def ask(version: str, questions: list[str]) -> list[str]:
+def ask(version: str, questions: list[str], *options: str) -> list[str]:
+    """Return a line for each question; `options` are the JVM's."""
     with tempfile.TemporaryDirectory(prefix="acl-") as root:
         asked, answers = Path(root) / "questions", Path(root) / "answers"
         asked.write_text("".join(f"{each}\n" for each in questions), "utf-8")
         target = HERE / "target" / version
         path = f"{target}/classes:{target}/lib/*"
-        command = ["java", "-Xmx512m", f"-Duser.home={root}", "-cp", path, "oracle.Acl"]
+        command = ["java", "-Xmx512m", f"-Duser.home={root}", *options, "-cp", path, "oracle.Acl"]
         done = subprocess.run(
             [*command, asked, answers], capture_output=True, text=True, timeout=300, check=False
         )

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 
 import pytest
 
 from reput.remoting.access.errors import AccessError
 from reput.remoting.access.tls import ClientAuth, Mode, Renewed, TlsFiles, context, read_properties
-
-
-def openssl(*words, folder):
-    subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
+from tests.remoting.access import certificates
 
 
 @pytest.fixture(scope="module")
 def certs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("certs")
-    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    for name in ("ca", "other-ca"):
-        subject = ("-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
-        openssl("req", "-x509", *new_key, *subject, folder=folder)
-    for name, ca in (("server", "ca"), ("client", "ca"), ("stranger", "other-ca")):
-        subject = ("-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:broker")
-        openssl("req", "-x509", *new_key, *subject, "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key",
-                "-keyout", f"{name}.key", "-out", f"{name}.pem", folder=folder)  # fmt: skip
-    openssl("pkcs8", "-topk8", "-in", "server.key", "-out", "locked.key", "-passout", "pass:geheim",
-            folder=folder)  # fmt: skip
-    (folder / "password").write_text("geheim\n")
-    return folder
+    return certificates.make(tmp_path_factory.mktemp("certs"))
 
 
 def shake(server, client):

@@ -11,6 +11,8 @@ import java.util.HexFormat;
 import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.acl.plain.PlainAccessValidator;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
@@ -20,6 +22,8 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  *   SIGN key secret command   the signature that a client of this version adds
  *   HOME directory            a broker with that home begins: "ok" or "!" and the exception's text
  *   CHECK address command     what that broker says of the request, as HOME does
+ *   CALL address key secret command   what a server answers a real client that signs: the code, a
+ *                             blank and the remark. System properties say whether it speaks TLS.
  *
  * A command is code, version, fields and body in hexadecimal.
  */
@@ -50,6 +54,17 @@ public final class Acl {
                     new AclClientRPCHook(new SessionCredentials(key, text(words[2])))
                         .doBeforeRequest("127.0.0.1:10911", command);
                     return command.getExtFields().get(SessionCredentials.SIGNATURE);
+                }
+                case "CALL" -> {
+                    NettyClientConfig config = new NettyClientConfig();
+                    // Clients of 4.9 take it from their own settings.
+                    config.setUseTLS(Boolean.getBoolean("tls.enable"));
+                    NettyRemotingClient client = new NettyRemotingClient(config);
+                    client.registerRPCHook(
+                        new AclClientRPCHook(new SessionCredentials(text(words[2]), text(words[3]))));
+                    client.start();
+                    RemotingCommand answer = client.invokeSync(words[1], command(words, 4), 5000);
+                    return answer.getCode() + " " + answer.getRemark();
                 }
                 case "HOME" -> {
                     broker = null;
