@@ -16,6 +16,7 @@ nothing, blanks            none
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from typing import NamedTuple
 
@@ -96,8 +97,11 @@ def parse(text: str | None) -> Addresses:
     return Addresses(each=frozenset({_one(text)}))
 
 
+@functools.lru_cache(maxsize=4096)
 def of_peer(peer: str) -> Address | None:
     """Return the address of a connection's other side, None if it has none.
+
+    It is asked with each request of a connection.
 
     Args:
         peer: "127.0.0.1:4711", "[::1]:4711", or as Java writes it: "0:0:0:0:0:0:0:1:4711".
