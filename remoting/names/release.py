@@ -17,6 +17,11 @@ class Release(NamedTuple):
         illegal_queue: a broker's code for a queue that the topic does not have.
         has_flags: answers to pulls have the flags of topic and group, or say what is forbidden.
         min_offset_remark: stands in the answer to `GET_MIN_OFFSET`.
+        heartbeat_says_more: answers to heartbeats say which kinds of heartbeats are known.
+        notifies_broadcasting: members of broadcasting groups are told of changes, too.
+        checks_names: groups are made only for names that RocketMQ allows, and offsets are kept only
+            for groups and topics that are there.
+        resets_offsets: offsets are reset at the broker, for groups that are not online as well.
     """
 
     version: int
@@ -25,6 +30,10 @@ class Release(NamedTuple):
     illegal_queue: ResponseCode
     has_flags: bool
     min_offset_remark: str | None
+    heartbeat_says_more: bool
+    notifies_broadcasting: bool
+    checks_names: bool
+    resets_offsets: bool
 
 
 RELEASE_4_9 = Release(
@@ -34,6 +43,10 @@ RELEASE_4_9 = Release(
     illegal_queue=ResponseCode.SYSTEM_ERROR,
     has_flags=False,
     min_offset_remark=None,
+    heartbeat_says_more=False,
+    notifies_broadcasting=True,
+    checks_names=False,
+    resets_offsets=False,
 )
 RELEASE_5_5 = Release(
     513,
@@ -42,6 +55,10 @@ RELEASE_5_5 = Release(
     illegal_queue=ResponseCode.INVALID_PARAMETER,
     has_flags=True,
     min_offset_remark="",
+    heartbeat_says_more=True,
+    notifies_broadcasting=False,
+    checks_names=True,
+    resets_offsets=True,
 )
 RELEASES = {
     "4.9": RELEASE_4_9,
