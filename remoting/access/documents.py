@@ -47,6 +47,10 @@ def read(source: Source, raw: bytes) -> Mapping[str, Any] | None:
     try:
         loader = _LOADER(raw)
         node = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        # Not its whole text, which may show a line with a secret: this stands in logs.
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise AccessError(f"{source.path}{line} is not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise AccessError(f"{source.path} is not YAML: {error}") from None
     except RecursionError:
@@ -106,7 +110,8 @@ def text(source: Source, node: Any | None) -> str | None:
         return str(maker.construct_yaml_int(node))
     if kind == "bool":
         return str(maker.construct_yaml_bool(node)).lower()
-    raise source.wrong(node, f"put {node.value!r} into quotes: brokers of 4.9 read it as a {kind}")
+    # Without the value, which may be a secret.
+    raise source.wrong(node, f"put this value into quotes: brokers of 4.9 read it as a {kind}")
 
 
 def switch(source: Source, node: Any | None) -> bool:

@@ -6,8 +6,9 @@ import os
 from typing import NamedTuple
 
 import pytest
+import yaml
 
-from reput.remoting.access import signatures
+from reput.remoting.access import documents, signatures
 from reput.remoting.access.check import Access, Open
 from reput.remoting.access.errors import AccessError
 from reput.remoting.names.release import RELEASE_4_9, RELEASE_5_5
@@ -176,7 +177,7 @@ class TestChanging:
 
         assert remark(access, pull("orders")) is None
         assert len(reported.read) == 2
-        assert "plain_acl.yml is not YAML" in reported.read[1][2]
+        assert "plain_acl.yml, line 2 is not YAML" in reported.read[1][2]
         (tmp_path / "plain_acl.yml").write_text("accounts: []")
         access.tick()
         assert reported.read[2:] == [(0, (), None)]
@@ -252,8 +253,23 @@ class TestFiles:
         assert remark(begin(text, RELEASE_4_9), signed(25, secret=number, version=409)) is None
 
     def test_what_4_9_writes_in_a_way_of_its_own_is_to_be_quoted(self, begin):
-        with pytest.raises(AccessError, match=r"put '1234567\.5' into quotes"):
+        with pytest.raises(AccessError, match="line 1: put this value into quotes"):
             begin("accounts: [{accessKey: reader-one, secretKey: 1234567.5}]", RELEASE_4_9)
+
+    @pytest.mark.parametrize("loader", [documents._LOADER, yaml.SafeLoader])
+    def test_an_error_shows_no_secret(self, begin, monkeypatch, loader):
+        """
+        It stands in the log, and PyYAML's own text has the line that it cannot read.
+        """
+        monkeypatch.setattr(documents, "_LOADER", loader)
+        for text in (
+            'accounts:\n- {accessKey: reader-one, secretKey: "hidden-one" : }',
+            "accounts:\n- {accessKey: reader-one, secretKey: 1234567.5}",
+        ):
+            with pytest.raises(AccessError, match="line 2") as caught:
+                begin(text, RELEASE_4_9)
+            assert "hidden-one" not in str(caught.value)
+            assert "1234567" not in str(caught.value)
 
     def test_an_empty_file_lets_nobody_in(self, begin):
         assert remark(begin("# nothing\n"), pull("orders")) == "No acl config for reader-one"
