@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pulls:
-    """The pulls of one store. Call `look` each millisecond while `holds` has any.
+    """The pulls of one store. Call `look` after each `pause` while `holds` has any.
 
     Attributes:
         holds: those that wait.
@@ -137,6 +137,11 @@ class Pulls:
         said = fields.write(answer.header) if answer.header is not None else None
         version = self._served.release.version
         channel.send(request.answer(answer.code, version, answer.remark, said), answer.pieces)
+
+    @property
+    def pause(self) -> float:
+        """Return the seconds until the next `look`; as few as possible while many are answered."""
+        return 0.0 if self.holds.is_ready else self._watch.pause
 
     def look(self) -> None:
         """See what has come, and answer those that wait for it."""

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
     Key = tuple[str, int]
 
+# Seconds between looks: where something came lately, and where nothing did.
+_PAUSE, _LONG_PAUSE = 0.001, 0.0015
+_LIVELY_SECONDS = 1.0
 # Queues that one look looks at: with an expected message, and without.
-_EXPECTED_AT_ONCE, _OTHERS_AT_ONCE = 64, 8
+_EXPECTED_AT_ONCE, _OTHERS_AT_ONCE = 64, 3
 # Queues whose appended records are remembered; pulls may come for them before their entries do.
 _REMEMBERED = 10_000
 # New entries of a queue of which pulls are told one by one; more wake all that wait for it.
@@ -56,6 +59,7 @@ class Watch:
         self._expected: dict[Key, float] = {}
         self._others: list[Key] = []
         self._told: dict[Key, int] = {}
+        self._came_at = now()
         self._ticked_at = self._followed_at = self._looked_at = now()
 
     def add(self, key: Key, offset: int) -> None:
@@ -67,6 +71,11 @@ class Watch:
         """
         self._told[key] = min(self._told.get(key, offset), offset)
         self._expected.setdefault(key, self._now())
+
+    @property
+    def pause(self) -> float:
+        """Return the seconds until the next look, as many as a pull may still wake in 2 ms."""
+        return _PAUSE if self._looked_at - self._came_at < _LIVELY_SECONDS else _LONG_PAUSE
 
     def look(self) -> None:
         """Tell of what has come since the last look, and of pulls whose time is up."""
@@ -122,6 +131,7 @@ class Watch:
         told = self._told.get(key, end)
         if end != told:
             self._told[key] = end
+            self._came_at = self._looked_at
             if end > told:
                 self._tell(key, queue, told)
         return end

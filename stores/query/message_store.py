@@ -291,6 +291,10 @@ class MessageStore:
         """Return a queue, None if there is none; for `is_quick` see `UnitFiles.end`."""
         return self._queues.get(topic, queue_id, is_quick=is_quick)
 
+    def keep_open(self, queues: int) -> None:
+        """Keep as many queues open as a server needs; each takes one or two descriptors."""
+        self._queues.most_open = queues
+
     def queue_now(self, topic: str, queue_id: int) -> AnyQueue | None:
         """Return a queue with what was written to it since, None if there is none."""
         return self._queues.now(topic, queue_id)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Units read at once.
 _PIECE = 4096
+# Files of a queue that are kept open: readers are at few places of it.
+_OPEN_FILES = 4
 # A broker that starts looks through this many of a queue's files.
 _RECOVERED = 3
 
@@ -104,6 +106,8 @@ class UnitFiles:
                 descriptor = os.open(self.path(base), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return b""
+            while len(self._open) >= _OPEN_FILES:
+                os.close(self._open.pop(next(iter(self._open))))
             self._open[base] = descriptor
         left = self.file_size - (position - base)
         return pread(descriptor, min(length, left), position - base)

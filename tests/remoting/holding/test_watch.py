@@ -257,6 +257,28 @@ def test_what_was_appended_before_the_pull_came_and_dispatched_after(live):
     assert live.look() == 2
 
 
+def test_looks_are_fewer_where_nothing_comes_but_never_too_few(live):
+    assert live.pull(1) is None
+    live.look(1100)
+    assert live.pulls.pause == 0.0015
+    live.append()
+    live.dispatch()
+    live.look()
+
+    assert live.pulls.pause == 0.001
+
+
+def test_many_that_wake_together_are_answered_without_a_pause(live):
+    for _ in range(100):
+        assert live.pull(1) is None
+    live.append()
+    live.dispatch()
+    assert live.look() == 64
+    assert live.pulls.pause == 0
+    assert live.look() == 100
+    assert live.pulls.pause > 0
+
+
 def test_after_a_pause_without_any_pull(live):
     live.append("first", count=50)
     live.dispatch()
