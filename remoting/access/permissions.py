@@ -105,13 +105,18 @@ def _of_heartbeat(request: Command) -> dict[str, int]:
     try:
         beat = bodies.loads(request.body)
         for consumer in beat.get("consumerDataSet", ()):
-            found |= _group(consumer.get("groupName"))
+            found |= _group(_text(consumer.get("groupName")))
             for subscription in consumer.get("subscriptionDataSet", ()):
-                found |= _topic(subscription.get("topic"), SUB)
+                found |= _topic(_text(subscription.get("topic")), SUB)
     except (WireError, AttributeError, TypeError):
         # Java's own text for it depends on the release of fastjson.
         raise NeedsError from None
     return found
+
+
+def _text(value: object) -> str | None:
+    """Return a name, which fastjson also makes of a number."""
+    return None if value is None else str(value)
 
 
 def _topic(name: str | None, needed: int) -> dict[str, int]:

@@ -65,6 +65,12 @@ def signed(code, key="reader-one", secret="12345678", version=513, **fields):
     return request._replace(fields={**request.fields, "Signature": signature})
 
 
+def resigned(request):
+    """Return a request of reader-one whose signature is right again."""
+    signature = signatures.sign(signatures.content(request), b"12345678").decode()
+    return request._replace(fields={**request.fields, "Signature": signature})
+
+
 def pull(topic, group="billing"):
     return signed(RequestCode.PULL_MESSAGE, topic=topic, consumerGroup=group)
 
@@ -111,16 +117,16 @@ class TestJudging:
         def beat(*topics):
             data = ",".join(f'{{"topic":"{topic}"}}' for topic in topics)
             body = f'{{"consumerDataSet":[{{"groupName":"g","subscriptionDataSet":[{data}]}}]}}'
-            request = Command(34, fields={"AccessKey": "reader-one"}, body=body.encode())
-            content = signatures.content(request)
-            signature = signatures.sign(content, b"12345678").decode()
-            return request._replace(fields={**request.fields, "Signature": signature})
+            return resigned(Command(34, fields={"AccessKey": "reader-one"}, body=body.encode()))
 
         assert remark(access, beat("orders")) is None
         assert remark(access, beat("orders", "audit")) == "No permission for topic:audit"
+        body = b'{"consumerDataSet":[{"subscriptionDataSet":[{"topic":5}]}]}'
+        number = beat("orders")._replace(body=body)
+        assert remark(access, resigned(number)) == "No default permission for topic:5"
         bad = signed(RequestCode.HEART_BEAT)
         assert access.check(bad, Peer()).remark == "org.apache.rocketmq.acl.common.AclException"
-        assert reported.reasons == ["permission", "request"]
+        assert reported.reasons == ["permission", "permission", "request"]
 
     def test_white_addresses_need_no_account_and_those_of_an_account_no_signature(self, begin):
         account = READER + "  whiteRemoteAddress: 10.1.0.7\n"
