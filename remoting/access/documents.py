@@ -118,13 +118,15 @@ def switch(source: Source, node: Any | None) -> bool:
     """Return true or false; false where there is nothing.
 
     Raises:
-        AccessError: neither.
+        AccessError: neither. Brokers of 4.9 also take numbers, and a name without a value.
     """
-    if node is None or _is_null(node):
+    if node is None or (_is_null(node) and not source.is_typed):
         return False
     found = node.value.lower() if isinstance(node, yaml.ScalarNode) else None
     if found in _TRUE or found in _FALSE:
         return found in _TRUE
+    if found is not None and not source.is_typed and node.tag == f"{_KIND}int":
+        return bool(yaml.constructor.SafeConstructor().construct_yaml_int(node) == 1)
     raise source.wrong(node, "expected true or false")
 
 

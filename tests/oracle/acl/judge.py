@@ -30,6 +30,23 @@ HERE = Path(__file__).resolve().parent
 VERSIONS = {"4.9.8": RELEASE_4_9, "5.1.4": RELEASE_5_5}
 KEYS = ("reader-one", "reader-two", "reader-three", "12345678", "näme-längr")
 SECRETS = ("secret-one", "12345678", "0012345678", "s€cret-two")
+# What YAML makes something else of, written without quotes, and what a broker of 4.9 makes of it.
+PLAIN_SECRETS = {
+    "12345678": "12345678",
+    "0x12345678": "305419896",
+    "012345670": "2739128",
+    "0012345678": "0012345678",
+    "12_345_678": "12345678",
+    "+12345678": "12345678",
+    "12:34:56:18": "2717778",
+    "0b10101010": "170",
+    "true": "true",
+    "1234567o": "1234567o",
+    "=secret-one": "=secret-one",
+    "12345678L": "12345678L",
+    "0o12345670": "0o12345670",
+}
+PLAIN_SWITCHES = ("yes", "no", "on", "Off", "true", "TRUE", "False", "null", "~", "maybe", "1", "0")
 TOPICS, GROUPS = ("orders", "audit", "RMQ_SYS_TRACE_TOPIC", "%RETRY%billing"), ("billing", "stock")
 PERMS = ("PUB", "SUB", "PUB|SUB", "SUB|PUB", "DENY", " SUB ", "ANY", "pub")
 WHITE = (
@@ -43,6 +60,9 @@ CODES = (
     *(10, 310, 320, 36, 11, 361, 12, 34, 35, 38, 15, 17, 25, 215, 200, 207, 33, 105),
     *(11, 11, 34, 38, 15),
 )
+
+
+PLAIN = "@@"
 
 
 class Peer(NamedTuple):
@@ -117,6 +137,10 @@ class Maker:
             "groupPerms": lambda: [f"{choose(GROUPS)}={choose(PERMS)}"],
         }
         made |= {name: make() for name, make in options.items() if pick() < 0.6}
+        if pick() < 0.15:
+            made["secretKey"] = f"{PLAIN}{choose(list(PLAIN_SECRETS))}{PLAIN}"
+        if pick() < 0.1:
+            made["admin"] = f"{PLAIN}{choose(PLAIN_SWITCHES)}{PLAIN}"
         if pick() < 0.02:
             made["topicPerms"] = [choose(("orders", "a=b=SUB", "=SUB", " orders = SUB ", "a==SUB"))]
         return made
@@ -153,8 +177,9 @@ class Maker:
 
 
 def yaml_of(value: Any) -> str:
-    """Return YAML: JSON is such."""
-    return json.dumps(value, ensure_ascii=False)
+    """Return YAML: JSON is such, and what is between two of `PLAIN` has no quotes."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.replace(f'"{PLAIN}', "").replace(f'{PLAIN}"', "")
 
 
 def ask(version: str, questions: list[str], *options: str) -> list[str]:
@@ -195,6 +220,8 @@ def signed(version: str, maker: Maker, count: int) -> list[Command]:
         request = maker.request()
         key = maker.random.choice(KEYS[: 3 if maker.random.random() < 0.9 else None])
         secret = maker.secret(key)
+        if maker.random.random() < 0.2:
+            secret = maker.random.choice([*PLAIN_SECRETS, *PLAIN_SECRETS.values()])
         requests.append((request, key))
         lines.append(f"SIGN\t{coded(key)}\t{coded(secret)}\t{said(request)}")
     found = []
