@@ -1,0 +1,207 @@
+"""The file in which offsets outlive the server: ours, and never the broker's.
+
+It has the shape of a broker's `config/consumerOffset.json`. A broker that owns the store, or will
+own it again, must find its own file as it left it, so this one is elsewhere.
+
+It is replaced as a whole: written beside it, synced, renamed over it, and its name synced. A crash
+leaves the old text or the new one. So a file that cannot be read was damaged otherwise, and is an
+error: to begin from scratch would let every group consume everything again.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from reput.checkpoints.disk import changes, locks
+from reput.formats.errors import FormatError, StoreError, UsageError
+from reput.formats.java import fastjson
+from reput.formats.rocketmq import names
+from reput.remoting.groups.offsets import Offsets
+from reput.remoting.wire import bodies
+from reput.stores.config.config_files import read_config, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor, Future
+    from pathlib import Path
+
+LOG = logging.getLogger("reput")
+BROKERS_FILE = "consumerOffset.json"
+SAVE_SECONDS = 5.0
+
+_REMEDY = "Restore it, or remove it to begin with the broker's offsets or from scratch"
+
+
+class Seed(enum.StrEnum):
+    """Where groups begin as long as there is no file of ours."""
+
+    BROKER = "broker"
+    SCRATCH = "scratch"
+
+
+def seed_of(store: Path, seed: Seed) -> Offsets:
+    """Return the offsets to begin with.
+
+    Args:
+        store: its directory.
+        seed: those of its broker, or none.
+
+    Raises:
+        StoreError: the broker's file cannot be read.
+    """
+    text = read_config(store, BROKERS_FILE) if seed is Seed.BROKER else None
+    if text is None:
+        return Offsets()
+    try:
+        return Offsets(_loads(text))
+    except ValueError as error:
+        raise unreadable(store / names.CONFIG / BROKERS_FILE, str(error)) from error
+
+
+class OffsetFile:
+    """A file that follows offsets. It is locked while it is open.
+
+    Attributes:
+        offsets: what it follows.
+        failures: how often it could not be written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        store: Path,
+        now: Callable[[], float],
+        seed: Seed = Seed.BROKER,
+        beside: Executor | None = None,
+    ) -> None:
+        """Read it, or begin it.
+
+        Args:
+            path: where it is, or is to be. Its directory is made.
+            store: directory of the store that is consumed.
+            now: seconds, of a clock that never goes back.
+            seed: what to begin with if it is not there.
+            beside: runs what waits for the disk; None lets the caller wait.
+
+        Raises:
+            ReputError: it would be among the broker's own files, another process has it, or it is
+                damaged; or the broker's file is.
+            OSError: it cannot be read, or its directory not be made.
+        """
+        self._lock = _locked(path, store)
+        self._path = path
+        self._beside = beside
+        self._pending: Future[None] | None = None
+        self.failures = 0
+        try:
+            is_there = path.exists()
+            self.offsets = _read(path) if is_there else seed_of(store, seed)
+        except BaseException:
+            self._lock.release()
+            raise
+        # A seed is written at once: the broker's file may change before the first commit.
+        self._saved = self.offsets.version if is_there else -1
+        self._next = now() + SAVE_SECONDS if is_there else now()
+
+    def tick(self, now: float) -> None:
+        """Save what has changed in the last five seconds; call it every second or so.
+
+        Args:
+            now: as of the clock.
+        """
+        if now < self._next or (self._pending is not None and not self._pending.done()):
+            return
+        self._next = now + SAVE_SECONDS
+        self._look_back()
+        if self.offsets.version == self._saved:
+            return
+        self._saved = self.offsets.version
+        document = self.offsets.document()
+        if self._beside is not None:
+            self._pending = self._beside.submit(self._write, document)
+            return
+        try:
+            self._write(document)
+        except OSError as error:
+            self._failed(error)
+
+    def close(self) -> None:
+        """Save what has changed, and let others have the file.
+
+        Raises:
+            OSError: it could not be saved.
+        """
+        try:
+            if self._pending is not None:
+                # It must not replace what is written next.
+                self._pending.exception()
+                self._look_back()
+            if self.offsets.version != self._saved:
+                self._write(self.offsets.document())
+                self._saved = self.offsets.version
+        finally:
+            self._lock.release()
+
+    def _look_back(self) -> None:
+        pending, self._pending = self._pending, None
+        error = pending.exception() if pending is not None else None
+        if isinstance(error, OSError):
+            self._failed(error)
+        elif error is not None:
+            raise error
+
+    def _failed(self, error: OSError) -> None:
+        # Nothing equals this version, so it is written again.
+        self._saved = -1
+        self.failures += 1
+        LOG.error("offsets of groups could not be saved, and will be tried again: %s", error)
+
+    def _write(self, document: dict[str, Any]) -> None:
+        temporary = self._path.with_name(f"{self._path.name}.new")
+        changes.write_file(temporary, bodies.dumps(document))
+        changes.rename(temporary, self._path)
+        changes.sync_directory(self._path.parent)
+
+
+def _locked(path: Path, store: Path) -> locks.FileLock:
+    if path.resolve().parent == (store / names.CONFIG).resolve():
+        raise UsageError(f"{path} is among the broker's files; keep offsets in another directory")
+    for directory in changes.make_directories(path.parent):
+        changes.sync_directory(directory)
+    lock = locks.FileLock(path.with_name(f"{path.name}.lock"))
+    if not lock.acquire():
+        found = "another process keeps offsets in it"
+        raise StoreError(path, found, "Stop it, or give each server a file of its own")
+    return lock
+
+
+def _read(path: Path) -> Offsets:
+    raw = path.read_bytes()
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(path, error.start, "not a text in UTF-8", _REMEDY) from error
+    try:
+        return Offsets(_loads(text))
+    except json.JSONDecodeError as error:
+        at = len(error.doc[: error.pos].encode())
+        raise FormatError(path, at, f"not JSON ({error.msg})", _REMEDY) from error
+    except ValueError as error:
+        raise FormatError(path, _place_of(str(error), text), str(error), _REMEDY) from error
+
+
+def _place_of(reason: str, text: str) -> int:
+    """Return the byte of the key that a reason names, 0 if it names none that is there."""
+    named = reason.split("'")[1:2]
+    key = json.dumps(named[0], ensure_ascii=False) if named else ""
+    return len(text[: max(text.find(key), 0)].encode())
+
+
+def _loads(text: str) -> dict[str, Any]:
+    said = fastjson.loads(text)
+    if not isinstance(said, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - the file's value
+    return said

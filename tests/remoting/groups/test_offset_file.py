@@ -1,0 +1,219 @@
+"""The file of offsets: when it is written, what is in it, and what damages it."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from reput.checkpoints.disk import changes
+from reput.formats.errors import FormatError, StoreError, UsageError
+from reput.remoting.groups.offset_file import SAVE_SECONDS, OffsetFile, Seed
+from tests.builders.channels import Clock
+
+BROKERS = '{"dataVersion":{"counter":{"value":1}},"offsetTable":{"T1@CG1":{0:24,1:23}}}'
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "store" / "config").mkdir(parents=True)
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(BROKERS)
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "offsets.json"
+
+
+@pytest.fixture
+def opened(path, store, clock):
+    found = []
+
+    def opened(seed=Seed.BROKER, **more):
+        found.append(OffsetFile(path, store, clock, seed, **more))
+        return found[-1]
+
+    yield opened
+    for each in found:
+        each.close()
+
+
+def said(path):
+    return json.loads(path.read_text())["offsetTable"]
+
+
+class TestSeed:
+    def test_the_broker_s_offsets_are_taken_over_at_once(self, opened, path, store, clock):
+        """
+        The broker's file may change, or vanish, before the first group commits.
+        """
+        file = opened()
+        assert file.offsets.of("CG1", "T1") == {0: 24, 1: 23}
+        file.tick(clock.now)
+
+        assert said(path) == {"T1@CG1": {"0": 24, "1": 23}}
+        assert (store / "config" / "consumerOffset.json").read_text() == BROKERS
+
+    def test_from_scratch(self, opened, path):
+        opened(Seed.SCRATCH).close()
+        assert said(path) == {}
+
+    def test_a_file_of_ours_counts_whatever_the_seed(self, opened, path):
+        path.parent.mkdir()
+        path.write_text('{"offsetTable":{"t@g":{"0":5}}}')
+        assert opened().offsets.document() == {"offsetTable": {"t@g": {0: 5}}}
+
+    def test_a_store_without_offsets(self, opened, store):
+        (store / "config" / "consumerOffset.json").unlink()
+        assert opened().offsets.document() == {"offsetTable": {}}
+
+    def test_a_damaged_file_of_the_broker(self, opened, store):
+        (store / "config" / "consumerOffset.json").write_text('{"offsetTable":{"t@g":{0:}}}')
+        with pytest.raises(StoreError, match=r"consumerOffset\.json"):
+            opened()
+
+
+class TestSaving:
+    def test_changes_are_saved_every_five_seconds(self, opened, path, clock):
+        file = opened(Seed.SCRATCH)
+        file.tick(clock.now)
+        file.offsets.set("g", "t", 0, 1)
+        file.tick(clock.now + SAVE_SECONDS - 0.1)
+        assert said(path) == {}
+
+        file.tick(clock.now + SAVE_SECONDS)
+        assert said(path) == {"t@g": {"0": 1}}
+
+    def test_what_has_not_changed_is_not_written(self, opened, path, clock):
+        file = opened()
+        file.tick(clock.now)
+        path.unlink()
+        file.tick(clock.now + SAVE_SECONDS)
+
+        assert not path.exists()
+
+    def test_the_rest_is_saved_when_it_is_closed(self, opened, path):
+        file = opened(Seed.SCRATCH)
+        file.offsets.set("g", "t", 0, 1)
+        file.close()
+
+        assert said(path) == {"t@g": {"0": 1}}
+        assert opened().offsets.find("g", "t", 0) == 1
+
+    def test_each_step_is_on_disk_before_the_next(self, opened, path, monkeypatch):
+        steps = []
+        for name in ("write_file", "rename", "sync_directory"):
+            monkeypatch.setattr(changes, name, self.noted(name, getattr(changes, name), steps))
+        opened().close()
+
+        made = [("sync_directory", path.parent.parent)]
+        new = path.with_name("offsets.json.new")
+        written = [("write_file", new), ("rename", new), ("sync_directory", path.parent)]
+        assert steps == made + written
+
+    def noted(self, name, call, steps):
+        def noting(path, *args):
+            steps.append((name, path))
+            return call(path, *args)
+
+        return noting
+
+    def test_another_thread_may_wait_for_the_disk(self, opened, path, clock):
+        with ThreadPoolExecutor(1) as beside:
+            file = opened(Seed.SCRATCH, beside=beside)
+            file.offsets.set("g", "t", 0, 1)
+            file.tick(clock.now)
+            file.offsets.set("g", "t", 0, 2)
+            file.close()
+
+        assert said(path) == {"t@g": {"0": 2}}
+
+    @pytest.mark.parametrize("is_beside", [False, True])
+    def test_a_disk_that_fails_is_tried_again(
+        self, opened, path, clock, monkeypatch, caplog, is_beside
+    ):
+        full = OSError(28, "No space left on device", str(path))
+
+        def fail(*_):
+            raise full
+
+        with ThreadPoolExecutor(1) as beside:
+            file = opened(beside=beside if is_beside else None)
+            with monkeypatch.context() as patch:
+                patch.setattr(changes, "write_file", fail)
+                file.tick(clock.now)
+                if is_beside:
+                    beside.submit(int).result()
+            file.tick(clock.now + SAVE_SECONDS)
+            file.close()
+
+        assert file.failures == 1
+        assert "No space left" in caplog.text
+        assert said(path) == {"T1@CG1": {"0": 24, "1": 23}}
+
+    def test_a_failure_at_the_end_is_the_caller_s(self, path, store, clock, monkeypatch):
+        file = OffsetFile(path, store, clock)
+
+        def fail(*_):
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(changes, "write_file", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            file.close()
+        monkeypatch.undo()
+        OffsetFile(path, store, clock).close()
+        assert said(path) == {"T1@CG1": {"0": 24, "1": 23}}
+
+
+class TestDamage:
+    """A damaged file is never taken for none: every group would consume everything again."""
+
+    @pytest.mark.parametrize(
+        ("text", "at"),
+        [
+            (b"", 0),
+            (b'{"offsetTable":{"t@g":{"0":5', 28),
+            (b'{"offsetTable":{"\xc3\xa4@g":{"0":x}}}', 28),
+            (b'{"offsetTable":{"t@g":{"0":5}\xff}', 29),
+            (b'{"offsetTable":{"t@g":{"0":1},"u@g":{"0":"x"}}}', 30),
+            (b'{"offsetTable":[]}', 1),
+            (b"[]", 0),
+        ],
+    )
+    def test_it_is_named_with_the_byte(self, opened, path, text, at):
+        path.parent.mkdir()
+        path.write_bytes(text)
+        with pytest.raises(FormatError) as caught:
+            opened()
+
+        assert (caught.value.path, caught.value.position) == (str(path), at)
+        assert path.read_bytes() == text
+        # The lock is free again.
+        path.unlink()
+        assert opened().offsets.version == 0
+
+
+def test_the_broker_s_file_is_never_ours(store, clock):
+    for name in ("consumerOffset.json", "offsets.json"):
+        with pytest.raises(UsageError, match="broker's files"):
+            OffsetFile(store / "config" / name, store, clock)
+
+
+def test_a_link_to_it_is_not_either(store, clock, tmp_path):
+    link = tmp_path / "offsets.json"
+    link.symlink_to(store / "config" / "consumerOffset.json")
+    with pytest.raises(UsageError, match="broker's files"):
+        OffsetFile(link, store, clock)
+
+
+def test_two_servers_do_not_share_a_file(opened, path, store, clock):
+    opened()
+    with pytest.raises(StoreError, match="another process"):
+        OffsetFile(path, store, clock)
