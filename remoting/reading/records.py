@@ -52,6 +52,9 @@ def pieces_of(
         return _near(log, offsets, sizes) if _are_held(log, start, end) else None
     ends = list(map(add, offsets, sizes))
     gaps = list(map(sub, offsets[1:], ends))
+    is_near = start // size == (ends[-1] - 1) // size and bool(gaps)
+    if is_near and min(gaps) >= 0 and max(gaps) <= _NEAR:
+        return _near(log, offsets, sizes, gaps) if _are_held(log, start, ends[-1]) else None
     if not _are_held(log, min(offsets), max(ends)):
         return None
     files = [offset // size for offset in offsets]
@@ -119,11 +122,10 @@ def _near(
     if not any(gaps):
         return [whole]
     pieces = []
-    begin = 0
-    for size, offset, gap in zip(sizes, offsets, gaps, strict=False):
+    begin = start
+    for following, gap in zip(offsets[1:], gaps, strict=True):
         if gap:
-            at = offset - start + size
-            pieces.append(whole[begin:at])
-            begin = at + gap
-    pieces.append(whole[begin:])
+            pieces.append(whole[begin - start : following - gap - start])
+            begin = following
+    pieces.append(whole[begin - start :])
     return pieces

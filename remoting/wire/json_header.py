@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from reput.remoting.wire.command import Bytes
 
 _INT_MIN = -0x80000000
+_LANGUAGES = dict(LanguageCode.__members__)
+_TEXTS = frozenset({str})
 
 
 class _Number(str):
@@ -88,6 +90,8 @@ def decode(header: memoryview, body: Bytes) -> Command:
 
 def _integer(found: Mapping[str, Any], name: str) -> int:
     value = found.get(name)
+    if type(value) is int and _INT_MIN <= value <= strings.INT_MAX:
+        return value
     if value is None:
         return 0
     try:
@@ -104,7 +108,7 @@ def _integer(found: Mapping[str, Any], name: str) -> int:
 
 def _language(value: object) -> LanguageCode | None:
     if isinstance(value, str):
-        return LanguageCode.__members__.get(value) or LanguageCode.__members__.get(value.upper())
+        return _LANGUAGES.get(value) or _LANGUAGES.get(value.upper())
     if isinstance(value, int) and 0 <= value < len(LanguageCode):
         return LanguageCode(value)
     return None
@@ -122,7 +126,7 @@ def _fields(found: object) -> dict[str, str] | None:
         return None
     if not isinstance(found, dict):
         raise FrameError("a header whose extFields are not an object")
-    if all(type(value) is str for value in found.values()):
+    if _TEXTS.issuperset(map(type, found.values())):
         return found
     return {
         name: str(value) if isinstance(value, str) else _text(value)
