@@ -19,13 +19,14 @@ import time
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import BLANK_SIZE, MAGIC_BLANK, MIN_SIZE
 from reput.stores.findings import Kind
 from reput.stores.following import head_chain
 from reput.stores.following.head_chain import is_blank, last_byte
 from reput.stores.following.past_end import newer_record, resumes_at
 from reput.stores.log.files import LogChangedError, LogFiles, gone
-from reput.stores.log.listing import signs_of
+from reput.stores.log.listing import signs_of, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +85,8 @@ class EndedLog(LogFiles):
         self._end: int | None = None
         self._last: tuple[int, int] | None = None
         self._seen: _Seen | None = None
+        # A broker touches its lock when it starts.
+        self._broker_started = store and stamp_of(store / names.LOCK)
         # When the end is looked for again though nothing shows that it is another one.
         self._whole_look_at = 0.0
         self._before, self._after = 0, b""
@@ -200,17 +203,19 @@ class EndedLog(LogFiles):
     def follow(self) -> bool:
         """Look at the files again where files came or went; False if the log was cut.
 
-        Unlike `refresh` it does not look for the end, which may take seconds: `reached` says it.
+        Unlike `refresh` it does not look for the end, which may take seconds: `reached` says it. A
+        broker that starts may cut its log, and counts as a cut.
         """
         listed = self._listed
         is_old = listed is None or time.monotonic() - listed.at > _LISTED_SECONDS
         if is_old or (listed and listed.signs != signs_of(self.directories)):
             super().refresh()
             self._active = None
-        end = self._end
+        end, started = self._end, self._broker_started
+        self._broker_started = self._store and stamp_of(self._store / names.LOCK)
         if end is None:
             return True
-        if self.min_offset <= end <= self.end_of_files:
+        if started == self._broker_started and self.min_offset <= end <= self.end_of_files:
             with contextlib.suppress(LogChangedError):
                 if self._crc_before(end) == self._before:
                     return True

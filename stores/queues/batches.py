@@ -29,6 +29,7 @@ class BatchReader:
     """A batch queue's units by their queue offset."""
 
     is_batch: Literal[True] = True
+    is_replaced: Literal[False] = False
 
     def __init__(
         self,

@@ -95,7 +95,10 @@ class OpenQueues:
         queue = self.get(topic, queue_id)
         if queue is None or queue.grow():
             return queue
-        self._open.pop((topic, queue_id, False)).close()
+        if queue.is_replaced:
+            self.close()
+        else:
+            self._open.pop((topic, queue_id, False)).close()
         return self.get(topic, queue_id)
 
     def ids(self, topic: str) -> list[int]:

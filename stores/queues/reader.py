@@ -83,6 +83,8 @@ class QueueReader:
         self.max_offset = self.end // ENTRY_SIZE
         # What stands before the end, and with what follows it while that is nothing.
         self._last, self._tail, self._tail_at = b"", b"", 0
+        # The log was cut since: this queue's entries, and those of others, may be past its end.
+        self.is_replaced = False
         self.min_position = self._min_position()
         self.min_offset = self.min_position // ENTRY_SIZE
 
@@ -108,6 +110,9 @@ class QueueReader:
         self._tail_at = end - ENTRY_SIZE if place else end
         raw = files.read(self._tail_at, end - self._tail_at + ENTRY_SIZE)
         if place and raw[:ENTRY_SIZE] != (self._last or raw[:ENTRY_SIZE]):
+            # Another entry stands there now, or none: the log was cut.
+            self.log.look_again()
+            self.is_replaced = True
             return False
         offset, size = head_of(raw[end - self._tail_at :])
         if offset < 0 or size <= 0:

@@ -319,6 +319,27 @@ def test_a_log_that_was_cut(live):
     assert live.bodies()[-1] == stored(live, -1)
 
 
+def test_a_broker_that_starts_may_have_cut_its_log(live):
+    """
+    The bytes of its last record are lost, as after a power failure, and nothing is written yet.
+    """
+    live.append(count=3)
+    live.dispatch()
+    assert live.pull(4) is None
+    live.look(3)
+    place = live.log.places[-1]
+    (live.directory / "store" / "lock").write_text("lock")
+    with next((live.directory / "store" / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(place.position)
+        file.write(bytes(place.size))
+    live.clock.now += 2
+    live.look()
+
+    assert live.store.log.end() == place.position
+    answer = live.pull(2)
+    assert answer.header.max_offset == 3
+
+
 def test_files_that_expire_while_pulls_wait(live):
     live.append(count=60, size=200)
     live.dispatch()
