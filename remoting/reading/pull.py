@@ -104,7 +104,7 @@ def steps(
         found = yield from find(header, served, wanted)
     except LogChangedError:
         # A file has expired, or the log was cut, since the last look.
-        served.store.refresh()
+        yield from patiently(served.store.follow)
         found = yield from find(header, served, wanted)
     has_flags = served.release.has_flags
     said = PullMessageResponseHeader(

@@ -128,6 +128,20 @@ def test_a_long_scan_gives_others_their_turn(store):
     assert pull(asked, at).header.next_begin_offset == 450
 
 
+def test_a_file_that_expires_is_looked_for_without_waiting(tmp_path):
+    log = messages(40, size=300)
+    with dispatched(log, tmp_path) as store:
+        at = served(store)
+        assert pull(request(), at).messages == 8
+        first, *_ = sorted((tmp_path / "store" / "commitlog").iterdir())
+        first.unlink()
+        store.log.close()
+        evict(tmp_path)
+        found, _ = in_loop(lambda turns: turns.run(steps(request(), at)))
+
+    assert (found.code, found.remark) == (20, "MESSAGE_WAS_REMOVING")
+
+
 def test_a_read_that_may_wait_waits(store, tmp_path):
     evict(tmp_path)
 
