@@ -1,0 +1,140 @@
+"""Messages that consumers send back (36), because they could not process them.
+
+A broker writes such a message again, to be consumed later. A store that is only read cannot, so the
+operator chooses:
+
+* *refuse*: clients keep the message, and try it again every five seconds. The group's offset does
+  not move past it. A client that fails at everything sends back hundreds of messages a second;
+  beyond a few a second of a connection, each is refused after two seconds, for which the client's
+  thread waits.
+* *accept*: clients take the message for kept. It is dropped, counted and logged.
+
+Source: RocketMQ `AbstractSendMessageProcessor#consumerSendMsgBack`.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from reput.remoting.groups.refusals import READ_ONLY
+from reput.remoting.reading.answer import Answer
+from reput.remoting.wire import fields
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.remoting.wire.pull_headers import ConsumerSendMsgBackRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reput.remoting.reading.served import Served
+    from reput.remoting.wire.channel import Channel
+    from reput.remoting.wire.command import Command
+
+    Handler = Callable[[Command, Channel], Answer | None]
+
+LOG = logging.getLogger("reput")
+AT_ONCE = 10
+"""How many are refused without a wait, each second and connection."""
+WAIT_SECONDS = 2.0
+"""How long all others wait; a Java client closes the connection after five."""
+# Each thread of a stock client waits for its answer; other clients get no more memory than this.
+_MOST_WAITING = 1 << 14
+
+
+class OnSentBack(enum.StrEnum):
+    """What happens to messages that are sent back."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+
+
+class _Waiting(NamedTuple):
+    due: float
+    request: Command
+    channel: Channel
+
+
+class SentBack:
+    """The messages that were sent back.
+
+    Attributes:
+        refused: how many were refused.
+        accepted: how many were accepted, and dropped.
+    """
+
+    def __init__(self, choice: OnSentBack, served: Served, now: Callable[[], float]) -> None:
+        """Begin to count.
+
+        Args:
+            choice: the operator's.
+            served: the store.
+            now: seconds, of a clock that never goes back.
+        """
+        self._choice = choice
+        self._served = served
+        self._now = now
+        self._waiting: deque[_Waiting] = deque()
+        self._second = 0
+        self._in_second: dict[Channel, int] = {}
+        self.refused = 0
+        self.accepted = 0
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return what is answered here, by code of the request."""
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.take}
+
+    def take(self, request: Command, channel: Channel) -> Answer | None:
+        """Answer a message that is sent back; None if its refusal has to wait.
+
+        Raises:
+            FieldError: a field is missing.
+        """
+        header = fields.read(ConsumerSendMsgBackRequestHeader, request.fields)
+        if self._served.groups.config(header.group) is None:
+            remark = f"subscription group not exist, {header.group} "
+            remark += f"\nSee {self._served.release.help_page} for further details."
+            return Answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if self._choice is OnSentBack.ACCEPT:
+            return self._accept(header, channel)
+        self.refused += 1
+        if self._may_refuse_now(channel) or len(self._waiting) >= _MOST_WAITING:
+            return Answer(ResponseCode.NO_PERMISSION, READ_ONLY)
+        # A late answer needs neither its fields nor its body.
+        kept = request._replace(fields=None, body=b"")
+        self._waiting.append(_Waiting(self._now() + WAIT_SECONDS, kept, channel))
+        return None
+
+    def _accept(self, header: ConsumerSendMsgBackRequestHeader, channel: Channel) -> Answer:
+        self.accepted += 1
+        LOG.warning(
+            "message %s of topic %s, at %d of the log, was sent back by %s of group %s: it is "
+            "accepted and dropped, and will not be consumed again",
+            header.origin_msg_id,
+            header.origin_topic,
+            header.offset,
+            channel.peer,
+            header.group,
+        )
+        return Answer(ResponseCode.SUCCESS)
+
+    def _may_refuse_now(self, channel: Channel) -> bool:
+        second = int(self._now())
+        if second != self._second:
+            self._second, self._in_second = second, {}
+        count = self._in_second.get(channel, 0)
+        self._in_second[channel] = count + 1
+        return count < AT_ONCE
+
+    def tick(self, now: float) -> None:
+        """Refuse those that have waited; call it every second or so.
+
+        Args:
+            now: as of the clock.
+        """
+        while self._waiting and self._waiting[0].due <= now:
+            _, request, channel = self._waiting.popleft()
+            if not request.is_oneway:
+                version = self._served.release.version
+                channel.send(request.answer(ResponseCode.NO_PERMISSION, version, READ_ONLY))
