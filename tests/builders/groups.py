@@ -17,7 +17,7 @@ from reput.remoting.wire.command import Command
 from tests.builders.channels import Clock, KeptChannel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 def consumers(version: str = "5.5", clock: Clock | None = None, said=None, **options) -> Consumers:
@@ -35,6 +35,10 @@ class Client(KeptChannel):
     client_id: str = "127.0.0.1@c"
     groups: dict[str, dict] = field(default_factory=dict)
     producers: Iterable[str] = ()
+    asked: list[tuple[Command, Callable[[Command | None], None]]] = field(default_factory=list)
+
+    def ask(self, command: Command, then: Callable[[Command | None], None]) -> None:
+        self.asked.append((command, then))
 
     def heartbeat(self, **more) -> Command:
         """Return a heartbeat as a Java client of 5.5.0 writes it."""
