@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.filters import consumerfilter
+from reput.formats.rocketmq import names
+from reput.remoting.groups.configs import configs_of
+from reput.remoting.groups.members import Members
+from reput.remoting.groups.registered_filters import RegisteredFilters
+from reput.stores.config.config_files import read_config, unreadable
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from reput.formats.filters.consumerfilter import ConsumerFilter
+    from reput.formats.rocketmq.broker import BrokerSettings
     from reput.remoting.groups.configs import GroupConfigs
-    from reput.remoting.groups.members import Members
-    from reput.remoting.groups.registered_filters import RegisteredFilters
+    from reput.remoting.names.release import Release
     from reput.remoting.reading.served import GroupConfig, Online
+
+_FILTERS = "consumerFilter.json"
 
 
 class Consumers(NamedTuple):
@@ -36,3 +49,35 @@ class Consumers(NamedTuple):
     def filter_of(self, topic: str, group: str) -> ConsumerFilter | None:
         """Return the SQL92 filter that a group registered for a topic, None if it has none."""
         return self.filters.get(topic, group)
+
+
+def consumers_of(
+    store: Path,
+    settings: BrokerSettings,
+    release: Release,
+    now: Callable[[], float],
+    *,
+    makes_unknown: bool = True,
+    clock: Callable[[], float] = time.time,
+) -> Consumers:
+    """Return the groups of the broker that wrote a store; none of them has members.
+
+    Args:
+        store: its directory.
+        settings: the broker's.
+        release: whose rules are followed.
+        now: seconds, of a clock that never goes back.
+        makes_unknown: `autoCreateSubscriptionGroup`.
+        clock: seconds since 1970.
+
+    Raises:
+        StoreError: a file of the broker cannot be read.
+    """
+    configs = configs_of(store, release, makes_unknown=makes_unknown)
+    text = read_config(store, _FILTERS)
+    try:
+        saved = consumerfilter.parse(text) if text is not None else {}
+        filters = RegisteredFilters(settings, saved, clock)
+    except ValueError as error:
+        raise unreadable(store / names.CONFIG / _FILTERS, str(error)) from error
+    return Consumers(configs, Members(release, filters, now), filters)

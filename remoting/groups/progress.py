@@ -1,6 +1,6 @@
-"""Answers how far groups are, and takes down how far they say they are: 14, 15, and with pulls.
+"""Answers how far groups are, and takes down how far they say they are: 14, 15.
 
-Source: RocketMQ `ConsumerManageProcessor`, `PullMessageProcessor`.
+Source: RocketMQ `ConsumerManageProcessor`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reput.remoting.reading.answer import Answer, success
-from reput.remoting.reading.pull_checks import COMMIT_OFFSET
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.fields import Header
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from reput.remoting.reading.served import Served
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
-    from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 
     Handler = Callable[[Command, Channel], Answer | None]
 
@@ -114,13 +112,6 @@ class Progress:
         if not self._offsets.set(group, topic, header.queue_id, header.commit_offset):
             return Answer(ResponseCode.SYSTEM_ERROR, "too many queues have offsets", Header())
         return success(Header())
-
-    def commit(self, header: PullMessageRequestHeader, channel: Channel) -> None:
-        """Take down the offset that a pull commits, if its flags say that it does."""
-        del channel
-        if header.sys_flag & COMMIT_OFFSET:
-            said = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-            self._offsets.set(*said)
 
 
 def _not_found(remark: str) -> Answer:

@@ -14,7 +14,7 @@ from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.command import Command
 from reput.remoting.wire.errors import FieldError
 from tests.builders.groups import Client, consumers
-from tests.builders.served import dispatched, messages, request, served
+from tests.builders.served import dispatched, messages, served
 from tests.remoting.wire.captured import captured
 
 
@@ -139,9 +139,3 @@ class TestUpdate:
         found = asked.offsets.of(group, topic)
 
         assert found == {int(said.fields["queueId"]): int(said.fields["commitOffset"])}
-
-
-@pytest.mark.parametrize(("flags", "found"), [(1 | 4, 9), (4, None)])
-def test_pulls_commit_if_their_flags_say_so(asked, flags, found):
-    asked.progress.commit(replace(request(flags=flags), commit_offset=9), Client())
-    assert asked.offsets.find("g", "t", 0) == found

@@ -1,0 +1,108 @@
+"""What a broker answers about groups, in one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reput.remoting.groups import refusals
+from reput.remoting.groups.membership import Membership
+from reput.remoting.groups.progress import Progress
+from reput.remoting.groups.resets import Resets
+from reput.remoting.reading.pull_checks import COMMIT_OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reput.remoting.groups.consumers import Consumers
+    from reput.remoting.groups.locks import Locks
+    from reput.remoting.groups.offset_file import OffsetFile
+    from reput.remoting.groups.offsets import Offsets
+    from reput.remoting.groups.sent_back import SentBack
+    from reput.remoting.reading.answer import Answer
+    from reput.remoting.reading.served import Served
+    from reput.remoting.wire.channel import Channel
+    from reput.remoting.wire.command import Command
+    from reput.remoting.wire.pull_headers import PullMessageRequestHeader
+
+    Handler = Callable[[Command, Channel], Answer | None]
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """What a broker knows of groups while it runs.
+
+    Attributes:
+        consumers: configured groups, their members and filters.
+        offsets: where they resume.
+        locks: which member has which queue.
+        sent_back: messages that members sent back.
+        file: follows the offsets; None if they end with the server.
+    """
+
+    consumers: Consumers
+    offsets: Offsets
+    locks: Locks
+    sent_back: SentBack
+    file: OffsetFile | None = None
+
+    def tick(self, now: float) -> None:
+        """Do what is due; call it every second or so.
+
+        Args:
+            now: seconds, of the clock that all of these have.
+        """
+        self.consumers.members.tick(now)
+        self.locks.tick(now)
+        self.sent_back.tick(now)
+        if self.file is not None:
+            self.file.tick(now)
+
+    def commit(self, header: PullMessageRequestHeader, channel: Channel) -> None:
+        """Take down the offset that a pull commits, if its flags say that it does."""
+        del channel
+        if header.sys_flag & COMMIT_OFFSET:
+            said = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            self.offsets.set(*said)
+
+    def closed(self, channel: Channel) -> None:
+        """Forget a connection that has closed."""
+        self.consumers.members.closed(channel)
+
+    def close(self) -> None:
+        """Save what is to be kept.
+
+        Raises:
+            OSError: it could not be saved.
+        """
+        if self.file is not None:
+            self.file.close()
+
+
+def handlers(
+    state: GroupState,
+    served: Served,
+    broker_name: str,
+    *,
+    new_groups_read_all: bool = False,
+) -> dict[int, Handler]:
+    """Return what is answered here, by code of the request.
+
+    Args:
+        state: what is known of groups.
+        served: the store.
+        broker_name: what it is called in queues.
+        new_groups_read_all: see `Progress`.
+    """
+    read_all = new_groups_read_all
+    progress = Progress(
+        state.offsets, state.consumers.configs, served, new_groups_read_all=read_all
+    )
+    return {
+        **refusals.handlers(),
+        **Membership(state.consumers, served).handlers(),
+        **progress.handlers(),
+        **state.locks.handlers(),
+        **state.sent_back.handlers(),
+        **Resets(state.consumers, state.offsets, served, broker_name).handlers(),
+    }
