@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("reput")
 SILENCE_SECONDS = 120.0
 SCAN_SECONDS = 10.0
+# Any peer can name groups, so the number of those with members is bounded, for each kind.
+_MOST_GROUPS = 1 << 16
 
 
 @dataclass
@@ -105,6 +107,7 @@ class Members:
         groups: consumers, by group. To be read only.
         producers: by group, then by connection. To be read only.
         clashes: how often a member joined with the client id of another member of its group.
+        turned_away: how often a member could not join: there were too many groups.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class Members:
         self._next_scan = now() + SCAN_SECONDS
         self.groups: dict[str, Group] = {}
         self.producers: dict[str, dict[Channel, Member]] = {}
-        self.clashes = 0
+        self.clashes = self.turned_away = 0
         # Most connections that close in a storm never sent a heartbeat.
         self._heard: set[Channel] = set()
 
@@ -156,6 +159,8 @@ class Members:
         Returns:
             Whether the group changed, so that its members have to be told.
         """
+        if not self._has_room(self.groups, consumer.group):
+            return False
         said = (consumer.consume_type, consumer.model, consumer.from_where)
         group = self.groups.setdefault(consumer.group, Group(*said))
         group.consume_type, group.model, group.from_where = said
@@ -172,8 +177,18 @@ class Members:
     def produce(self, heartbeat: Heartbeat, request: Command, channel: Channel) -> None:
         """Take over which groups a client produces for."""
         for group in heartbeat.producers:
+            if not self._has_room(self.producers, group):
+                continue
             members = self.producers.setdefault(group, {})
             self._hear(members, request, channel, heartbeat.client_id)
+
+    def _has_room(self, table: Mapping[str, object], group: str) -> bool:
+        if group in table or len(table) < _MOST_GROUPS:
+            return True
+        if not self.turned_away:
+            LOG.error("%d groups have members: group %s cannot have any", _MOST_GROUPS, group)
+        self.turned_away += 1
+        return False
 
     def _hear(
         self, members: dict[Channel, Member], request: Command, channel: Channel, client_id: str

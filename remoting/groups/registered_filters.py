@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.remoting.reading.served import Subscription
 
+# Any peer can register filters, so their number is bounded. Dead ones go first.
+_MOST = 1 << 14
+
 
 class RegisteredFilters:
     """Filters by topic and group. Those of a group that left are kept, marked as dead."""
@@ -75,7 +78,7 @@ class RegisteredFilters:
         if known is not None and (known.expression, known.expression_type) == said[:2]:
             self._filters[key] = replace(known, client_version=said.version, dead_time=0)
             return
-        if not self._compiles(said):
+        if not self._compiles(said) or (known is None and not self._has_room()):
             # Its pulls are answered with 27.
             self._filters.pop(key, None)
             return
@@ -90,6 +93,11 @@ class RegisteredFilters:
             self._bloom.bits,
             said.version,
         )
+
+    def _has_room(self) -> bool:
+        if len(self._filters) >= _MOST:
+            self._filters = {key: each for key, each in self._filters.items() if not each.dead}
+        return len(self._filters) < _MOST
 
     def _compiles(self, said: Subscription) -> bool:
         try:

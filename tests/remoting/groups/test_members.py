@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.remoting.groups import heartbeats
+from reput.remoting.groups import members as module
 from reput.remoting.groups.members import SCAN_SECONDS, SILENCE_SECONDS
 from reput.remoting.reading.served import Online, Subscription
 from reput.remoting.wire.codes import RequestCode
@@ -188,6 +189,20 @@ class TestOneIdTwice:
         beat(members, client)
 
         assert members.clashes == 0
+
+
+def test_the_number_of_groups_is_bounded(members, monkeypatch, caplog):
+    """
+    Peers name groups as they like. Those that are there are not affected.
+    """
+    monkeypatch.setattr(module, "_MOST_GROUPS", 1)
+    client = Client(producers=["p", "q"]).consumes("g").consumes("h")
+    beat(members, client)
+    beat(members, Client(client_id="b").consumes("g"))
+
+    assert (list(members.groups), list(members.producers)) == (["g"], ["p"])
+    assert members.groups["g"].client_ids == ["127.0.0.1@c", "b"]
+    assert (members.turned_away, len(caplog.messages)) == (2, 1)
 
 
 def test_producers_are_known_by_group(members):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from reput.formats.filters.bloomfilter import BloomFilter
 from reput.formats.filters.consumerfilter import ConsumerFilter
 from reput.formats.rocketmq.broker import BrokerSettings
+from reput.remoting.groups import registered_filters as module
 from reput.remoting.groups.registered_filters import RegisteredFilters
 from reput.remoting.reading.served import Subscription
 from tests.builders.channels import Clock
@@ -83,6 +84,25 @@ class TestDeath:
 
         found.register("g", sql())
         assert not found.get("t", "g").dead
+
+
+def test_their_number_is_bounded(monkeypatch):
+    """
+    The dead make room for the living.
+    """
+    monkeypatch.setattr(module, "_MOST", 2)
+    found = filters()
+    for group in "gh":
+        found.register(group, sql())
+    found.register("i", sql())
+    assert found.get("t", "i") is None
+    found.register("h", sql("a = 2", 6))
+    assert found.get("t", "h").expression == "a = 2"
+
+    found.unregister("g")
+    found.register("i", sql())
+    assert found.get("t", "i") is not None
+    assert found.get("t", "g") is None
 
 
 class TestSaved:
