@@ -120,6 +120,8 @@ class Renewed:
             AccessError: as `context`.
         """
         self._tls = tls
+        for path in tls.paths():
+            _refuse_unreadable(path)
         self._known = files.states(tls.paths())
         self.context = context(tls)
         """For the next connection; those that are there keep theirs."""
