@@ -10,7 +10,6 @@ error: to begin from scratch would let every group consume everything again.
 
 from __future__ import annotations
 
-import enum
 import json
 import logging
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from reput.checkpoints.disk import changes, locks
 from reput.formats.errors import FormatError, StoreError, UsageError
 from reput.formats.java import fastjson
 from reput.formats.rocketmq import names
-from reput.remoting.groups.offsets import Offsets
+from reput.remoting.groups.offsets import Offsets, Seed
 from reput.remoting.wire import bodies
 from reput.stores.config.config_files import read_config, unreadable
 
@@ -33,13 +32,6 @@ BROKERS_FILE = "consumerOffset.json"
 SAVE_SECONDS = 5.0
 
 _REMEDY = "Restore it, or remove it to begin with the broker's offsets or from scratch"
-
-
-class Seed(enum.StrEnum):
-    """Where groups begin as long as there is no file of ours."""
-
-    BROKER = "broker"
-    SCRATCH = "scratch"
 
 
 def seed_of(store: Path, seed: Seed) -> Offsets:

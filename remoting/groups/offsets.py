@@ -8,6 +8,7 @@ go back, so a smaller offset replaces a greater one.
 
 from __future__ import annotations
 
+import enum
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,13 @@ _SEPARATOR = "@"
 # Any peer can name queues, so their number is bounded. It is that of a large cluster's.
 _MOST_QUEUES = 1 << 20
 _INT64 = 1 << 63
+
+
+class Seed(enum.StrEnum):
+    """Where groups begin as long as there is no file of ours."""
+
+    BROKER = "broker"
+    SCRATCH = "scratch"
 
 
 class Offsets:

@@ -38,10 +38,14 @@ _PREFIX = struct.Struct(">iI")
 _MOST_HEADER = (1 << 24) - 1
 
 
-def encode(command: Command) -> bytes:
+def encode(command: Command, size: int = 0) -> bytes:
     """Return a frame up to its body: send `command.body` after it.
 
     A body of many megabytes is not copied this way.
+
+    Args:
+        command: what the frame says.
+        size: bytes of a body that is not in the command.
 
     Raises:
         ValueError: the frame is larger than a peer reads, or a field does not fit its codec.
@@ -50,7 +54,7 @@ def encode(command: Command) -> bytes:
         header = json_header.encode(command)
     else:
         header = rocketmq_header.encode(command)
-    length = 4 + len(header) + len(command.body)
+    length = 4 + len(header) + len(command.body) + size
     if len(header) > _MOST_HEADER or 4 + length > MAX_FRAME_LENGTH:
         raise ValueError(f"a frame of {4 + length} bytes: a peer reads {MAX_FRAME_LENGTH}")
     return _PREFIX.pack(length, command.codec << 24 | len(header)) + header

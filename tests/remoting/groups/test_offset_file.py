@@ -9,7 +9,8 @@ import pytest
 
 from reput.checkpoints.disk import changes
 from reput.formats.errors import FormatError, StoreError, UsageError
-from reput.remoting.groups.offset_file import SAVE_SECONDS, OffsetFile, Seed
+from reput.remoting.groups.offset_file import SAVE_SECONDS, OffsetFile
+from reput.remoting.groups.offsets import Seed
 from tests.builders.channels import Clock
 
 BROKERS = '{"dataVersion":{"counter":{"value":1}},"offsetTable":{"T1@CG1":{0:24,1:23}}}'

@@ -1,0 +1,171 @@
+"""One store as a broker: its rooms put together, and what is due in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from reput.remoting.access.check import Open
+from reput.remoting.groups import requests as of_groups
+from reput.remoting.holding.pulls import Pulls
+from reput.remoting.names.known import Broker
+from reput.remoting.reading import requests as reading
+from reput.remoting.reading.served import Served
+from reput.remoting.reading.turns import Turns
+from reput.remoting.server import rules
+from reput.remoting.server.desks import BrokerDesk
+from reput.remoting.server.topics import topics_of
+from reput.remoting.server.traffic import Traffic
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from reput.remoting.access.check import Access
+    from reput.remoting.counting.counters import Counters
+    from reput.remoting.groups.consumers import Consumers
+    from reput.remoting.names.known import Topic
+    from reput.remoting.names.release import Release
+    from reput.remoting.server.desks import Handler
+    from reput.remoting.server.rules import GroupSettings
+    from reput.stores.query.message_store import MessageStore
+
+# Topics that come later are known after this, in seconds; clients ask for routes each 30 s.
+_TOPICS_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What clients take a store's broker for.
+
+    Attributes:
+        name: of the broker.
+        cluster: that it belongs to.
+        address: what clients dial: a host that they reach, and a port.
+        release: whose broker it answers like.
+        properties: its broker.conf.
+    """
+
+    name: str
+    cluster: str
+    address: str
+    release: Release
+    properties: Mapping[str, str]
+
+
+class StoreBroker:
+    """Serves one store.
+
+    Attributes:
+        desk: takes the requests of its port.
+        traffic: its connections.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        identity: Identity,
+        counters: Counters,
+        loop: asyncio.AbstractEventLoop,
+        groups: GroupSettings,
+        access: Access | Open | None = None,
+    ) -> None:
+        """Read what topics there are.
+
+        Args:
+            store: its files; closed with this.
+            identity: what clients take it for.
+            counters: what is told of it.
+            loop: where it is served.
+            groups: what the operator wants of consumer groups; closed with this.
+            access: judges requests; None for all may read.
+
+        Raises:
+            StoreError: a file of the broker's settings says something else.
+        """
+        self._store, self._identity, self._counters = store, identity, counters
+        self._now = loop.time
+        self._access = access or Open()
+        self._topics: dict[str, Topic] = topics_of(store)
+        self._topics_at = self._now()
+        self._turns = Turns(loop)
+        consumers = rules.consumers_of(store, identity.release, identity.properties, self._now)
+        served = self._as_served(consumers)
+        self._groups = rules.group_state(consumers, served, groups, self._now)
+        self.desk = self._make_desk(served)
+        self.traffic = Traffic(counters)
+
+    def _as_served(self, consumers: Consumers) -> Served:
+        identity = self._identity
+        said = rules.served_as(identity.properties)
+        host = identity.address.rpartition(":")[0]
+        return Served(self._store, identity.release, self._topics, consumers, host, **said)
+
+    def _make_desk(self, served: Served) -> BrokerDesk:
+        """Put the rooms together."""
+        identity, groups = self._identity, self._groups
+        waits = rules.short_polling(identity.properties)
+        self._pulls = Pulls(served, self._now, self._turns, groups.commit, waits)
+        handlers: dict[int, Handler] = {
+            **of_groups.handlers(groups, served, identity.name),
+            **reading.handlers(served, self._turns),
+            **self._pulls.handlers(),
+        }
+        checks, on_close = (self._access.check,), (groups.closed,)
+        release, counters = identity.release, self._counters
+        return BrokerDesk(handlers, release, counters, checks=checks, on_close=on_close)
+
+    @property
+    def has_held(self) -> bool:
+        """Tell whether pulls wait."""
+        return len(self._pulls.holds) > 0
+
+    def listens_on(self, port: int) -> None:
+        """Take the port that it got where any was asked for: no client can dial port 0."""
+        host, _, asked = self._identity.address.rpartition(":")
+        if asked == "0":
+            self._identity = replace(self._identity, address=f"{host}:{port}")
+
+    def described(self) -> Broker:
+        """Return the broker as a name server describes it."""
+        name, cluster = self._identity.name, self._identity.cluster
+        return Broker(name, cluster, {0: self._identity.address}, self._topics)
+
+    def say_ready(self, *, is_ready: bool) -> None:
+        """Tell whether clients are served."""
+        self._counters.ready(is_ready=is_ready)
+
+    def look(self) -> float:
+        """See what has come for pulls that wait; return the seconds until the next look."""
+        self._pulls.look()
+        return self._pulls.pause
+
+    def tick(self) -> None:
+        """Do what is due each second."""
+        now = self._now()
+        self.traffic.tick(now)
+        self._access.tick()
+        self._groups.tick(now)
+        if now - self._topics_at >= _TOPICS_SECONDS:
+            self._topics_at = now
+            self._look_at_topics()
+        self._counters.held(len(self._pulls.holds))
+        self._counters.alive()
+
+    def _look_at_topics(self) -> None:
+        found = topics_of(self._store)
+        if found != self._topics:
+            self._topics.clear()
+            self._topics.update(found)
+
+    def close(self) -> None:
+        """Close the files; offsets are saved.
+
+        Raises:
+            OSError: they could not be.
+        """
+        try:
+            self._groups.close()
+        finally:
+            self._turns.close()
+            self._store.close()

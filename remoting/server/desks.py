@@ -1,0 +1,150 @@
+"""From a request to the room that answers it, and from the answer to the connection."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from reput.remoting.names import answers
+from reput.remoting.reading.answer import Answer, RefusedError
+from reput.remoting.wire import fields
+from reput.remoting.wire.codes import ResponseCode
+from reput.remoting.wire.errors import FieldError
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable, Mapping, Sequence
+
+    from reput.remoting.counting.counters import Counters
+    from reput.remoting.names.known import Known
+    from reput.remoting.names.release import Release
+    from reput.remoting.server.connection import Connection
+    from reput.remoting.wire.channel import Channel
+    from reput.remoting.wire.command import Command
+
+    Handler = Callable[[Command, Channel], Answer | Future[Answer] | None]
+    Check = Callable[[Command, Channel], Answer | None]
+
+LOG = logging.getLogger("reput")
+
+
+class BrokerDesk:
+    """Answers as a broker: each request by the room that has its code."""
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        release: Release,
+        counters: Counters,
+        *,
+        checks: Sequence[Check] = (),
+        on_close: Sequence[Callable[[Channel], None]] = (),
+    ) -> None:
+        """Answer nothing yet.
+
+        Args:
+            handlers: by request code.
+            release: whose broker it answers like.
+            counters: what is told of requests.
+            checks: asked first; the first one's answer refuses the request.
+            on_close: called with each connection that is gone.
+        """
+        self._handlers = handlers
+        self._release = release
+        self._checks = checks
+        self._on_close = on_close
+        self._counters = counters
+
+    def closed(self, connection: Connection) -> None:
+        """Tell the rooms that keep something of a connection."""
+        for tell in self._on_close:
+            tell(connection)
+
+    def take(self, request: Command, connection: Connection) -> None:
+        """Answer a request."""
+        said = self._said(request, connection)
+        if said is None:
+            return
+        if isinstance(said, Answer):
+            self.send(request, connection, said)
+            return
+
+        def then(done: Future[Answer]) -> None:
+            error = done.exception()
+            answer = done.result() if error is None else _failed(request, connection, error)
+            self.send(request, connection, answer)
+
+        said.add_done_callback(then)
+
+    def send(self, request: Command, channel: Channel, said: Answer) -> None:
+        """Send the answer to a request, now or later; nothing to one that wants none."""
+        if request.is_oneway:
+            self._counters.oneway(request.code)
+            return
+        self._counters.answered(request.code, said.code, said.size, said.messages)
+        header = None if said.header is None else fields.write(said.header)
+        answer = request.answer(said.code, self._release.version, said.remark, header)
+        channel.send(answer, said.pieces)
+
+    def _said(self, request: Command, connection: Connection) -> Answer | Future[Answer] | None:
+        handler = self._handlers.get(request.code)
+        try:
+            for check in self._checks:
+                refusal = check(request, connection)
+                if refusal is not None:
+                    return refusal
+            if handler is None:
+                return _unsupported(request)
+            return handler(request, connection)
+        except Exception as error:  # noqa: BLE001 - one request must not end all connections
+            return _failed(request, connection, error)
+
+
+class NameDesk:
+    """Answers as a name server."""
+
+    def __init__(self, known: Callable[[], Known], release: Release, counters: Counters) -> None:
+        """Answer nothing yet.
+
+        Args:
+            known: returns what there is to tell, as it is now.
+            release: whose name server it answers like.
+            counters: what is told of requests.
+        """
+        self._known = known
+        self._release = release
+        self._counters = counters
+
+    def closed(self, connection: Connection) -> None:
+        """Do nothing: nobody registers."""
+
+    def take(self, request: Command, connection: Connection) -> None:
+        """Answer a request."""
+        try:
+            said = answers.answer(request, self._known(), self._release)
+        except Exception as error:  # as above
+            LOG.exception("request %d of %s failed", request.code, connection.peer)
+            remark = f"{type(error).__name__}: {error}"
+            said = None
+            if not request.is_oneway:
+                said = request.answer(ResponseCode.SYSTEM_ERROR, self._release.version, remark)
+        if said is None:
+            self._counters.oneway(request.code)
+            return
+        self._counters.answered(request.code, said.code, len(said.body))
+        connection.send(said)
+
+
+def _failed(request: Command, channel: Channel, error: BaseException) -> Answer:
+    """Return what a client is told whose request failed; what is not its own fault is logged."""
+    if isinstance(error, RefusedError):
+        return error.answer
+    if isinstance(error, FieldError):
+        return Answer(ResponseCode.SYSTEM_ERROR, error.remark)
+    LOG.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
+    return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _unsupported(request: Command) -> Answer:
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    return Answer(code, f" request type {request.code} not supported")

@@ -1,0 +1,163 @@
+"""Opens ports, and tells TLS from plain frames by the first byte of a connection.
+
+A frame is shorter than 2^24 bytes, so it begins with a zero; a client that wants TLS begins with
+`TLS_HELLO`. Where TLS is spoken, the byte is looked at while it is still in the socket
+(`MSG_PEEK`), and the connection is then handed to the loop, with TLS or without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from reput.remoting.access.tls import Mode
+from reput.remoting.server.connection import Connection
+from reput.remoting.wire.frames import TLS_HELLO
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Coroutine
+
+    from reput.remoting.server.connection import Desk
+    from reput.remoting.server.traffic import Traffic
+
+LOG = logging.getLogger("reput")
+
+_BACKLOG = 1024
+# Connections taken in one turn of the loop.
+_ACCEPTED_AT_ONCE = 64
+# A client that says nothing for this long is not asked what it wants, in seconds.
+_HELLO_SECONDS = 120.0
+_HANDSHAKE_SECONDS = 10.0
+# After this many seconds it is tried again where there are no more file descriptors.
+_NO_FILES_SECONDS = 1.0
+_NO_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Port:
+    """A port that is open.
+
+    Attributes:
+        host: the address that it is bound to.
+        number: the port.
+        refused: connections without TLS where it is a must, and those whose handshake failed.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        number: int,
+        desk: Desk,
+        traffic: Traffic,
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        mode: Mode = Mode.PERMISSIVE,
+    ) -> None:
+        """Open it, and take connections from the next turn of the loop on.
+
+        Args:
+            host: address to bind to.
+            number: port; 0 for any that is free.
+            desk: takes the requests.
+            traffic: of the server.
+            tls: returns what the next connection is wrapped in; None where there is none.
+            mode: who may come.
+
+        Raises:
+            OSError: the port is taken, or the address is not ours.
+        """
+        self._desk, self._traffic = desk, traffic
+        self._tls = None if mode is Mode.DISABLED else tls
+        self._mode = mode
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.refused = 0
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, number), family=family, backlog=_BACKLOG)
+        self._socket.setblocking(False)
+        self.host, self.number = self._socket.getsockname()[:2]
+        self._loop.add_reader(self._socket, self._accept)
+
+    def close(self) -> None:
+        """Take no more connections; those that are open stay."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for task in self._tasks:
+            task.cancel()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, _address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_FILES:
+                    raise
+                LOG.warning("no more connections for now: %s", error.strerror)
+                self._loop.remove_reader(self._socket)
+                self._loop.call_later(_NO_FILES_SECONDS, self._go_on)
+                return
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._run(self._serve(accepted))
+
+    def _go_on(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket, self._accept)
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, accepted: socket.socket) -> None:
+        is_handed_over = False
+        try:
+            wants_tls: bool | None = False
+            if self._tls is not None:
+                wants_tls = await asyncio.wait_for(self._wants_tls(accepted), _HELLO_SECONDS)
+            if wants_tls is None:
+                return
+            if self._mode is Mode.ENFORCING and not wants_tls:
+                self.refused += 1
+                return
+            is_handed_over = True
+            await self._loop.connect_accepted_socket(
+                lambda: Connection(self._desk, self._traffic),
+                accepted,
+                ssl=self._tls() if wants_tls and self._tls is not None else None,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if wants_tls else None,
+            )
+        except (TimeoutError, OSError) as error:
+            # A client that went, or whose handshake fails: its own affair.
+            self.refused += 1
+            LOG.debug("a connection did not begin: %s", error)
+        finally:
+            if not is_handed_over:
+                accepted.close()
+
+    async def _wants_tls(self, accepted: socket.socket) -> bool | None:
+        """Tell what a client's first byte is; None if it has closed before."""
+        while True:
+            with contextlib.suppress(BlockingIOError, InterruptedError):
+                first = accepted.recv(1, socket.MSG_PEEK)
+                return first[0] == TLS_HELLO if first else None
+            await self._readable(accepted)
+
+    async def _readable(self, accepted: socket.socket) -> None:
+        came = self._loop.create_future()
+
+        def take() -> None:
+            if not came.done():
+                came.set_result(None)
+
+        self._loop.add_reader(accepted, take)
+        try:
+            await came
+        finally:
+            self._loop.remove_reader(accepted)

@@ -1,0 +1,112 @@
+"""What of a broker's settings counts for a server of its store."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+from reput.remoting.groups.configs import configs_of
+from reput.remoting.groups.consumers import Consumers
+from reput.remoting.groups.locks import Locks
+from reput.remoting.groups.members import Members
+from reput.remoting.groups.registered_filters import RegisteredFilters
+from reput.remoting.groups.requests import GroupState
+from reput.remoting.groups.sent_back import SentBack
+from reput.remoting.names.known import READABLE
+from reput.stores.config.filters import followed_filters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from reput.remoting.groups.offset_file import OffsetFile
+    from reput.remoting.groups.sent_back import OnSentBack
+    from reput.remoting.names.release import Release
+    from reput.remoting.reading.served import Served
+    from reput.stores.query.message_store import MessageStore
+
+
+class ServedAs(TypedDict):
+    """Some of the attributes of `remoting.reading.served.Served`."""
+
+    is_readable: bool
+    has_lite_pull: bool
+    filters_properties: bool
+
+
+class GroupSettings(NamedTuple):
+    """What an operator wants of consumer groups.
+
+    Attributes:
+        file: where their offsets are kept.
+        on_sent_back: what happens to messages that consumers send back.
+    """
+
+    file: OffsetFile
+    on_sent_back: OnSentBack
+
+
+def served_as(properties: Mapping[str, str]) -> ServedAs:
+    """Return what a broker.conf allows.
+
+    SQL92 is allowed only where the broker allowed it: a broker whose setting is off has no filters
+    that a client could rely on, and Java's clients do not start on it.
+    """
+    permission = properties.get("brokerPermission", "").strip()
+    return {
+        "is_readable": not permission.isdigit() or bool(int(permission) & READABLE),
+        "has_lite_pull": _is_on(properties, "litePullMessageEnable", default=True),
+        "filters_properties": _is_on(properties, "enablePropertyFilter", default=False),
+    }
+
+
+def short_polling(properties: Mapping[str, str]) -> float | None:
+    """Return the seconds that every pull waits, None to wait as long as each says."""
+    if _is_on(properties, "longPollingEnable", default=True):
+        return None
+    said = properties.get("shortPollingTimeMills", "").strip()
+    return int(said) / 1000 if said.isdigit() else 1.0
+
+
+def consumers_of(
+    store: MessageStore,
+    release: Release,
+    properties: Mapping[str, str],
+    now: Callable[[], float],
+) -> Consumers:
+    """Return the groups of a store, without members.
+
+    Args:
+        store: what is served.
+        release: whose broker it is served like.
+        properties: its broker.conf.
+        now: seconds, of a clock that never goes back.
+
+    Raises:
+        StoreError: a file of its broker's settings says something else.
+    """
+    saved = followed_filters(store.root).value
+    filters = RegisteredFilters(store.settings, saved, time.time)
+    makes_unknown = _is_on(properties, "autoCreateSubscriptionGroup", default=True)
+    configs = configs_of(store.root, release, makes_unknown=makes_unknown)
+    return Consumers(configs, Members(release, filters, now), filters)
+
+
+def group_state(
+    consumers: Consumers, served: Served, settings: GroupSettings, now: Callable[[], float]
+) -> GroupState:
+    """Return what is known of groups as a server begins.
+
+    Args:
+        consumers: of `consumers_of`.
+        served: the store.
+        settings: the operator's.
+        now: as of `consumers_of`.
+    """
+    file = settings.file
+    sent_back = SentBack(settings.on_sent_back, served, now)
+    return GroupState(consumers, file.offsets, Locks(now), sent_back, file)
+
+
+def _is_on(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
+    said = properties.get(name)
+    return default if said is None else said.strip().lower() == "true"

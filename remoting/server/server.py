@@ -1,0 +1,185 @@
+"""Name server and brokers on one event loop, until they are asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from reput.remoting.access.tls import Mode
+from reput.remoting.names.known import Known
+from reput.remoting.server.desks import NameDesk
+from reput.remoting.server.ports import Port
+from reput.remoting.server.traffic import Traffic
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
+
+    from reput.remoting.counting.counters import Counters
+    from reput.remoting.names.release import Release
+    from reput.remoting.server.broker import StoreBroker
+
+LOG = logging.getLogger("reput")
+
+# While pulls wait, or did a moment ago, and else.
+_LOOK_SECONDS, _REST_SECONDS = 0.001, 0.02
+_MOMENT_SECONDS = 1.0
+_TICK_SECONDS = 1.0
+# What was sent is out by then, or is not sent.
+_CLOSE_SECONDS = 1.0
+
+
+class Place(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+
+class Tls(NamedTuple):
+    """TLS of all ports.
+
+    Attributes:
+        context: returns what the next connection is wrapped in.
+        mode: whether plain connections are taken too.
+        tick: reads renewed files; returns why they are not in force.
+    """
+
+    context: Callable[[], ssl.SSLContext]
+    mode: Mode
+    tick: Callable[[], str | None]
+
+
+class Server:
+    """All that one process serves.
+
+    Attributes:
+        ports: that are open: the name server's, then each broker's.
+    """
+
+    def __init__(
+        self,
+        brokers: Sequence[tuple[Place, StoreBroker]],
+        names: tuple[Place, Release, Counters] | None,
+        tls: Tls | None = None,
+    ) -> None:
+        """Open the ports: clients may connect, and are answered once the loop runs.
+
+        Args:
+            brokers: where each listens.
+            names: where the name server listens, whose it answers like, and what is told of it;
+                None for none.
+            tls: None for plain connections only.
+
+        Raises:
+            OSError: a port is taken, or an address is not ours; the error names it.
+        """
+        self._brokers = [broker for _, broker in brokers]
+        self._tls = tls
+        self._over = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._names: Counters | None = None
+        self._traffics = [broker.traffic for broker in self._brokers]
+        self.ports: list[Port] = []
+        try:
+            if names is not None:
+                place, release, self._names = names
+                desk = NameDesk(self._known, release, self._names)
+                traffic = Traffic(self._names)
+                self._traffics.append(traffic)
+                self._open(place, desk, traffic)
+            for place, broker in brokers:
+                self._open(place, broker.desk, broker.traffic)
+                broker.listens_on(self.ports[-1].number)
+        except OSError:
+            self._close_ports()
+            raise
+
+    def _open(self, place: Place, desk: Any, traffic: Traffic) -> None:
+        tls = self._tls
+        try:
+            port = Port(
+                place.host,
+                place.port,
+                desk,
+                traffic,
+                tls=None if tls is None else tls.context,
+                mode=Mode.DISABLED if tls is None else tls.mode,
+            )
+        except OSError as error:
+            error.filename = f"{place.host}:{place.port}"
+            raise
+        self.ports.append(port)
+
+    def _known(self) -> Known:
+        return Known(tuple(broker.described() for broker in self._brokers))
+
+    def end(self) -> None:
+        """Ask it to end; may be called from a handler of signals of the loop."""
+        self._over.set()
+
+    async def run(self) -> None:
+        """Answer until `end`; then close all."""
+        self._say_ready(is_ready=True)
+        tasks = [self._loop.create_task(each) for each in self._work()]
+        tasks.append(self._loop.create_task(self._over.wait()))  # type: ignore[arg-type]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                # What ends by itself has failed, the wait for the end aside.
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await self._close()
+
+    def _work(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._look(), self._tick()]
+
+    async def _look(self) -> None:
+        until, pause = 0.0, _LOOK_SECONDS
+        while True:
+            held = [broker for broker in self._brokers if broker.has_held]
+            if held:
+                until = self._loop.time() + _MOMENT_SECONDS
+                pause = min([broker.look() for broker in held])
+            is_awaited = self._loop.time() < until
+            await asyncio.sleep(pause if is_awaited else _REST_SECONDS)
+
+    async def _tick(self) -> None:
+        while True:
+            for broker in self._brokers:
+                broker.tick()
+            if self._names is not None:
+                self._traffics[-1].tick(self._loop.time())
+                self._names.alive()
+            if self._tls is not None and (problem := self._tls.tick()) is not None:
+                LOG.error("%s; the certificate before it stays in force", problem)
+            await asyncio.sleep(_TICK_SECONDS)
+
+    def _close_ports(self) -> None:
+        for port in self.ports:
+            port.close()
+
+    def _say_ready(self, *, is_ready: bool) -> None:
+        for broker in self._brokers:
+            broker.say_ready(is_ready=is_ready)
+        if self._names is not None:
+            self._names.ready(is_ready=is_ready)
+
+    async def _close(self) -> None:
+        self._say_ready(is_ready=False)
+        self._close_ports()
+        for traffic in self._traffics:
+            traffic.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._gone(), _CLOSE_SECONDS)
+        for broker in self._brokers:
+            broker.close()
+
+    async def _gone(self) -> None:
+        while any(map(len, self._traffics)):  # noqa: ASYNC110 - connections tell nobody
+            await asyncio.sleep(0.01)

@@ -1,0 +1,59 @@
+"""Which topics a served store has: what its broker's `topics.json` says, and what has queues.
+
+Clients see a topic with as many queues as either of the two knows, and may only read it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from reput.formats.rocketmq import names
+from reput.remoting.names.known import READABLE, Topic
+from reput.stores.config.config_files import read_config, unreadable
+from reput.stores.config.topics import TOPICS
+
+if TYPE_CHECKING:
+    from reput.stores.query.message_store import MessageStore
+
+_MOST_QUEUES = 1 << 16
+
+
+def topics_of(store: MessageStore) -> dict[str, Topic]:
+    """Return the topics of a store, by name, in order.
+
+    Raises:
+        StoreError: `topics.json` says something else.
+    """
+    told = _told(store)
+    found = {}
+    for name in sorted({*told, *store.topics()}):
+        config = told.get(name, {})
+        ids = store.queue_ids(name)
+        least = ids[-1] + 1 if ids and ids[-1] < _MOST_QUEUES else 0
+        reads = max(_number(config, "readQueueNums"), least)
+        if not reads:
+            continue
+        perm = _number(config, "perm", READABLE) & READABLE
+        writes = max(_number(config, "writeQueueNums"), least)
+        found[name] = Topic(name, reads, writes, perm, _number(config, "topicSysFlag"))
+    return found
+
+
+def _told(store: MessageStore) -> dict[str, Any]:
+    text = read_config(store.root, TOPICS)
+    if text is None:
+        return {}
+    path = store.root / names.CONFIG / TOPICS
+    try:
+        table: Any = json.loads(text).get("topicConfigTable") or {}
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise unreadable(path, str(error)) from error
+    if not isinstance(table, dict):
+        raise unreadable(path, "topicConfigTable is not an object")
+    return {name: each for name, each in table.items() if isinstance(each, dict)}
+
+
+def _number(config: dict[str, Any], name: str, default: int = 0) -> int:
+    value = config.get(name, default)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default

@@ -1,0 +1,133 @@
+"""Servers of stores on a loop of their own thread, and a plain client of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from reput.remoting.counting.counters import Uncounted
+from reput.remoting.groups.offset_file import OffsetFile
+from reput.remoting.groups.sent_back import OnSentBack
+from reput.remoting.names.release import RELEASES
+from reput.remoting.server.broker import Identity, StoreBroker
+from reput.remoting.server.rules import GroupSettings
+from reput.remoting.server.server import Place, Server
+from reput.remoting.wire import frames
+from reput.remoting.wire.command import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reput.stores.query.message_store import MessageStore
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        return taken.getsockname()[1]
+
+
+class Client:
+    """One connection; requests and answers by turns, or as a test likes it."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection((LOOPBACK, port), 10)
+        self._decoder = frames.FrameDecoder()
+        self._opaque = 0
+        self._came: list[Command] = []
+
+    def send(self, code: int, body: bytes = b"", **fields: str) -> int:
+        """Send a request; return its opaque."""
+        self._opaque += 1
+        command = Command(code, self._opaque, fields=fields, body=body)
+        self.socket.sendall(frames.encode(command) + body)
+        return self._opaque
+
+    def answer(self, seconds: float = 10) -> Command:
+        """Return what comes next."""
+        self.socket.settimeout(seconds)
+        while not self._came:
+            data = self.socket.recv(1 << 20)
+            if not data:
+                raise EOFError
+            self._came += [
+                each._replace(body=bytes(each.body)) for each in self._decoder.feed(data)
+            ]
+        return self._came.pop(0)
+
+    def ask(self, code: int, body: bytes = b"", **fields: str) -> Command:
+        """Return the answer to a request."""
+        opaque = self.send(code, body, **fields)
+        found = self.answer()
+        assert found.opaque == opaque
+        assert found.is_response
+        return found
+
+    def is_closed(self, seconds: float = 10) -> bool:
+        """Tell whether the server closes the connection within a time."""
+        self.socket.settimeout(seconds)
+        try:
+            while self.socket.recv(1 << 20):
+                pass
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            pass
+        return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Running:
+    """A server that runs.
+
+    Attributes:
+        names: the port of its name server.
+        broker: the port of its first broker.
+        server: itself; for its own thread.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.names, self.broker = (port.number for port in server.ports[:2])
+
+    def wait_for(self, is_so: Callable[[int], bool], seconds: float = 30) -> None:
+        """Return once a condition holds for the number of connections to the broker."""
+        until = time.monotonic() + seconds
+        while not is_so(len(self.server._traffics[0])):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def serving(store: MessageStore, **conf: str) -> Iterator[Running]:
+    """Serve a store until the block ends; the server has to end then."""
+    loop = asyncio.new_event_loop()
+    release = RELEASES[store.settings.version.family]
+
+    async def begin() -> Server:
+        place = Place(LOOPBACK, free_port())
+        identity = Identity("b0", "cl0", f"{LOOPBACK}:{place.port}", release, conf)
+        file = store.output.parent / "offsets" / "b0.json"
+        kept = GroupSettings(OffsetFile(file, store.root, loop.time), OnSentBack.REFUSE)
+        broker = StoreBroker(store, identity, Uncounted(), loop, kept)
+        return Server([(place, broker)], (Place(LOOPBACK, 0), release, Uncounted()))
+
+    server = loop.run_until_complete(begin())
+    thread = threading.Thread(target=loop.run_until_complete, args=(server.run(),), daemon=True)
+    thread.start()
+    try:
+        yield Running(server)
+    finally:
+        loop.call_soon_threadsafe(server.end)
+        thread.join(10)
+        assert not thread.is_alive()
+        loop.close()

@@ -1,0 +1,185 @@
+"""A server over real sockets: what comes, what goes out, and who is closed."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+
+from reput.remoting.server import connection, traffic
+from reput.remoting.wire import frames
+from reput.remoting.wire.codes import RequestCode, ResponseCode, SerializeType
+from reput.remoting.wire.command import ONEWAY, Command
+from reput.remoting.wire.fields import write
+from tests.builders.served import dispatched, messages, request
+from tests.builders.servers import Client, serving
+
+COUNT = 64
+
+
+@pytest.fixture
+def store(tmp_path):
+    return dispatched(messages(COUNT), tmp_path)
+
+
+@pytest.fixture
+def running(store):
+    with serving(store) as server:
+        yield server
+
+
+@pytest.fixture
+def client(running):
+    made = Client(running.broker)
+    yield made
+    made.close()
+
+
+def pull(client: Client, offset: int, **said) -> Command:
+    return client.ask(RequestCode.PULL_MESSAGE, **write(request(offset, **said)))
+
+
+class TestRequests:
+    def test_a_pull_is_answered_with_records_as_they_lie_in_the_log(self, client, store):
+        answer = pull(client, 0, limit=3)
+        records = [record for _, record in store.messages("t", 0, 0)][:3]
+        first, last = records[0].physical_offset, records[-1].physical_offset
+
+        assert answer.code == ResponseCode.SUCCESS
+        assert answer.version == 513
+        assert answer.fields is not None
+        assert answer.fields["nextBeginOffset"] == "3"
+        assert answer.body == bytes(store.log.bytes_at(first, last + records[-1].size - first))
+
+    def test_all_that_is_sent_at_once_is_answered_in_order(self, client):
+        sent = [
+            client.send(RequestCode.GET_MAX_OFFSET, topic="t", queueId="0")
+            for _ in range(3 * connection._TURN)
+        ]
+        answers = [client.answer() for _ in sent]
+
+        assert [each.opaque for each in answers] == sent
+        assert {each.fields["offset"] for each in answers} == {str(COUNT)}
+
+    def test_bytes_that_come_one_by_one_are_a_request(self, client):
+        command = Command(RequestCode.GET_MIN_OFFSET, 7, fields={"topic": "t", "queueId": "0"})
+        for byte in frames.encode(command):
+            client.socket.sendall(bytes([byte]))
+
+        assert client.answer().fields == {"offset": "0"}
+
+    def test_the_answer_has_the_codec_of_its_request(self, client):
+        command = Command(
+            RequestCode.GET_MAX_OFFSET,
+            9,
+            fields={"topic": "t", "queueId": "0"},
+            codec=SerializeType.ROCKETMQ,
+        )
+        client.socket.sendall(frames.encode(command))
+        answer = client.answer()
+
+        assert (answer.codec, answer.fields) == (SerializeType.ROCKETMQ, {"offset": str(COUNT)})
+
+    def test_an_unknown_code_and_a_missing_field_are_told(self, client):
+        assert client.ask(4711).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert client.ask(RequestCode.GET_MAX_OFFSET).code == ResponseCode.SYSTEM_ERROR
+
+    def test_a_oneway_request_is_never_answered(self, client):
+        for code in (4711, RequestCode.GET_MAX_OFFSET, RequestCode.PULL_MESSAGE):
+            client.socket.sendall(frames.encode(Command(code, 1, ONEWAY)))
+        assert client.ask(4711).opaque == 1
+
+    def test_a_failure_in_a_room_ends_nothing(self, client, store, monkeypatch, caplog):
+        def fail(*_args, **_said) -> None:
+            raise RuntimeError("on purpose")
+
+        monkeypatch.setattr(store, "queue", fail)
+        answer = client.ask(RequestCode.GET_MAX_OFFSET, topic="t", queueId="0")
+
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            "RuntimeError: on purpose",
+        )
+        assert "failed" in caplog.text
+        assert client.ask(4711).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+class TestNames:
+    def test_a_route_leads_to_the_advertised_address(self, running):
+        answer = Client(running.names).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+        route = json.loads(answer.body)
+
+        assert route["brokerDatas"][0]["brokerAddrs"] == {"0": f"127.0.0.1:{running.broker}"}
+        assert route["queueDatas"] == [
+            {
+                "brokerName": "b0",
+                "perm": 4,
+                "readQueueNums": 1,
+                "topicSysFlag": 0,
+                "writeQueueNums": 1,
+            }
+        ]
+
+    def test_a_topic_that_is_not_there_has_no_route(self, running):
+        answer = Client(running.names).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="other")
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+class TestPeers:
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00",
+            struct.pack(">i", -1),
+            struct.pack(">i", frames.MAX_FRAME_LENGTH),
+            struct.pack(">iI", 8, 5 << 24 | 4) + b"{}{}",
+            struct.pack(">iI", 8, 100) + b"{}{}",
+        ],
+    )
+    def test_what_is_not_a_frame_closes_the_connection_and_no_other(self, client, running, sent):
+        other = Client(running.broker)
+        other.socket.sendall(sent)
+
+        assert other.is_closed()
+        assert pull(client, 0).code == ResponseCode.SUCCESS
+
+    def test_what_came_before_it_is_answered(self, running):
+        client = Client(running.broker)
+        command = Command(RequestCode.GET_MIN_OFFSET, 1, fields={"topic": "t", "queueId": "0"})
+        client.socket.sendall(frames.encode(command) + b"garbage")
+
+        assert client.answer().fields == {"offset": "0"}
+        assert client.is_closed()
+
+    def test_a_client_that_does_not_read_costs_no_memory_and_is_closed(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(traffic, "STUCK_SECONDS", 0.5)
+        store = dispatched(messages(200, size=3000), tmp_path)
+        with serving(store) as running:
+            slow, other = Client(running.broker), Client(running.broker)
+            asked = write(request(0, limit=32))
+            command = Command(RequestCode.PULL_MESSAGE, 1, fields=asked)
+            slow.socket.settimeout(1)
+            # 80 MB of answers.
+            slow.socket.sendall(frames.encode(command) * 800)
+
+            assert pull(other, 0).code == ResponseCode.SUCCESS
+            running.wait_for(lambda connections: connections == 1)
+            assert slow.is_closed()
+
+    def test_a_silent_client_is_closed(self, store, monkeypatch):
+        monkeypatch.setattr(traffic, "IDLE_SECONDS", 0.2)
+        with serving(store) as running:
+            assert Client(running.broker).is_closed()
+
+    def test_frames_that_are_never_whole_are_bounded(self, store, monkeypatch):
+        monkeypatch.setattr(traffic, "MOST_PENDING", 1 << 20)
+        with serving(store) as running:
+            half = struct.pack(">i", 8 << 20) + bytes(700_000)
+            first, second = Client(running.broker), Client(running.broker)
+            first.socket.sendall(half)
+            assert pull(second, 0).code == ResponseCode.SUCCESS
+            second.socket.sendall(half)
+
+            assert second.is_closed()
