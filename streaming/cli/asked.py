@@ -45,7 +45,7 @@ def open_store(options: StoreOptions) -> MessageStore:
                 f"{options.config}, store {chosen.name}: output {chosen.output}: no such directory"
             )
         tell(chosen.name, chosen.path, chosen.output, chosen.settings)
-        return _open(chosen.path, chosen.output, chosen.settings)
+        return open_reader(chosen.path, chosen.output, chosen.settings)
     store, output = required(options.store), options.output
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")
@@ -57,10 +57,10 @@ def open_store(options: StoreOptions) -> MessageStore:
         [str(each) for each in options.commitlog or ()],
     )
     tell(store.resolve().name, store, output or store, settings)
-    return _open(store, output, settings)
+    return open_reader(store, output, settings)
 
 
-def _open(store: Path, output: Path | None, settings: broker.BrokerSettings) -> MessageStore:
+def open_reader(store: Path, output: Path | None, settings: broker.BrokerSettings) -> MessageStore:
     """Return a reader of a store; an output of another one would answer for that."""
     record = output_record.read(output or store)
     refuse_other_sizes(output or store, settings, record)

@@ -24,6 +24,7 @@ from reput.streaming.settings.model.option import (
     MONITORING,
     READING,
     SAYING,
+    SERVING,
     SHOWING,
     SPARK,
     WRITING,
@@ -32,7 +33,7 @@ from reput.streaming.settings.model.option import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ORDER = ("Options", READING, WRITING, ENDING, SHOWING, SPARK, KAFKA, MONITORING, SAYING)
+_ORDER = ("Options", READING, WRITING, ENDING, SHOWING, SPARK, KAFKA, SERVING, MONITORING, SAYING)
 
 _WIDEST = 100
 _NARROWEST = 50

@@ -35,6 +35,7 @@ COMMANDS = {
     "topics": f"{_CLI}.topics:topics",
     "tail": f"{_CLI}.tail:tail",
     "export": f"{_CLI}.export:export",
+    "serve": f"{_CLI}.serve.serve:serve",
     "query": f"{_CLI}.query.group:app",
     "inspect": f"{_CLI}.inspect.group:app",
 }

@@ -19,6 +19,7 @@ SHOWING = "What is shown"
 SPARK = "Spark"
 ENDING = "What stops it"
 KAFKA = "Kafka"
+SERVING = "Serving"
 MONITORING = "Monitoring"
 SAYING = "Help and log lines"
 

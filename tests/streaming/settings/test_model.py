@@ -49,6 +49,7 @@ from reput.streaming.settings.model.queries import (
     TransactionOptions,
 )
 from reput.streaming.settings.model.saying import Saying
+from reput.streaming.settings.model.serving import ServeOptions
 from reput.streaming.settings.model.stores import store_keys
 from reput.streaming.settings.reput_toml import read_config
 from reput.streaming.verify.repair import repair
@@ -67,6 +68,7 @@ CLASSES = {
     "topics": TopicsOptions,
     "tail": TailOptions,
     "export": ExportOptions,
+    "serve": ServeOptions,
     "query key": KeyOptions,
     "query id": IdOptions,
     "query offset": OffsetOptions,

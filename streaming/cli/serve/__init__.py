@@ -1,0 +1,1 @@
+"""What is served to clients, where, and to whom? The command `reput serve`."""

@@ -1,0 +1,84 @@
+"""Where `reput serve` listens, and what clients dial: never guessed from an address of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reput.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from reput.streaming.settings.model.serving import ServeOptions
+
+_OFF = "off"
+_EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
+_MOST_PORT = 65535
+
+
+class Address(NamedTuple):
+    """A host and a port, as an option gives them."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class Places(NamedTuple):
+    """Where is listened, and what clients dial.
+
+    Attributes:
+        names: where the name server listens; None for none.
+        brokers: where each listens.
+        advertised: what clients dial for each.
+    """
+
+    names: Address | None
+    brokers: list[Address]
+    advertised: list[Address]
+
+
+def places_of(options: ServeOptions, count: int) -> Places:
+    """Return where is listened.
+
+    Raises:
+        UsageError: an address is not one, or nothing says what clients dial.
+    """
+    first = _address("--listen", options.listen)
+    listened = [_after(first, number, "--listen") for number in range(count)]
+    names = None
+    if options.namesrv_listen != _OFF:
+        names = _address("--namesrv-listen", options.namesrv_listen)
+    if options.advertise is None:
+        if first.host in _EVERYWHERE:
+            raise UsageError(
+                f"--listen {first} is on all addresses, and clients dial one: say with --advertise "
+                "HOST which of them they reach"
+            )
+        return Places(names, listened, listened)
+    given = _address("--advertise", options.advertise, first.port)
+    if given.host in _EVERYWHERE:
+        raise UsageError(f"--advertise {given}: no client can dial all addresses; name a host")
+    return Places(
+        names, listened, [_after(given, number, "--advertise") for number in range(count)]
+    )
+
+
+def _address(option: str, text: str, port: int | None = None) -> Address:
+    host, colon, number = text.rpartition(":")
+    if port is not None and (not colon or text.endswith("]")):
+        return Address(text.strip("[]"), port)
+    if not colon or not number.isdigit() or int(number) > _MOST_PORT:
+        raise UsageError(f"{option} {text!r} is not HOST:PORT with a port up to {_MOST_PORT}")
+    return Address(host.strip("[]"), int(number))
+
+
+def _after(address: Address, number: int, option: str) -> Address:
+    """Return the address of a store further on; any port stays any port."""
+    port = address.port + number if address.port else 0
+    if port > _MOST_PORT:
+        raise UsageError(
+            f"{option} {address}: each store has the next port, and there is none left"
+        )
+    return address._replace(port=port)

@@ -1,0 +1,286 @@
+"""`reput serve`: stores as brokers beside a name server, for stock clients and tools."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from typing import TYPE_CHECKING
+
+from reput.formats.errors import ReputError, UsageError
+from reput.remoting.access.errors import AccessError
+from reput.streaming.cli.asked import open_reader
+from reput.streaming.cli.serve.places import places_of
+from reput.streaming.cli.store_choice import named_in_file, one_store
+from reput.streaming.endings.interruptions import SIGNALS
+from reput.streaming.settings.model.choices import LogMode
+from reput.streaming.settings.model.serving import ServeOptions
+from reput.streaming.settings.reput_toml import read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from reput.remoting.access.check import Access, Open
+    from reput.remoting.counting.counters import Counters
+    from reput.remoting.server.broker import StoreBroker
+    from reput.remoting.server.server import Server, Tls
+    from reput.stores.query.message_store import MessageStore
+    from reput.streaming.cli.serve.places import Address, Places
+    from reput.streaming.observe.serving import ServeMetrics
+    from reput.streaming.settings.config import StoreConfig
+
+LOG = logging.getLogger("reput")
+_NAMES = "namesrv"
+
+
+def serve(options: ServeOptions) -> None:
+    """Serve stores to stock RocketMQ clients, mqadmin and dashboards, until stopped.
+
+    Each store is a broker that is only read, and a name server tells clients of all of them.
+    Nothing is written into a store. SIGTERM and Ctrl-C end it.
+
+    Example: `reput serve --store /data/rocketmq/store --broker-version 5.3`
+    """
+    # Slow to import.
+    from reput.streaming.show.log_lines import log_to_stderr
+
+    log_to_stderr(as_json=options.log_format == LogMode.JSON)
+    configs = _configs_of(options)
+    places = places_of(options, len(configs))
+    with contextlib.ExitStack() as stack:
+        stores = [stack.enter_context(_opened(config)) for config in configs]
+        loop = stack.enter_context(_new_loop())
+        try:
+            loop.run_until_complete(_run(options, configs, stores, places, stack))
+        except AccessError as error:
+            raise UsageError(str(error)) from error
+
+
+def _configs_of(options: ServeOptions) -> list[StoreConfig]:
+    """Return the stores that the options name.
+
+    Raises:
+        UsageError: none, or something wrong with them.
+    """
+    if options.config is None or options.store_name is not None:
+        configs = [one_store(options)]
+    else:
+        given = (options.store, options.output, options.broker_version, options.broker_conf)
+        if any(each is not None for each in (*given, options.commitlog)):
+            named_in_file(options)
+        configs = read_config(options.config, reads_kafka=False)
+    if options.broker_name is not None and len(configs) > 1:
+        raise UsageError(
+            f"--broker-name is for one store, and there are {len(configs)}: each is called as in "
+            "its broker.conf, or else by its name"
+        )
+    _refuse_equal_names([_name(options, each) for each in configs])
+    return configs
+
+
+def _refuse_equal_names(names: Sequence[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"two stores are of a broker called {twice!r}, and clients tell brokers by name: serve "
+            "each by itself, with --store-name and a --broker-name"
+        )
+
+
+@contextlib.contextmanager
+def _opened(config: StoreConfig) -> Iterator[MessageStore]:
+    with open_reader(config.path, config.output, config.settings) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Yield uvloop's event loop where that is installed, else Python's own; it is closed then."""
+    loop: asyncio.AbstractEventLoop
+    try:
+        import uvloop
+
+        loop = uvloop.new_event_loop()
+    except ImportError:
+        loop = asyncio.new_event_loop()
+    try:
+        yield loop
+    finally:
+        loop.close()
+
+
+async def _run(
+    options: ServeOptions,
+    configs: Sequence[StoreConfig],
+    stores: Sequence[MessageStore],
+    places: Places,
+    stack: contextlib.ExitStack,
+) -> None:
+    """Serve until a signal comes.
+
+    Raises:
+        ReputError: a port is taken, or a file of the settings cannot be used.
+    """
+    from reput.remoting.names.release import RELEASES
+    from reput.remoting.server.server import Place
+
+    metrics = _metrics(options, stack)
+    made = [
+        _broker(options, config, store, address, metrics)
+        for config, store, address in zip(configs, stores, places.advertised, strict=True)
+    ]
+    names = None
+    if places.names is not None:
+        release = RELEASES[configs[0].settings.version.family]
+        names = Place(*places.names), release, _counters(metrics, _NAMES)
+    listened = [Place(*each) for each in places.brokers]
+    server = _listening(list(zip(listened, made, strict=True)), names, _tls(options))
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, server.end)
+    _warn(options, places)
+    _report(configs, server, places)
+    await server.run()
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    LOG.info("ended")
+
+
+def _warn(options: ServeOptions, places: Places) -> None:
+    """Say loudly what anybody who reaches the ports may do."""
+    from reput.remoting.access.openness import announcement
+
+    hosts = {each.host for each in places.brokers}
+    if places.names is not None:
+        hosts.add(places.names.host)
+    warning = announcement(
+        sorted(hosts),
+        has_accounts=options.acl is not None,
+        has_tls=options.tls_required,
+        knows_clients=options.tls_trusted is not None and options.tls_required,
+    )
+    if warning is not None:
+        LOG.warning("%s", warning)
+
+
+def _listening(
+    listened: list[tuple[object, StoreBroker]], names: object, tls: Tls | None
+) -> Server:
+    from reput.remoting.server.server import Server
+
+    try:
+        return Server(listened, names, tls)  # type: ignore[arg-type]
+    except OSError as error:
+        raise ReputError(
+            f"{error.filename}: cannot listen there: {error.strerror or error}; name an address of "
+            "this machine, and a port that is free, with --listen and --namesrv-listen"
+        ) from error
+
+
+def _report(configs: Sequence[StoreConfig], server: Server, places: Places) -> None:
+    ports = [f"{each.host}:{each.number}" for each in server.ports]
+    if places.names is not None:
+        LOG.info("name server on %s", ports.pop(0))
+    for config, port, advertised in zip(configs, ports, places.advertised, strict=True):
+        dialled = advertised if advertised.port else port
+        LOG.info("store %s: %s on %s, clients dial %s", config.name, config.path, port, dialled)
+
+
+def _name(options: ServeOptions, config: StoreConfig) -> str:
+    return options.broker_name or config.properties.get("brokerName", "").strip() or config.name
+
+
+def _broker(
+    options: ServeOptions,
+    config: StoreConfig,
+    store: MessageStore,
+    address: Address,
+    metrics: ServeMetrics | None,
+) -> StoreBroker:
+    from reput.remoting.groups.offset_file import OffsetFile
+    from reput.remoting.names.release import RELEASES
+    from reput.remoting.server.broker import Identity, StoreBroker
+    from reput.remoting.server.rules import GroupSettings
+
+    name = _name(options, config)
+    cluster = options.cluster or config.properties.get("brokerClusterName", "").strip()
+    identity = Identity(
+        name,
+        cluster or "DefaultCluster",
+        str(address),
+        RELEASES[config.settings.version.family],
+        config.properties,
+    )
+    loop, counters = asyncio.get_running_loop(), _counters(metrics, name)
+    access = _access(options, config, counters)
+    path = options.offsets.expanduser() / f"{name}.json"
+    file = OffsetFile(path, config.path, loop.time, options.offsets_from)
+    groups = GroupSettings(file, options.sent_back)
+    return StoreBroker(store, identity, counters, loop, groups, access)
+
+
+def _access(options: ServeOptions, config: StoreConfig, counters: Counters) -> Access | Open:
+    """Return what judges requests to a store.
+
+    Raises:
+        AccessError: its broker checked who asks, and nothing says who may.
+    """
+    from reput.remoting.access.guard import guard
+    from reput.remoting.names.release import RELEASES
+
+    conf = f"the broker.conf of {config.name}", config.properties
+    release = RELEASES[config.settings.version.family]
+    return guard(options.acl, conf, release, counters, is_open=options.open_access)
+
+
+def _tls(options: ServeOptions) -> Tls | None:
+    """Return how TLS is spoken; None for plain connections only.
+
+    Raises:
+        UsageError: something of it is given without a certificate.
+        AccessError: a file cannot be used.
+    """
+    from reput.remoting.access.tls import ClientAuth, Mode, Renewed, TlsFiles
+    from reput.remoting.server.server import Tls
+
+    if options.tls_cert is None:
+        others = (options.tls_key, options.tls_key_password_file, options.tls_trusted)
+        if any(others) or options.tls_required:
+            raise UsageError("TLS needs a certificate: give it with --tls-cert FILE")
+        return None
+    mode = Mode.ENFORCING if options.tls_required else Mode.PERMISSIVE
+    auth = ClientAuth.NONE if options.tls_trusted is None else ClientAuth.REQUIRE
+    renewed = Renewed(
+        TlsFiles(
+            options.tls_cert,
+            options.tls_key,
+            options.tls_key_password_file,
+            trusted=options.tls_trusted,
+            client_auth=auth,
+            mode=mode,
+        )
+    )
+    return Tls(lambda: renewed.context, mode, renewed.tick)
+
+
+def _metrics(options: ServeOptions, stack: contextlib.ExitStack) -> ServeMetrics | None:
+    """Answer to Prometheus and to health checks until the stack ends; None where it is off."""
+    if options.metrics_port is None:
+        return None
+    from reput.streaming.observe.server import serve as answer
+    from reput.streaming.observe.serving import ServeMetrics
+
+    metrics = ServeMetrics()
+    server = answer(metrics, options.metrics_host, options.metrics_port, 0)
+    stack.callback(server.server_close)
+    stack.callback(server.shutdown)
+    LOG.info("metrics on http://%s:%d/metrics", options.metrics_host, server.server_port)
+    return metrics
+
+
+def _counters(metrics: ServeMetrics | None, name: str) -> Counters:
+    from reput.remoting.counting.counters import Uncounted
+
+    return Uncounted() if metrics is None else metrics.server("", name)

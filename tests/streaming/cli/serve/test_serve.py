@@ -1,0 +1,143 @@
+"""`reput serve` as a process: what it refuses, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.remoting.wire.fields import write
+from reput.streaming.endings.exit_codes import FAILED, OK, USAGE
+from tests.builders.served import dispatched, messages, request
+from tests.builders.servers import LOOPBACK, Client, free_port
+from tests.builders.stores import SMALL
+
+IMPORTS = """
+import sys
+from reput.streaming.cli.main import main
+try:
+    main()
+finally:
+    slow = {'pyspark', 'py4j', 'numba', 'llvmlite', 'pandas'} & set(sys.modules)
+    print('imported', sorted(slow), file=sys.stderr)
+"""
+COMMAND = [sys.executable, "-m", "reput", "serve"]
+
+
+@pytest.fixture
+def options(tmp_path):
+    """Return what names a small store with its queues elsewhere."""
+    dispatched(messages(10), tmp_path).close()
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in SMALL.items()))
+    named = ["--store", tmp_path / "store", "--output", tmp_path / "out", "--broker-conf", conf]
+    return [*map(str, named), "--offsets", str(tmp_path / "offsets")]
+
+
+def refused(*words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["--listen", "0.0.0.0:1"], "--advertise HOST"),
+            (["--listen", "[::]:1"], "--advertise HOST"),
+            (["--listen", "127.0.0.1"], "not HOST:PORT"),
+            (["--listen", "127.0.0.1:65536"], "not HOST:PORT"),
+            (["--advertise", "0.0.0.0"], "no client can dial"),
+            (["--tls-key", "key.pem"], "--tls-cert"),
+            (["--tls-cert", "nothing.pem"], "nothing.pem"),
+            (["--acl", "nothing.yml"], "--acl nothing.yml"),
+        ],
+    )
+    def test_what_cannot_be_meant(self, options, words, said):
+        code, error = refused(*options, "--namesrv-listen", f"{LOOPBACK}:0", *words)
+
+        assert code == USAGE
+        assert said in error
+
+    def test_a_port_that_is_taken(self, options):
+        with socket.create_server((LOOPBACK, 0)) as taken:
+            place = f"{LOOPBACK}:{taken.getsockname()[1]}"
+            code, error = refused(*options, "--listen", place, "--namesrv-listen", "off")
+
+        assert code == FAILED
+        assert place in error
+        assert "Address already in use" in error
+
+    def test_a_store_whose_broker_checked_who_asks(self, options, tmp_path):
+        conf = tmp_path / "broker.conf"
+        conf.write_text(conf.read_text() + "\naclEnable=true\n")
+        code, error = refused(*options)
+
+        assert code == USAGE
+        assert "--open-access" in error
+
+
+class TestServed:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_it_answers_until_a_signal_and_ends_with_0(self, options, tmp_path, number):
+        names, broker = free_port(), free_port()
+        words = ["--listen", f"0.0.0.0:{broker}", "--namesrv-listen", f"{LOOPBACK}:{names}"]
+        words += ["--advertise", f"{LOOPBACK}:{broker}", "--broker-name", "b7", "--log-format"]
+        process = subprocess.Popen(
+            [*COMMAND, *options, *words, "json"], stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        lines = []
+        while not any("clients dial" in line for line in lines):
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines
+        route = Client(names).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t").body
+        client = Client(broker)
+        # It makes the group known, as it does to a broker.
+        client.ask(RequestCode.PULL_MESSAGE, **write(request(0)))
+        said = {"consumerGroup": "g", "topic": "t", "queueId": "0", "commitOffset": "7"}
+        assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **said).code == ResponseCode.SUCCESS
+        os.kill(process.pid, number)
+        _, rest = process.communicate(timeout=30)
+
+        assert process.returncode == OK, rest
+        assert json.loads(route)["brokerDatas"][0]["brokerAddrs"] == {"0": f"{LOOPBACK}:{broker}"}
+        assert client.is_closed()
+        warnings = [json.loads(line) for line in lines if "WARNING" in line]
+        assert "anybody who can connect reads every message" in str(warnings)
+        saved = json.loads((tmp_path / "offsets" / "b7.json").read_text())
+        assert saved["offsetTable"]["t@g"] == {"0": 7}
+
+    def test_it_needs_neither_spark_nor_a_compiler(self, options):
+        words = [
+            "serve",
+            *options,
+            "--listen",
+            f"{LOOPBACK}:0",
+            "--namesrv-listen",
+            f"{LOOPBACK}:0",
+        ]
+        process = subprocess.Popen(
+            [sys.executable, "-c", IMPORTS, *words], stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        line = ""
+        while "clients dial" not in line:
+            line = process.stderr.readline()
+            assert line
+        port = int(line.rpartition(":")[2])
+        answer = Client(port).ask(RequestCode.PULL_MESSAGE, **write(request(0)))
+        process.terminate()
+        _, rest = process.communicate(timeout=30)
+
+        assert answer.code == ResponseCode.SUCCESS
+        assert "imported []" in rest
