@@ -11,6 +11,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentMap;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.DataVersion;
 import org.apache.rocketmq.common.SystemClock;
@@ -18,6 +19,7 @@ import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.protocol.body.TopicConfigSerializeWrapper;
+import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 import org.apache.rocketmq.common.protocol.heartbeat.SubscriptionData;
 import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.DefaultMessageStore;
@@ -131,5 +133,9 @@ final class Compat {
         appender.setContext(root.getLoggerContext());
         appender.start();
         root.addAppender(appender);
+    }
+
+    static void broadcast(DefaultMQPushConsumer consumer) {
+        consumer.setMessageModel(MessageModel.BROADCASTING);
     }
 }
