@@ -213,7 +213,7 @@ class Loop:
         (directory / "broker.conf").write_text("".join(f"{k}={v}\n" for k, v in _CONF.items()))
         self._producer = Producer(store, _FILE_SIZE, rate, seed)
         self._job: JobProcess | None = None
-        # What was killed last, and after how many batches, if the job went on.
+        # What was killed last, and after how many batches, if the job continued.
         self._continued: tuple[str, int] | None = None
 
     def run(self) -> Result:
@@ -270,7 +270,7 @@ class Loop:
             self._job = None
 
     def _judge_late_end(self, job: JobProcess, code: int) -> None:
-        """Take the end of a job that went on for a moment without a process of Spark's.
+        """Take the end of a job that had continued for a moment without a process of Spark's.
 
         Spark may notice that only when it plans a later batch.
 
