@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 BROKERS_FILE = "consumerOffset.json"
-SAVE_SECONDS = 5.0
+# With a tick each second, what a kill loses is at most five seconds old.
+SAVE_SECONDS = 4.0
 
 _REMEDY = "Restore it, or remove it to begin with the broker's offsets or from scratch"
 
@@ -44,13 +45,19 @@ def seed_of(store: Path, seed: Seed) -> Offsets:
     Raises:
         StoreError: the broker's file cannot be read.
     """
-    text = read_config(store, BROKERS_FILE) if seed is Seed.BROKER else None
+    if seed is Seed.SCRATCH:
+        return Offsets()
+    path = store / names.CONFIG / BROKERS_FILE
+    text = read_config(store, BROKERS_FILE)
     if text is None:
+        # A reader of settings does without; here it would be from scratch.
+        if path.exists():
+            raise unreadable(path, "it is not whole")
         return Offsets()
     try:
         return Offsets(_loads(text))
     except ValueError as error:
-        raise unreadable(store / names.CONFIG / BROKERS_FILE, str(error)) from error
+        raise unreadable(path, str(error)) from error
 
 
 class OffsetFile:
@@ -99,7 +106,7 @@ class OffsetFile:
         self._next = now() + SAVE_SECONDS if is_there else now()
 
     def tick(self, now: float) -> None:
-        """Save what has changed in the last five seconds; call it every second or so.
+        """Save what has changed, if the last time was long enough ago; call it every second.
 
         Args:
             now: as of the clock.

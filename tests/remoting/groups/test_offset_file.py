@@ -75,14 +75,22 @@ class TestSeed:
         (store / "config" / "consumerOffset.json").unlink()
         assert opened().offsets.document() == {"offsetTable": {}}
 
-    def test_a_damaged_file_of_the_broker(self, opened, store):
-        (store / "config" / "consumerOffset.json").write_text('{"offsetTable":{"t@g":{0:}}}')
+    @pytest.mark.parametrize("text", ['{"offsetTable":{"t@g":{0:}}}', '{"offsetTable":{"t@g', ""])
+    def test_a_damaged_file_of_the_broker(self, opened, store, text):
+        (store / "config" / "consumerOffset.json").write_text(text)
         with pytest.raises(StoreError, match=r"consumerOffset\.json"):
             opened()
 
+    def test_a_broker_s_file_that_is_not_whole_has_another_beside_it(self, opened, store):
+        config = store / "config"
+        (config / "consumerOffset.json.bak").write_text(BROKERS)
+        (config / "consumerOffset.json").write_text(BROKERS[:40])
+
+        assert opened().offsets.of("CG1", "T1") == {0: 24, 1: 23}
+
 
 class TestSaving:
-    def test_changes_are_saved_every_five_seconds(self, opened, path, clock):
+    def test_changes_are_saved_every_few_seconds(self, opened, path, clock):
         file = opened(Seed.SCRATCH)
         file.tick(clock.now)
         file.offsets.set("g", "t", 0, 1)
