@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.remoting.access.check import Open
+from reput.remoting.counting.counters import SentBack
 from reput.remoting.groups import requests as of_groups
 from reput.remoting.holding.pulls import Pulls
 from reput.remoting.names.known import Broker
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # Topics that come later are known after this, in seconds; clients ask for routes each 30 s.
 _TOPICS_SECONDS = 5.0
+_OPEN_QUEUES = 256
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,15 @@ class Identity:
     address: str
     release: Release
     properties: Mapping[str, str]
+
+
+class Told(NamedTuple):
+    """How often something had happened when it was counted last."""
+
+    clashes: int = 0
+    cold: int = 0
+    refused: int = 0
+    accepted: int = 0
 
 
 class StoreBroker:
@@ -84,12 +95,16 @@ class StoreBroker:
             StoreError: a file of the broker's settings says something else.
         """
         self._store, self._identity, self._counters = store, identity, counters
+        store.keep_open(_OPEN_QUEUES)
+        # It is searched for in the last file, which takes a while: not while clients wait.
+        store.log.end()
         self._now = loop.time
+        self._told = Told()
         self._access = access or Open()
         self._topics: dict[str, Topic] = topics_of(store)
         self._topics_at = self._now()
         self._turns = Turns(loop)
-        consumers = rules.consumers_of(store, identity.release, identity.properties, self._now)
+        consumers = rules.consumers_of(store, identity, self._now)
         served = self._as_served(consumers)
         self._groups = rules.group_state(consumers, served, groups, self._now)
         self.desk = self._make_desk(served)
@@ -149,8 +164,22 @@ class StoreBroker:
         if now - self._topics_at >= _TOPICS_SECONDS:
             self._topics_at = now
             self._look_at_topics()
-        self._counters.held(len(self._pulls.holds))
-        self._counters.alive()
+        self._tell()
+
+    def _tell(self) -> None:
+        counters, members = self._counters, self._groups.consumers.members
+        sent_back, told = self._groups.sent_back, self._told
+        counters.held(len(self._pulls.holds))
+        for _ in range(members.clashes - told.clashes):
+            counters.duplicate_client()
+        for _ in range(self._turns.cold - told.cold):
+            counters.cold_pull()
+        for _ in range(sent_back.refused - told.refused):
+            counters.sent_back(SentBack.REFUSED)
+        for _ in range(sent_back.accepted - told.accepted):
+            counters.sent_back(SentBack.ACCEPTED)
+        self._told = Told(members.clashes, self._turns.cold, sent_back.refused, sent_back.accepted)
+        counters.alive()
 
     def _look_at_topics(self) -> None:
         found = topics_of(self._store)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from reput.remoting.groups.configs import configs_of
-from reput.remoting.groups.consumers import Consumers
+from reput.remoting.groups import consumers
 from reput.remoting.groups.locks import Locks
-from reput.remoting.groups.members import Members
-from reput.remoting.groups.registered_filters import RegisteredFilters
 from reput.remoting.groups.requests import GroupState
 from reput.remoting.groups.sent_back import SentBack
 from reput.remoting.names.known import READABLE
-from reput.stores.config.filters import followed_filters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.groups.sent_back import OnSentBack
-    from reput.remoting.names.release import Release
     from reput.remoting.reading.served import Served
+    from reput.remoting.server.broker import Identity
     from reput.stores.query.message_store import MessageStore
 
 
@@ -67,44 +63,37 @@ def short_polling(properties: Mapping[str, str]) -> float | None:
     return int(said) / 1000 if said.isdigit() else 1.0
 
 
-def consumers_of(
-    store: MessageStore,
-    release: Release,
-    properties: Mapping[str, str],
-    now: Callable[[], float],
-) -> Consumers:
+def consumers_of(store: MessageStore, identity: Identity, now: Callable[[], float]) -> Consumers:
     """Return the groups of a store, without members.
 
     Args:
         store: what is served.
-        release: whose broker it is served like.
-        properties: its broker.conf.
+        identity: what clients take it for.
         now: seconds, of a clock that never goes back.
 
     Raises:
         StoreError: a file of its broker's settings says something else.
     """
-    saved = followed_filters(store.root).value
-    filters = RegisteredFilters(store.settings, saved, time.time)
-    makes_unknown = _is_on(properties, "autoCreateSubscriptionGroup", default=True)
-    configs = configs_of(store.root, release, makes_unknown=makes_unknown)
-    return Consumers(configs, Members(release, filters, now), filters)
+    makes = _is_on(identity.properties, "autoCreateSubscriptionGroup", default=True)
+    return consumers.consumers_of(
+        store.root, store.settings, identity.release, now, makes_unknown=makes
+    )
 
 
 def group_state(
-    consumers: Consumers, served: Served, settings: GroupSettings, now: Callable[[], float]
+    known: Consumers, served: Served, settings: GroupSettings, now: Callable[[], float]
 ) -> GroupState:
     """Return what is known of groups as a server begins.
 
     Args:
-        consumers: of `consumers_of`.
+        known: of `consumers_of`.
         served: the store.
         settings: the operator's.
         now: as of `consumers_of`.
     """
     file = settings.file
     sent_back = SentBack(settings.on_sent_back, served, now)
-    return GroupState(consumers, file.offsets, Locks(now), sent_back, file)
+    return GroupState(known, file.offsets, Locks(now), sent_back, file)
 
 
 def _is_on(properties: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, UsageError
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
     from reput.remoting.access.check import Access, Open
     from reput.remoting.counting.counters import Counters
+    from reput.remoting.names.release import Release
     from reput.remoting.server.broker import StoreBroker
-    from reput.remoting.server.server import Server, Tls
+    from reput.remoting.server.server import Place, Server, Tls
     from reput.stores.query.message_store import MessageStore
     from reput.streaming.cli.serve.places import Address, Places
     from reput.streaming.observe.serving import ServeMetrics
     from reput.streaming.settings.config import StoreConfig
 
 LOG = logging.getLogger("reput")
-_NAMES = "namesrv"
 
 
 def serve(options: ServeOptions) -> None:
@@ -122,7 +123,6 @@ async def _run(
     Raises:
         ReputError: a port is taken, or a file of the settings cannot be used.
     """
-    from reput.remoting.names.release import RELEASES
     from reput.remoting.server.server import Place
 
     metrics = _metrics(options, stack)
@@ -130,10 +130,7 @@ async def _run(
         _broker(options, config, store, address, metrics)
         for config, store, address in zip(configs, stores, places.advertised, strict=True)
     ]
-    names = None
-    if places.names is not None:
-        release = RELEASES[configs[0].settings.version.family]
-        names = Place(*places.names), release, _counters(metrics, _NAMES)
+    names = _name_server(options, configs[0], places, metrics)
     listened = [Place(*each) for each in places.brokers]
     server = _listening(list(zip(listened, made, strict=True)), names, _tls(options))
     loop = asyncio.get_running_loop()
@@ -146,6 +143,20 @@ async def _run(
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     LOG.info("ended")
+
+
+def _name_server(
+    options: ServeOptions, first: StoreConfig, places: Places, metrics: ServeMetrics | None
+) -> tuple[Place, Release, Counters] | None:
+    """Return what the name server is made of, None for none; it is of the first store's release."""
+    from reput.remoting.names.release import RELEASES
+    from reput.remoting.server.server import Place
+    from reput.streaming.observe.serving import NAME_SERVER
+
+    if places.names is None:
+        return None
+    counters = _counters(metrics, _cluster(options, first), NAME_SERVER)
+    return Place(*places.names), RELEASES[first.settings.version.family], counters
 
 
 def _warn(options: ServeOptions, places: Places) -> None:
@@ -192,6 +203,14 @@ def _name(options: ServeOptions, config: StoreConfig) -> str:
     return options.broker_name or config.properties.get("brokerName", "").strip() or config.name
 
 
+def _cluster(options: ServeOptions, config: StoreConfig) -> str:
+    return (
+        options.cluster
+        or config.properties.get("brokerClusterName", "").strip()
+        or "DefaultCluster"
+    )
+
+
 def _broker(
     options: ServeOptions,
     config: StoreConfig,
@@ -204,19 +223,20 @@ def _broker(
     from reput.remoting.server.broker import Identity, StoreBroker
     from reput.remoting.server.rules import GroupSettings
 
-    name = _name(options, config)
-    cluster = options.cluster or config.properties.get("brokerClusterName", "").strip()
+    name, cluster = _name(options, config), _cluster(options, config)
     identity = Identity(
         name,
-        cluster or "DefaultCluster",
+        cluster,
         str(address),
         RELEASES[config.settings.version.family],
         config.properties,
     )
-    loop, counters = asyncio.get_running_loop(), _counters(metrics, name)
+    loop, counters = asyncio.get_running_loop(), _counters(metrics, cluster, name)
     access = _access(options, config, counters)
     path = options.offsets.expanduser() / f"{name}.json"
-    file = OffsetFile(path, config.path, loop.time, options.offsets_from)
+    # A disk that takes its time keeps no client waiting.
+    saving = ThreadPoolExecutor(1, "offsets")
+    file = OffsetFile(path, config.path, loop.time, options.offsets_from, saving)
     groups = GroupSettings(file, options.sent_back)
     return StoreBroker(store, identity, counters, loop, groups, access)
 
@@ -280,7 +300,7 @@ def _metrics(options: ServeOptions, stack: contextlib.ExitStack) -> ServeMetrics
     return metrics
 
 
-def _counters(metrics: ServeMetrics | None, name: str) -> Counters:
+def _counters(metrics: ServeMetrics | None, cluster: str, name: str) -> Counters:
     from reput.remoting.counting.counters import Uncounted
 
-    return Uncounted() if metrics is None else metrics.server("", name)
+    return Uncounted() if metrics is None else metrics.server(cluster, name)
