@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.remoting.access.check import Open
+from reput.remoting.admin import requests as admin
 from reput.remoting.counting.counters import SentBack
 from reput.remoting.groups import requests as of_groups
 from reput.remoting.holding.pulls import Pulls
@@ -122,6 +123,13 @@ class StoreBroker:
         waits = rules.short_polling(identity.properties)
         self._pulls = Pulls(served, self._now, self._turns, groups.commit, waits)
         handlers: dict[int, Handler] = {
+            **admin.handlers(
+                groups,
+                served,
+                identity.properties,
+                (identity.name, identity.cluster),
+                identity.address,
+            ),
             **of_groups.handlers(groups, served, identity.name),
             **reading.handlers(served, self._turns),
             **self._pulls.handlers(),

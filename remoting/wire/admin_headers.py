@@ -120,3 +120,25 @@ class GetConsumerRunningInfoRequestHeader(Header):
     consumer_group: str
     client_id: str
     jstack_enable: bool = False
+
+
+@dataclass(frozen=True)
+class GetSubscriptionGroupConfigRequestHeader(Header):
+    """352."""
+
+    group: str
+
+
+@dataclass(frozen=True)
+class QueryTopicsByConsumerRequestHeader(Header):
+    """343."""
+
+    group: str
+
+
+@dataclass(frozen=True)
+class QuerySubscriptionByConsumerRequestHeader(Header):
+    """345."""
+
+    group: str
+    topic: str

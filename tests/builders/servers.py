@@ -42,6 +42,7 @@ class Client:
         self._decoder = frames.FrameDecoder()
         self._opaque = 0
         self._came: list[Command] = []
+        self.told: list[Command] = []
 
     def send(self, code: int, body: bytes = b"", **fields: str) -> int:
         """Send a request; return its opaque."""
@@ -51,15 +52,15 @@ class Client:
         return self._opaque
 
     def answer(self, seconds: float = 10) -> Command:
-        """Return what comes next."""
+        """Return the next answer; what the server asks or tells meanwhile goes to `told`."""
         self.socket.settimeout(seconds)
         while not self._came:
             data = self.socket.recv(1 << 20)
             if not data:
                 raise EOFError
-            self._came += [
-                each._replace(body=bytes(each.body)) for each in self._decoder.feed(data)
-            ]
+            for each in self._decoder.feed(data):
+                came = self._came if each.is_response else self.told
+                came.append(each._replace(body=bytes(each.body)))
         return self._came.pop(0)
 
     def ask(self, code: int, body: bytes = b"", **fields: str) -> Command:

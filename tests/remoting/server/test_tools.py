@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.served import dispatched, messages
-from tests.builders.servers import LOOPBACK, serving
+from reput.remoting.wire import bodies
+from reput.remoting.wire.codes import RequestCode
+from reput.remoting.wire.fields import write
+from tests.builders.served import dispatched, messages, request
+from tests.builders.servers import LOOPBACK, Client, serving
 
 pytestmark = pytest.mark.oracle
 
@@ -50,6 +53,7 @@ def mqadmin(request, tmp_path):
             assert done.returncode == 0, done.stderr
             return done.stdout
 
+        mqadmin.broker = f"{LOOPBACK}:{running.broker}"
         yield mqadmin
 
 
@@ -81,3 +85,43 @@ def test_every_message_is_printed_once(mqadmin):
     got = [(int(q), int(o), key) for (q, o), key in zip(places, keys, strict=True)]
     assert sorted(got) == sorted(expected)
     assert printed.count("BODY: body") == COUNT
+
+
+def test_a_cluster_and_its_broker_are_told(mqadmin):
+    cluster = mqadmin("clusterList").splitlines()[-1].split()
+    assert cluster[:4] == ["cl0", "b0", "0", cluster[3]]
+    assert cluster[3].startswith(LOOPBACK)
+
+    status = mqadmin("brokerStatus", "-c", "cl0")
+    assert re.search(r"brokerActive +: true", status)
+    assert re.search(r"commitLogMinOffset +: 0", status)
+
+
+def test_topics_and_queues_are_told(mqadmin):
+    rows = [line.split() for line in mqadmin("topicStatus", "-t", "t").splitlines()[1:]]
+    of_topic = [row[:4] for row in rows if row and row[0] == "b0"]
+    assert of_topic == [["b0", str(queue), "0", str(COUNT // QUEUES)] for queue in range(QUEUES)]
+
+    entries = mqadmin("queryCq", "-t", "t", "-q", "1", "-i", "0", "-c", "2", "-b", mqadmin.broker)
+    assert entries.count("physicOffset") == 2
+
+
+def test_groups_and_their_lag_are_told(mqadmin):
+    client = Client(int(mqadmin.broker.rpartition(":")[2]))
+    client.ask(RequestCode.PULL_MESSAGE, **write(request(0)))
+    said = {"consumerGroup": "g", "topic": "t", "queueId": "1", "commitOffset": "7"}
+    client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **said)
+
+    each = COUNT // QUEUES
+    told = mqadmin("brokerConsumeStats", "-b", mqadmin.broker)
+    rows = [line.split()[:7] for line in told.splitlines()]
+    # It leaves out queues whose last consumed message has no time.
+    assert ["t", "g", "b0", "1", str(each), "7", str(each - 7)] in rows
+
+    stats = bodies.loads(client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g").body)
+    reached = {
+        queue.queue_id: (said["brokerOffset"], said["consumerOffset"])
+        for queue, said in stats["offsetTable"].items()
+    }
+    assert reached == {0: (each, 0), 1: (each, 7), 2: (each, 0)}
+    assert "g" in mqadmin("getConsumerConfig", "-g", "g")

@@ -1,0 +1,213 @@
+"""What tools ask about groups: who is in them, what they want, how they are configured.
+
+Source: RocketMQ `AdminBrokerProcessor`, `ConsumerManageProcessor`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reput.formats.java.strings import hash_code
+from reput.remoting.admin.topics import body_of, data_version
+from reput.remoting.groups.forwarding import forward
+from reput.remoting.reading.answer import Answer
+from reput.remoting.wire import fields
+from reput.remoting.wire.admin_headers import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+)
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from reput.remoting.groups.members import Member
+    from reput.remoting.groups.requests import GroupState
+    from reput.remoting.reading.served import Served, Subscription
+    from reput.remoting.wire.channel import Channel
+    from reput.remoting.wire.command import Command
+
+    Handler = Callable[[Command, Channel], Answer | None]
+
+_DEFAULTS_4_9: dict[str, Any] = {
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "groupName": "",
+    "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+_MORE_OF_5: dict[str, Any] = {
+    "attributes": {},
+    "consumeMessageOrderly": False,
+    "consumeTimeoutMinute": 15,
+    "groupRetryPolicy": {"type": "CUSTOMIZED"},
+    "groupSysFlag": 0,
+}
+
+
+class Groups:
+    """Answers what concerns the members of groups."""
+
+    def __init__(self, state: GroupState, served: Served) -> None:
+        """Answer for a store.
+
+        Args:
+            state: what is known of groups.
+            served: how the store is served.
+        """
+        self._state = state
+        self._served = served
+        self._members = state.consumers.members
+        self._is_5 = served.release.has_flags
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return what is answered here, by code of the request."""
+        return {
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_configs,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.config,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producers,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.running,
+        }
+
+    def all_configs(self, request: Command, channel: Channel) -> Answer:
+        """Answer with the configurations of all groups; see `Topics.all_configs`."""
+        del request, channel
+        configs = self._state.consumers.configs
+        names = {**configs.documents, **configs.made}
+        said: dict[str, Any] = {"dataVersion": data_version(self._served)}
+        if self._is_5:
+            said["forbiddenTable"] = configs.forbidden
+        return body_of(said | {"subscriptionGroupTable": {n: self._document(n) for n in names}})
+
+    def config(self, request: Command, channel: Channel) -> Answer:
+        """Answer with one configuration.
+
+        Raises:
+            FieldError: the group is missing.
+        """
+        del channel
+        name = fields.read(GetSubscriptionGroupConfigRequestHeader, request.fields).group
+        if name not in self._state.consumers.configs:
+            code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+            return Answer(code, f"No group in this broker. group: {name}")
+        return body_of(self._document(name))
+
+    def _document(self, name: str) -> dict[str, Any]:
+        defaults = _DEFAULTS_4_9 | (_MORE_OF_5 if self._is_5 else {})
+        said = self._state.consumers.configs.documents.get(name, {})
+        return {**defaults, "groupName": name, **said}
+
+    def connections(self, request: Command, channel: Channel) -> Answer:
+        """Answer who consumes for a group, and what.
+
+        Raises:
+            FieldError: the group is missing.
+        """
+        del channel
+        name = fields.read(GetConsumerConnectionListRequestHeader, request.fields).consumer_group
+        group = self._members.groups.get(name)
+        if group is None:
+            code = ResponseCode.CONSUMER_NOT_ONLINE
+            return Answer(code, f"the consumer group[{name}] not online")
+        table = {topic: _subscribed(topic, each) for topic, each in group.subscriptions.items()}
+        return body_of(
+            {
+                "connectionSet": [_connection(each) for each in group.members.values()],
+                "consumeFromWhere": group.from_where,
+                "consumeType": group.consume_type,
+                "messageModel": group.model,
+                "subscriptionTable": table,
+            }
+        )
+
+    def producers(self, request: Command, channel: Channel) -> Answer:
+        """Answer who produces for a group, by heartbeats.
+
+        Raises:
+            FieldError: the group is missing.
+        """
+        del channel
+        name = fields.read(GetProducerConnectionListRequestHeader, request.fields).producer_group
+        group = self._members.producers.get(name)
+        if group is None:
+            return Answer(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
+        return body_of({"connectionSet": [_connection(each) for each in group.values()]})
+
+    def all_producers(self, request: Command, channel: Channel) -> Answer:
+        """Answer who produces, by heartbeats."""
+        del request, channel
+        data = {
+            name: [
+                {
+                    "clientId": each.client_id,
+                    "language": each.language.name if each.language is not None else None,
+                    "lastUpdateTimestamp": 0,
+                    "remoteIP": each.channel.peer.rpartition(":")[0],
+                    "version": each.version,
+                }
+                for each in members.values()
+            ]
+            for name, members in self._members.producers.items()
+        }
+        return body_of({"data": data})
+
+    def subscription(self, request: Command, channel: Channel) -> Answer:
+        """Answer what of a topic a group wants; null where it has no member.
+
+        Raises:
+            FieldError: a field is missing.
+        """
+        del channel
+        header = fields.read(QuerySubscriptionByConsumerRequestHeader, request.fields)
+        online = self._members.groups.get(header.group)
+        wanted = online.subscriptions.get(header.topic) if online is not None else None
+        said: dict[str, Any] = {"group": header.group}
+        if wanted is not None:
+            said["subscriptionData"] = _subscribed(header.topic, wanted)
+        return body_of(said | {"topic": header.topic})
+
+    def running(self, request: Command, channel: Channel) -> Answer | None:
+        """Ask a member what it does, and hand on its answer.
+
+        Raises:
+            FieldError: a field is missing.
+        """
+        header = fields.read(GetConsumerRunningInfoRequestHeader, request.fields)
+        version = self._served.release.version
+        who = header.consumer_group, header.client_id
+        return forward(request, channel, self._members, *who, version)
+
+
+def _connection(member: Member) -> dict[str, Any]:
+    return {
+        "clientAddr": member.channel.peer,
+        "clientId": member.client_id,
+        "language": member.language.name if member.language is not None else None,
+        "version": member.version,
+    }
+
+
+def _subscribed(topic: str, wanted: Subscription) -> dict[str, Any]:
+    """Return a subscription as its client writes it."""
+    tags: Iterable[str] = ()
+    if wanted.kind == "TAG" and wanted.expression.strip() not in {"", "*"}:
+        tags = [tag.strip() for tag in wanted.expression.split("||") if tag.strip()]
+    return {
+        "classFilterMode": False,
+        "codeSet": [hash_code(tag) for tag in tags],
+        "expressionType": wanted.kind,
+        "subString": wanted.expression,
+        "subVersion": wanted.version,
+        "tagsSet": list(tags),
+        "topic": topic,
+    }

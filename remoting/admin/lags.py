@@ -1,0 +1,193 @@
+"""What tools ask about how far groups are: offsets, lag, and the times of what they consume.
+
+Source: RocketMQ `AdminBrokerProcessor`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reput.remoting.admin.topics import body_of, data_version
+from reput.remoting.reading.answer import Answer
+from reput.remoting.wire import fields
+from reput.remoting.wire.admin_headers import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+from reput.remoting.wire.bodies import MessageQueue
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reput.remoting.groups.requests import GroupState
+    from reput.remoting.reading.served import Served
+    from reput.remoting.wire.channel import Channel
+    from reput.remoting.wire.command import Command
+
+    Handler = Callable[[Command, Channel], Answer]
+
+
+class Lags:
+    """Answers what concerns the offsets of groups."""
+
+    def __init__(self, state: GroupState, served: Served, broker_name: str, address: str) -> None:
+        """Answer for a store.
+
+        Args:
+            state: what is known of groups.
+            served: how the store is served.
+            broker_name: what it is called in queues.
+            address: what clients dial.
+        """
+        self._state = state
+        self._served = served
+        self._broker_name = broker_name
+        self._address = address
+        self._members = state.consumers.members
+        self._is_5 = served.release.has_flags
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return what is answered here, by code of the request."""
+        return {
+            RequestCode.GET_CONSUME_STATS: self.stats,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.of_topic,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.time_span,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.all_stats,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.all_offsets,
+        }
+
+    def all_offsets(self, request: Command, channel: Channel) -> Answer:
+        """Answer with the offsets of all groups, as their file has them."""
+        del request, channel
+        said: dict[str, Any] = {"dataVersion": data_version(self._served)} if self._is_5 else {}
+        return body_of(said | self._state.offsets.document())
+
+    def of_topic(self, request: Command, channel: Channel) -> Answer:
+        """Answer which groups consume a topic, or have.
+
+        Raises:
+            FieldError: the topic is missing.
+        """
+        del channel
+        topic = fields.read(QueryTopicConsumeByWhoRequestHeader, request.fields).topic
+        online = [n for n, each in self._members.groups.items() if topic in each.subscriptions]
+        return body_of(
+            {"groupList": list(dict.fromkeys((*online, *self._state.offsets.groups(topic))))}
+        )
+
+    def topics(self, request: Command, channel: Channel) -> Answer:
+        """Answer in which topics a group has offsets.
+
+        Raises:
+            FieldError: the group is missing.
+        """
+        del channel
+        group = fields.read(QueryTopicsByConsumerRequestHeader, request.fields).group
+        return body_of({"topicList": self._state.offsets.topics(group)})
+
+    def stats(self, request: Command, channel: Channel) -> Answer:
+        """Answer how far a group is in its topics.
+
+        Raises:
+            FieldError: the group is missing.
+        """
+        del channel
+        header = fields.read(GetConsumeStatsRequestHeader, request.fields)
+        group = header.consumer_group
+        topics = [header.topic] if header.topic else self._topics_of(group)
+        table = {queue: each for topic in topics for queue, each in self._lags(group, topic)}
+        return body_of({"consumeTps": 0.0, "offsetTable": table})
+
+    def _topics_of(self, group: str) -> list[str]:
+        online = self._members.groups.get(group)
+        subscribed = online.subscriptions if online is not None else {}
+        return list(dict.fromkeys((*self._state.offsets.topics(group), *subscribed)))
+
+    def _lags(self, group: str, topic: str) -> Iterator[tuple[MessageQueue, dict[str, int]]]:
+        config = self._served.topics.get(topic)
+        if config is None:
+            return
+        online = self._members.groups.get(group)
+        if online is not None and topic not in online.subscriptions:
+            # What it no longer subscribes to is left out, as by a broker.
+            return
+        store = self._served.store
+        for number in range(config.read_queues):
+            queue = store.queue(topic, number)
+            end = queue.max_offset if queue is not None else 0
+            found = self._state.offsets.find(group, topic, number)
+            consumed = max(found if found is not None else 0, 0)
+            stored = 0
+            if queue is not None and consumed > 0:
+                last = next(queue.all_entries(consumed - 1), None)
+                if last is not None and last.queue_offset < consumed:
+                    stored = store.stored_at(last) or 0
+            said = {"brokerOffset": end, "consumerOffset": consumed, "lastTimestamp": stored}
+            if self._is_5:
+                said["pullOffset"] = consumed
+            yield MessageQueue(self._broker_name, number, topic), said
+
+    def all_stats(self, request: Command, channel: Channel) -> Answer:
+        """Answer how far all groups are, by group and topic.
+
+        Raises:
+            FieldError: a field is missing.
+        """
+        del channel
+        fields.read(GetConsumeStatsInBrokerHeader, request.fields)
+        listed, total = [], 0
+        for group in self._groups():
+            of_group = []
+            for topic in self._state.offsets.topics(group):
+                table = dict(self._lags(group, topic))
+                if table:
+                    of_group.append({"consumeTps": 0.0, "offsetTable": table})
+                    total += sum(e["brokerOffset"] - e["consumerOffset"] for e in table.values())
+            listed.append({group: of_group})
+        said: dict[str, Any] = {"brokerAddr": self._address, "consumeStatsList": listed}
+        said["totalDiff"] = total
+        return body_of(said | ({"totalInflightDiff": 0} if self._is_5 else {}))
+
+    def _groups(self) -> list[str]:
+        configs = self._state.consumers.configs
+        return list(dict.fromkeys((*configs.documents, *configs.made)))
+
+    def time_span(self, request: Command, channel: Channel) -> Answer:
+        """Answer from when to when messages of a topic's queues are, and where a group is.
+
+        Raises:
+            FieldError: a field is missing.
+        """
+        del channel
+        header = fields.read(QueryConsumeTimeSpanRequestHeader, request.fields)
+        topic = self._served.topics.get(header.topic)
+        if topic is None:
+            return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        spans = [
+            self._span(header.group, header.topic, number) for number in range(topic.write_queues)
+        ]
+        return body_of({"consumeTimeSpanSet": spans})
+
+    def _span(self, group: str, topic: str, number: int) -> dict[str, Any]:
+        store = self._served.store
+        queue = store.queue(topic, number)
+        said: dict[str, Any] = {
+            "messageQueue": {"brokerName": self._broker_name, "queueId": number, "topic": topic}
+        }
+        if queue is None:
+            return said | {"consumeTimeStamp": -1, "maxTimeStamp": -1, "minTimeStamp": -1}
+
+        def stored(offset: int) -> int:
+            entry = next(queue.all_entries(max(offset, queue.min_offset, 0)), None)
+            found = store.stored_at(entry) if entry is not None else None
+            return -1 if found is None else found
+
+        consumed = self._state.offsets.find(group, topic, number)
+        first, last = stored(queue.min_offset), stored(queue.max_offset - 1)
+        at = stored(consumed - 1) if consumed is not None and consumed > 0 else first
+        return said | {"consumeTimeStamp": at, "maxTimeStamp": last, "minTimeStamp": first}

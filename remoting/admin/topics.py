@@ -1,0 +1,191 @@
+"""What tools ask about topics: their configurations, their queues, and entries of one.
+
+Source: RocketMQ `AdminBrokerProcessor`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reput.remoting.reading.answer import Answer
+from reput.remoting.wire import bodies, fields
+from reput.remoting.wire.admin_headers import (
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeQueueRequestHeader,
+)
+from reput.remoting.wire.bodies import MessageQueue
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from reput.remoting.names.known import Topic
+    from reput.remoting.reading.served import Served
+    from reput.remoting.wire.channel import Channel
+    from reput.remoting.wire.command import Command
+
+    Handler = Callable[[Command, Channel], Answer]
+
+UNSET = "not set any response code"
+"""The remark of answers whose code nobody sets in a broker: it is that of its constructor."""
+# Tools of 5.x ask for pages of this many, and take a page without a total for all there is.
+_SYSTEM = frozenset(
+    (
+        "SELF_TEST_TOPIC",
+        "TBW102",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "rmq_sys_wheel_timer",
+    )
+)
+_SYSTEM_PREFIX = "rmq_sys_"
+
+
+class Topics:
+    """Answers what concerns topics."""
+
+    def __init__(self, served: Served, broker_name: str) -> None:
+        """Answer for a store.
+
+        Args:
+            served: how it is served.
+            broker_name: what it is called in queues.
+        """
+        self._served = served
+        self._broker_name = broker_name
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return what is answered here, by code of the request."""
+        return {
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.all_configs,
+            RequestCode.GET_TOPIC_CONFIG: self.config,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system,
+            RequestCode.GET_TOPIC_STATS_INFO: self.stats,
+            RequestCode.QUERY_CONSUME_QUEUE: self.entries,
+        }
+
+    def all_configs(self, request: Command, channel: Channel) -> Answer:
+        """Answer with all configurations; without a total, so that 5.x takes them for one page."""
+        del request, channel
+        table = {name: self._document(each) for name, each in self._served.topics.items()}
+        said: dict[str, Any] = {"dataVersion": data_version(self._served)}
+        if self._served.release.has_flags:
+            said["mappingDataVersion"] = data_version(self._served)
+        return body_of(said | {"topicConfigTable": table})
+
+    def config(self, request: Command, channel: Channel) -> Answer:
+        """Answer with one configuration.
+
+        Raises:
+            FieldError: the topic is missing.
+        """
+        del channel
+        name = fields.read(GetTopicConfigRequestHeader, request.fields).topic
+        topic = self._served.topics.get(name)
+        if topic is None:
+            return Answer(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}")
+        return body_of(self._document(topic))
+
+    def _document(self, topic: Topic) -> dict[str, Any]:
+        document = {
+            "order": False,
+            "perm": topic.perm,
+            "readQueueNums": topic.read_queues,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": topic.name,
+            "topicSysFlag": topic.sys_flag,
+            "writeQueueNums": topic.write_queues,
+        }
+        if not self._served.release.has_flags:
+            return document
+        is_batch = self._served.store.is_batch(topic.name)
+        return {"attributes": {"queue.type": "BatchCQ"} if is_batch else {}} | document
+
+    def system(self, request: Command, channel: Channel) -> Answer:
+        """Answer which of the topics are the broker's own."""
+        del request, channel
+        names = [
+            name
+            for name in self._served.topics
+            if name in _SYSTEM or name.lower().startswith(_SYSTEM_PREFIX)
+        ]
+        return body_of({"topicList": names})
+
+    def stats(self, request: Command, channel: Channel) -> Answer:
+        """Answer how far a topic's queues reach.
+
+        Raises:
+            FieldError: the topic is missing.
+        """
+        del channel
+        name = fields.read(GetTopicStatsInfoRequestHeader, request.fields).topic
+        topic = self._served.topics.get(name)
+        if topic is None:
+            return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        table = {
+            MessageQueue(self._broker_name, number, name): self._reach(name, number)
+            for number in range(max(topic.read_queues, topic.write_queues))
+        }
+        said: dict[str, Any] = {"offsetTable": table}
+        return body_of(said | ({"topicPutTps": 0.0} if self._served.release.has_flags else {}))
+
+    def _reach(self, name: str, queue_id: int) -> dict[str, int]:
+        store = self._served.store
+        queue = store.queue(name, queue_id)
+        if queue is None:
+            return {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
+        last = queue.last_entry()
+        stored = store.stored_at(last) if last is not None else None
+        return {
+            "lastUpdateTimestamp": stored or 0,
+            "maxOffset": queue.max_offset,
+            "minOffset": max(queue.min_offset, 0),
+        }
+
+    def entries(self, request: Command, channel: Channel) -> Answer:
+        """Answer with entries of a queue, as they stand there.
+
+        Raises:
+            FieldError: a number is not one.
+        """
+        del channel
+        header = fields.read(QueryConsumeQueueRequestHeader, request.fields)
+        queue = self._served.store.queue(header.topic or "", header.queue_id)
+        if queue is None:
+            place = f"{header.queue_id}@{header.topic}"
+            return Answer(ResponseCode.SYSTEM_ERROR, f"{place} is not exist!")
+        said: dict[str, Any] = {
+            "maxQueueIndex": queue.max_offset,
+            "minQueueIndex": max(queue.min_offset, 0),
+        }
+        found = []
+        if header.count > 0:
+            for entry in queue.all_entries(header.index):
+                found.append(
+                    {
+                        "eval": False,
+                        "physicOffset": entry.physical_offset,
+                        "physicSize": entry.size,
+                        "tagsCode": entry.tags_code,
+                    }
+                )
+                if len(found) >= header.count:
+                    break
+        return body_of(said | {"queueData": found}, UNSET)
+
+
+def data_version(served: Served) -> Mapping[str, int]:
+    """Return a version that never changes: tools of 5.x ask page by page only while it stays."""
+    version = {"counter": 0, "timestamp": 0}
+    return {"stateVersion": 0} | version if served.release.has_flags else version
+
+
+def body_of(value: Any, remark: str | None = None) -> Answer:
+    """Return an answer that is a JSON document."""
+    return Answer(ResponseCode.SUCCESS, remark, None, (memoryview(bodies.dumps(value)),))
