@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,3 +42,13 @@ def spark() -> Iterator[SparkSession]:
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _same_log():
+    """Take back what a command that runs in this process did to our logger: tests share it."""
+    log = logging.getLogger("reput")
+    level, handlers, propagates = log.level, log.handlers[:], log.propagate
+    yield
+    log.setLevel(level)
+    log.handlers[:], log.propagate = handlers, propagates
