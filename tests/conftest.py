@@ -46,7 +46,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _same_log():
-    """Take back what a command that runs in this process did to our logger: tests share it."""
+    """Undo what a command that runs in this process did to our logger: tests share it."""
     log = logging.getLogger("reput")
     level, handlers, propagates = log.level, log.handlers[:], log.propagate
     yield

@@ -126,6 +126,8 @@ class Members:
         self._next_scan = now() + SCAN_SECONDS
         self.groups: dict[str, Group] = {}
         self.producers: dict[str, dict[Channel, Member]] = {}
+        # Each is logged once.
+        self._clashed: set[tuple[str, str]] = set()
         self.clashes = self.turned_away = 0
         # Most connections that close in a storm never sent a heartbeat.
         self._heard: set[Channel] = set()
@@ -199,6 +201,10 @@ class Members:
 
     def _clash(self, group: str, client_id: str, channel: Channel) -> None:
         self.clashes += 1
+        if (group, client_id) in self._clashed:
+            return
+        if len(self._clashed) < _MOST_GROUPS:
+            self._clashed.add((group, client_id))
         LOG.warning(
             "group %s: %s joins as %s, which another connection is already. Two clients with one "
             "id get the same share of the queues; give each an instanceName of its own",
@@ -256,7 +262,9 @@ class Members:
             )
 
     def tick(self, now: float) -> None:
-        """Close connections that were silent for too long; call it every second or so.
+        """Close connections that were silent for too long, and drop filters that nobody needs.
+
+        Call it every second or so.
 
         A client sends a heartbeat every 30 s. Unlike a broker, which leaves it to the next balance
         of the others, they are told at once.
@@ -267,6 +275,7 @@ class Members:
         if now < self._next_scan:
             return
         self._next_scan = now + SCAN_SECONDS
+        self._filters.drop_dead()
         tables = [*self.producers.values(), *(group.members for group in self.groups.values())]
         silent = {
             member.channel: member

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.remoting.reading.served import Subscription
 
+DEAD_MS = 24 * 3600 * 1000
 # Any peer can register filters, so their number is bounded. Dead ones go first.
 _MOST = 1 << 14
 
@@ -67,6 +68,13 @@ class RegisteredFilters:
     def unregister(self, group: str) -> None:
         """Mark the filters of a group as dead: it has no members."""
         self._mark_dead(group, ())
+
+    def drop_dead(self) -> None:
+        """Forget the filters of groups that left a day ago (`ConsumerFilterManager#clean`)."""
+        now = self._now()
+        self._filters = {
+            key: each for key, each in self._filters.items() if not each.expired(now, DEAD_MS)
+        }
 
     def _register(self, topic: str, group: str, said: Subscription) -> None:
         key = topic, group

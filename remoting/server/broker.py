@@ -108,7 +108,7 @@ class StoreBroker:
         consumers = rules.consumers_of(store, identity, self._now)
         served = self._as_served(consumers)
         self._groups = rules.group_state(consumers, served, groups, self._now)
-        self.desk = self._make_desk(served)
+        self.desk = self._make_desk(served, reads_all=groups.new_groups_read_all)
         self.traffic = Traffic(counters)
 
     def _as_served(self, consumers: Consumers) -> Served:
@@ -117,7 +117,7 @@ class StoreBroker:
         host = identity.address.rpartition(":")[0]
         return Served(self._store, identity.release, self._topics, consumers, host, **said)
 
-    def _make_desk(self, served: Served) -> BrokerDesk:
+    def _make_desk(self, served: Served, *, reads_all: bool) -> BrokerDesk:
         """Put the rooms together."""
         identity, groups = self._identity, self._groups
         waits = rules.short_polling(identity.properties)
@@ -130,7 +130,7 @@ class StoreBroker:
                 (identity.name, identity.cluster),
                 identity.address,
             ),
-            **of_groups.handlers(groups, served, identity.name),
+            **of_groups.handlers(groups, served, identity.name, new_groups_read_all=reads_all),
             **reading.handlers(served, self._turns),
             **self._pulls.handlers(),
         }

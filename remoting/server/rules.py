@@ -35,10 +35,12 @@ class GroupSettings(NamedTuple):
     Attributes:
         file: where their offsets are kept.
         on_sent_back: what happens to messages that consumers send back.
+        new_groups_read_all: see `remoting.groups.progress.Progress`.
     """
 
     file: OffsetFile
     on_sent_back: OnSentBack
+    new_groups_read_all: bool = False
 
 
 def served_as(properties: Mapping[str, str]) -> ServedAs:

@@ -237,7 +237,7 @@ def _broker(
     # A disk that takes its time keeps no client waiting.
     saving = ThreadPoolExecutor(1, "offsets")
     file = OffsetFile(path, config.path, loop.time, options.offsets_from, saving)
-    groups = GroupSettings(file, options.sent_back)
+    groups = GroupSettings(file, options.sent_back, options.new_groups_read_all)
     return StoreBroker(store, identity, counters, loop, groups, access)
 
 

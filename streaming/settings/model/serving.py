@@ -74,6 +74,14 @@ class ServeOptions(StoreOptions):
             help="Where groups begin that have no offsets there: at the broker's, or from scratch.",
         ),
     ] = Seed.BROKER
+    new_groups_read_all: Annotated[
+        bool,
+        Option(
+            panel=SERVING,
+            help="As a broker does it: a group without offsets begins with a queue's first message "
+            "if that is message 0, whatever its clients ask for.",
+        ),
+    ] = False
     sent_back: Annotated[
         OnSentBack,
         Option(

@@ -177,9 +177,10 @@ class TestOneIdTwice:
             beat(members, Client("1.1.1.1:1").consumes())
             beat(members, Client("1.1.1.2:2").consumes())
             beat(members, Client("1.1.1.3:3", client_id="other").consumes())
+            beat(members, Client("1.1.1.4:4").consumes())
 
         assert members.groups["g"].client_ids == ["127.0.0.1@c", "other"]
-        assert members.clashes == 1
+        assert members.clashes == 2
         (said,) = caplog.messages
         assert "1.1.1.2:2 joins as 127.0.0.1@c" in said
 

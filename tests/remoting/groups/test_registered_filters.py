@@ -123,3 +123,19 @@ class TestSaved:
         other = RegisteredFilters(BrokerSettings(bloom_consumers=64), self.saved(), Clock())
 
         assert other.get("t", "g") is None
+
+
+def test_a_dead_filter_is_dropped_a_day_later():
+    clock = Clock(1000.0)
+    found = RegisteredFilters(BrokerSettings(), {}, clock)
+    found.register("g", sql())
+    found.register("h", sql())
+    found.unregister("g")
+    clock.now += module.DEAD_MS / 1000 - 1
+    found.drop_dead()
+    assert found.get("t", "g") is not None
+
+    clock.now += 1
+    found.drop_dead()
+    assert found.get("t", "g") is None
+    assert found.get("t", "h") is not None
