@@ -62,7 +62,7 @@ def is_change(call: ast.Call) -> bool:
         opens = called.attr == "open" and flags & WRITING_FLAGS and "devnull" not in flags
         return called.attr in OF_OS or bool(opens)
     if owner == "shutil":
-        return called.attr not in {"get_terminal_size", "which"}
+        return called.attr not in {"disk_usage", "get_terminal_size", "which"}
     if called.attr == "open":
         return bool(set("wax+") & set(mode_of(call, 0)))
     # The room's own functions are called by some of these names, and Typer has a `write_text`.

@@ -170,11 +170,13 @@ class Groups:
         del channel
         header = fields.read(QuerySubscriptionByConsumerRequestHeader, request.fields)
         online = self._members.groups.get(header.group)
-        wanted = online.subscriptions.get(header.topic) if online is not None else None
         said: dict[str, Any] = {"group": header.group}
-        if wanted is not None:
+        if online is not None and header.topic in online.subscriptions:
+            wanted = online.subscriptions[header.topic]
             said["subscriptionData"] = _subscribed(header.topic, wanted)
-        return body_of(said | {"topic": header.topic})
+        if header.topic is not None:
+            said["topic"] = header.topic
+        return body_of(said)
 
     def running(self, request: Command, channel: Channel) -> Answer | None:
         """Ask a member what it does, and hand on its answer.

@@ -138,7 +138,7 @@ class QueryTopicsByConsumerRequestHeader(Header):
 
 @dataclass(frozen=True)
 class QuerySubscriptionByConsumerRequestHeader(Header):
-    """345."""
+    """345. A broker wants no topic (5.5.0), and then knows no subscription."""
 
     group: str
-    topic: str
+    topic: str | None = None
