@@ -1,6 +1,7 @@
 """Draws docs/performance.md's pictures from what the benchmarks wrote with --json.
 
-python -m benchmarks.plots docs/images small.json large.json
+python -m benchmarks.plots docs/images --rebuild small.json large.json
+python -m benchmarks.plots docs/images --beside beside.json
 """
 
 from __future__ import annotations
@@ -16,15 +17,56 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 _BROKER, _OURS = "#9a9a9a", "#1f77b4"
+_SIDES = {
+    "broker": ("the broker's own dispatch", _BROKER),
+    "reput": ("reput run", _OURS),
+    "other": ("reput run before stores were followed between batches", "#d98c3f"),
+}
+_LEAST_MS = 0.1
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path, help="where the pictures go")
-    parser.add_argument("files", type=Path, nargs="+", help="of benchmarks.rebuild --json")
+    parser.add_argument("--rebuild", type=Path, nargs="+", help="of benchmarks.rebuild --json")
+    parser.add_argument("--beside", type=Path, help="of benchmarks.beside --json")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
-    documents = [json.loads(path.read_text()) for path in arguments.files]
+    if arguments.rebuild:
+        documents = [json.loads(path.read_text()) for path in arguments.rebuild]
+        draw_rebuild(documents, arguments.directory / "rebuild.png")
+    if arguments.beside:
+        document = json.loads(arguments.beside.read_text())
+        draw_beside(document, arguments.directory / "latency.png")
+
+
+def draw_beside(document: dict, path: Path) -> None:
+    """Draw, for each rate, what share of the messages is slower than so many ms."""
+    _, axes = plt.subplots(
+        1, len(document["rates"]), figsize=(15, 4.4), layout="constrained", squeeze=False
+    )
+    shares = document["slower_percent"]
+    for axis, (rate, sides) in zip(axes[0], document["rates"].items(), strict=True):
+        for side, runs in sides.items():
+            label, colour = _SIDES[side]
+            for number, run in enumerate(runs):
+                # No clock here tells less.
+                late = [max(each, _LEAST_MS) for each in run["slower"]]
+                axis.plot(late, shares, color=colour, lw=1, label=None if number else label)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel("ms from the return of the broker's put to the entry in the queue")
+        axis.set_ylabel("percent of the messages that are slower")
+        axis.set_title(
+            f"{int(rate):,} messages a second, a line for each run", loc="left", fontsize=9
+        )
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend()
+    plt.savefig(path, dpi=110)
+
+
+def draw_rebuild(documents: list[dict], path: Path) -> None:
+    """Draw rates, processor time and memory of both sides."""
     figures = (
         ("rate", 1e6, "million messages a second"),
         ("cpu_per_million", 1, "CPU seconds a million messages"),
@@ -50,7 +92,7 @@ def main() -> None:
     axes[0].set_title(
         "grey: the broker, blue: reput; median, lowest, highest", loc="left", fontsize=9
     )
-    plt.savefig(arguments.directory / "rebuild.png", dpi=110)
+    plt.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":

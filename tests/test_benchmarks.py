@@ -80,6 +80,24 @@ def test_each_record_of_a_live_log_has_a_latency(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.oracle
+def test_the_broker_dispatches_what_ours_dispatches_beside_it(tmp_path: Path) -> None:
+    run(
+        "beside", "--rates", 200, "--seconds", 2, "--warm", 8, "--runs", 1,
+        "--directory", tmp_path, "--json", tmp_path / "json",
+    )  # fmt: skip
+    sides = json.loads((tmp_path / "json").read_text())["rates"]["200"]
+    run("plots", tmp_path, "--beside", tmp_path / "json")
+
+    for side in ("broker", "reput"):
+        (figures,) = sides[side]
+        assert figures["messages"] == 400
+        assert 0 <= figures["p50_ms"] <= figures["p99_ms"] <= figures["max_ms"]
+        assert figures["slower"] == sorted(figures["slower"])
+    assert (tmp_path / "latency.png").stat().st_size > 10_000
+
+
+@pytest.mark.spark
 def test_a_store_in_trouble_has_another_one_measured(tmp_path: Path) -> None:
     run(
         "fates", "--troubles", "none,corrupt", "--seconds", 1, "--directory", tmp_path,

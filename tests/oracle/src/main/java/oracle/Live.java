@@ -1,18 +1,25 @@
 package oracle;
 
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
 
-/** Live DIR [--rate=1000] [--seconds=20]: putMessage's return to the message's consume queue entry. */
+/**
+ * Live DIR [--rate=1000] [--seconds=20] [--look=10000] [--times=FILE]: putMessage's return to the message's consume
+ * queue entry, looked for each so many ns. FILE gets System.nanoTime() of each return, then of each entry, big-endian.
+ */
 public final class Live {
     public static void main(String[] args) throws Exception {
         Kit.haltOnFailure();
         int rate = Integer.parseInt(Kit.option(args, "rate", "1000"));
         int n = rate * Integer.parseInt(Kit.option(args, "seconds", "20"));
         int warm = n / 4;
+        long look = Long.parseLong(Kit.option(args, "look", "10000"));
+        String times = Kit.option(args, "times", "");
         Kit kit = Kit.open(new Kit.Setup(Path.of(args[0]), Kit.config(Map.of(), args, 1)));
         long[] put = new long[n];
         long[] visible = new long[n];
@@ -29,7 +36,7 @@ public final class Live {
                 while (seen < max) {
                     visible[seen++] = now;
                 }
-                LockSupport.parkNanos(10_000);
+                LockSupport.parkNanos(look);
             }
         }, "poller");
         poller.start();
@@ -47,6 +54,11 @@ public final class Live {
             }
         }
         poller.join();
+        if (!times.isEmpty()) {
+            ByteBuffer raw = ByteBuffer.allocate(16 * n);
+            raw.asLongBuffer().put(put).put(visible);
+            Files.write(Path.of(times), raw.array());
+        }
         double[] ms = new double[n - warm];
         for (int i = warm; i < n; i++) {
             ms[i - warm] = Math.max(0, visible[i] - put[i]) / 1e6;
