@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.live_store import LiveStore, look, wait_for_entry
+from benchmarks.live.store import LiveStore, look, wait_for_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

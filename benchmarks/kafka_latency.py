@@ -25,8 +25,8 @@ from kafka import KafkaConsumer, TopicPartition
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.live import WARM_SECONDS, stop  # noqa: E402
-from benchmarks.live_store import LiveStore  # noqa: E402
+from benchmarks.live.jobs import WARM_SECONDS, stop  # noqa: E402
+from benchmarks.live.store import LiveStore  # noqa: E402
 from tests.kafka.broker import Broker  # noqa: E402
 
 TOPIC = "latency"

@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path, help="where the pictures go")
     parser.add_argument("--rebuild", type=Path, nargs="+", help="of benchmarks.rebuild --json")
-    parser.add_argument("--beside", type=Path, help="of benchmarks.beside --json")
+    parser.add_argument("--beside", type=Path, help="of benchmarks.live.beside --json")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
     if arguments.rebuild:
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def draw_beside(document: dict, path: Path) -> None:
-    """Draw, for each rate, what share of the messages is slower than so many ms."""
+    """Draw, for each rate, what share of the messages is slower than each number of ms."""
     _, axes = plt.subplots(
         1, len(document["rates"]), figsize=(15, 4.4), layout="constrained", squeeze=False
     )

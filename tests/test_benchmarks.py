@@ -83,7 +83,7 @@ def test_each_record_of_a_live_log_has_a_latency(tmp_path: Path) -> None:
 @pytest.mark.oracle
 def test_the_broker_dispatches_what_ours_dispatches_beside_it(tmp_path: Path) -> None:
     run(
-        "beside", "--rates", 200, "--seconds", 2, "--warm", 8, "--runs", 1,
+        "live.beside", "--rates", 200, "--seconds", 2, "--warm", 8, "--runs", 1,
         "--directory", tmp_path, "--json", tmp_path / "json",
     )  # fmt: skip
     sides = json.loads((tmp_path / "json").read_text())["rates"]["200"]
