@@ -1,0 +1,84 @@
+"""`reput serve` as a process of its own, as the rigs start, watch and end it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.builders.servers import LOOPBACK, free_port
+from tests.builders.stores import SMALL
+
+_START_SECONDS = 60.0
+
+
+class ServedProcess:
+    """A server of the store in `directory`, on ports that stay the same.
+
+    Attributes:
+        names: port of the name server.
+        broker: port of the broker.
+        log: where its lines go.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.names, self.broker = free_port(), free_port()
+        self.log = directory / "serve.log"
+        conf = directory / "broker.conf"
+        conf.write_text("".join(f"{name}={value}\n" for name, value in SMALL.items()))
+        said = {
+            "--store": directory / "store",
+            "--output": directory / "out",
+            "--broker-conf": conf,
+            "--offsets": directory / "offsets",
+            "--listen": f"{LOOPBACK}:{self.broker}",
+            "--namesrv-listen": f"{LOOPBACK}:{self.names}",
+        }
+        words = [str(word) for pair in said.items() for word in pair]
+        self._command = [sys.executable, "-m", "reput", "serve", *words]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and return once both ports are open."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stderr=log)
+        until = time.monotonic() + _START_SECONDS
+        for port in (self.names, self.broker):
+            while not _is_open(port):
+                if not self.is_alive or time.monotonic() > until:
+                    raise RuntimeError(f"the server did not start: {self.log.read_text()[-2000:]}")
+                time.sleep(0.05)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def rss(self) -> int:
+        """Return bytes of memory that it has."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) << 10
+
+    def files(self) -> int:
+        """Return how many files and sockets it has open."""
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
+    def end(self) -> int:
+        """End it in order; return its exit code."""
+        if self.is_alive:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait(20)
+
+
+def _is_open(port: int) -> bool:
+    try:
+        socket.create_connection((LOOPBACK, port), 1).close()
+    except ConnectionError:
+        return False
+    return True
