@@ -144,3 +144,39 @@ def test_two_states_take_turns(tmp_path: Path) -> None:
         "query offset",
         "start after a kill",
     ]
+
+
+def check_serving(document: dict) -> None:
+    """Every part has a figure, and each pull brought messages."""
+    assert all(run["pulls_per_second"] > 0 for runs in document["pulls"].values() for run in runs)
+    assert document["idle"]["core"] >= 0
+    # Those of a small log, of which the quietest have none.
+    assert document["queues"] > 50
+    assert all(seconds > 0 for seconds in document["starts"])
+
+
+SHORT_SERVING = (
+    "--seconds", 0.5, "--gib", 0.02, "--queues", 200, "--connections", 20, "--pairs", 1,
+)  # fmt: skip
+
+
+def test_a_served_store_is_measured_alone(tmp_path: Path) -> None:
+    run("serve", *SHORT_SERVING, "--without-broker", "--json", tmp_path / "json")
+    document = json.loads((tmp_path / "json").read_text())
+
+    check_serving(document)
+    assert set(document["pulls"]) == {"reput"}
+    assert document["ratios"] == []
+
+
+@pytest.mark.oracle
+def test_the_broker_and_ours_answer_the_same_pulls(tmp_path: Path) -> None:
+    """The load client ends with an error at any answer without messages."""
+    printed = run("serve", *SHORT_SERVING, "--json", tmp_path / "json")
+    document = json.loads((tmp_path / "json").read_text())
+    (ours,), (theirs,) = document["pulls"]["reput"], document["pulls"]["rocketmq"]
+
+    check_serving(document)
+    assert ours["bytes_a_pull"] == pytest.approx(theirs["bytes_a_pull"], rel=0.2)
+    assert document["ratios"] == [ours["pulls_per_second"] / theirs["pulls_per_second"]]
+    assert "ratio of the pairs" in printed

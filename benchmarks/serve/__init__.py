@@ -1,0 +1,1 @@
+"""How fast `reput serve` answers stock clients, beside a real broker on the same store."""

@@ -1,0 +1,117 @@
+"""Stores, and what serves them: `reput serve` in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.logs import QUEUES_A_TOPIC, topic_name, write_log
+from reput.remoting.wire import frames
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.remoting.wire.command import Command
+from reput.stores.log.tail import find_tail
+from reput.stores.query.message_store import MessageStore
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.settings.config import store_config
+from tests.cluster.rig import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+# Records of 300 bytes.
+_BODY = 110
+_START_SECONDS = 60.0
+
+
+class Made(NamedTuple):
+    """A store.
+
+    Attributes:
+        store: with the log and the topics.
+        output: with the queues.
+        queues: how many have messages.
+        ends: messages of the first topic's queues.
+    """
+
+    store: Path
+    output: Path
+    queues: int
+    ends: list[int]
+
+
+def make(directory: Path, gib: float, queues: int) -> Made:
+    """Write a log and dispatch it."""
+    store, output = directory / "store", directory / "output"
+    write_log(store / "commitlog", int(gib * (1 << 30)), _BODY, queues)
+    topics = {
+        topic_name(number): {
+            "topicName": topic_name(number),
+            "readQueueNums": QUEUES_A_TOPIC,
+            "writeQueueNums": QUEUES_A_TOPIC,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+        }
+        for number in range(-(-queues // QUEUES_A_TOPIC))
+    }
+    version = {"counter": 1, "timestamp": 1_700_000_000_000, "stateVersion": 0}
+    (store / "config").mkdir()
+    document = {"topicConfigTable": topics, "dataVersion": version}
+    (store / "config" / "topics.json").write_text(json.dumps(document))
+    dispatcher = StoreDispatcher(store_config(store, output, broker_version="5.5"))
+    dispatcher.dispatch(find_tail(dispatcher.log).end)
+    dispatcher.close()
+    with MessageStore.open(store, output) as reader:
+        ends = [reader.queue(topic_name(0), number) for number in range(QUEUES_A_TOPIC)]
+    found = sum(1 for _ in (output / "consumequeue").glob("*/*"))
+    return Made(store, output, found, [each.max_offset for each in ends if each is not None])
+
+
+@contextlib.contextmanager
+def served(made: Made, offsets: Path) -> Iterator[tuple[int, int, float]]:
+    """Serve a store; yield its port, the process, and the seconds from command to first answer."""
+    port, names = free_port(), free_port()
+    command = [
+        sys.executable, "-m", "reput", "serve", "--store", made.store, "--output", made.output,
+        "--broker-version", "5.5", "--offsets", offsets,
+        "--listen", f"127.0.0.1:{port}", "--namesrv-listen", f"127.0.0.1:{names}",
+    ]  # fmt: skip
+    log = offsets.with_suffix(".log")
+    began = time.monotonic()
+    with log.open("ab") as said:
+        process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stderr=said)
+    try:
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() - began > _START_SECONDS:
+                raise RuntimeError(f"reput serve does not answer: {log.read_text()[-2000:]}")
+            time.sleep(0.005)
+        yield port, process.pid, time.monotonic() - began
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    fields = {"topic": topic_name(0), "queueId": "0"}
+    try:
+        with socket.create_connection(("127.0.0.1", port), 30) as client:
+            client.sendall(frames.encode(Command(RequestCode.GET_MAX_OFFSET, 1, fields=fields)))
+            decoder = frames.FrameDecoder()
+            while data := client.recv(1 << 16):
+                for answer in decoder.feed(data):
+                    return answer.code == ResponseCode.SUCCESS
+    except ConnectionRefusedError:
+        pass
+    return False
