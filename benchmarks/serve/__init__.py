@@ -1,1 +1,1 @@
-"""How fast `reput serve` answers stock clients, beside a real broker on the same store."""
+"""How fast does `reput serve` answer? Beside a real broker, on the same store."""
