@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections import Counter
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.builders.java_clients import consuming
 from tests.builders.served import dispatched, messages
-from tests.builders.servers import LOOPBACK, serving
-from tests.oracle import oracle
+from tests.builders.servers import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.oracle]
 COUNT, QUEUES = 1000, 4
@@ -22,25 +23,8 @@ def consume(
     names: int, version: str, kind: str, directory: Path, *, wanted: str = "*", count: int = COUNT
 ) -> list[list[str]]:
     """Return what a consumer got: queue id, queue offset, physical offset, tags, body bytes."""
-    oracle.build(version)
-    target = Path(oracle.__file__).parent / "target" / version
-    taken = directory / f"taken-{kind}"
-    java = ["java", "-Xmx256m", f"-Duser.home={directory}"]
-    opened = ("java.nio", "java.lang", "sun.nio.ch", "jdk.internal.ref")
-    java += [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in opened]
-    classes = f"{target}/classes:{target}/lib/*"
-    words = (f"{LOOPBACK}:{names}", kind, "t", f"g-{kind}", wanted, str(count), "60", str(taken))
-    environment = {k: v for k, v in os.environ.items() if k != "NAMESRV_ADDR"}
-    done = subprocess.run(
-        [*java, "-cp", classes, "oracle.Consume", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [line.split() for line in taken.read_text().splitlines()]
+    with consuming(names, version, kind, directory, wanted=wanted, count=count) as consumer:
+        return consumer.taken()
 
 
 @pytest.mark.parametrize("version", CLIENTS)

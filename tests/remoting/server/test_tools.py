@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from reput.remoting.wire import bodies
 from reput.remoting.wire.codes import RequestCode
 from reput.remoting.wire.fields import write
+from tests.builders.java_clients import run_tool
 from tests.builders.served import dispatched, messages, request
 from tests.builders.servers import LOOPBACK, Client, serving
 
 pytestmark = pytest.mark.oracle
 
-HERE = Path(__file__).resolve().parent.parent
 COUNT, QUEUES = 60, 3
 TOOLS = ["5.5.0", "4.9.7"]
 
@@ -25,33 +22,11 @@ TOOLS = ["5.5.0", "4.9.7"]
 @pytest.fixture(params=TOOLS)
 def mqadmin(request, tmp_path):
     """Serve a small store; `mqadmin` returns what the tool prints of it."""
-    version = request.param
-    subprocess.run([HERE / "build.sh", version], check=True, timeout=600)
-    environment = {k: v for k, v in os.environ.items() if k != "NAMESRV_ADDR"}
-    # mqadmin of 4.9 ends in silence without it.
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "logback_tools.xml").write_text("<configuration/>")
     store = dispatched(messages(COUNT, queues=QUEUES), tmp_path)
     with serving(store) as running:
 
         def mqadmin(*words: str) -> str:
-            done = subprocess.run(
-                [
-                    *("java", "-Xmx256m", f"-Duser.home={tmp_path}"),
-                    f"-Drocketmq.home.dir={tmp_path}",
-                    *("-cp", f"{HERE}/target/{version}/lib/*"),
-                    "org.apache.rocketmq.tools.command.MQAdminStartup",
-                    *words,
-                    *("-n", f"{LOOPBACK}:{running.names}"),
-                ],
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-                env=environment,
-            )
-            assert done.returncode == 0, done.stderr
-            return done.stdout
+            return run_tool(running.names, request.param, tmp_path, *words)
 
         mqadmin.broker = f"{LOOPBACK}:{running.broker}"
         yield mqadmin
