@@ -54,6 +54,8 @@ class Offsets:
                 raise ValueError(f"{key!r} is not an object")  # noqa: TRY004 - the file's value
             self._queues[key] = {_number(n, key): _number(at, key) for n, at in queues.items()}
         self._count = sum(map(len, self._queues.values()))
+        # Resets that no pull has been told of. They end with the server, as a broker's do.
+        self._resets: set[tuple[str, int]] = set()
         self.version = 0
         self.refused = 0
 
@@ -77,6 +79,28 @@ class Offsets:
         queues[queue_id] = offset
         self.version += 1
         return True
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Set where a group resumes, whatever its members say before they are told.
+
+        Returns:
+            False if there are too many queues already.
+        """
+        if not self.set(group, topic, queue_id, offset):
+            return False
+        self._resets.add((_key(topic, group), queue_id))
+        return True
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Tell whether a queue has been reset, and no pull has been told of it."""
+        return bool(self._resets) and (_key(topic, group), queue_id) in self._resets
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return where a reset has set a group to; the next time None, as without a reset."""
+        if not self.is_reset(group, topic, queue_id):
+            return None
+        self._resets.remove((_key(topic, group), queue_id))
+        return self.find(group, topic, queue_id)
 
     def _refuse(self, group: str) -> None:
         if not self.refused:

@@ -109,6 +109,9 @@ class Progress:
                 return Answer(code, f"Group {group} not exist!", Header())
             if topic not in self._served.topics:
                 return Answer(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", Header())
+        if self._offsets.is_reset(group, topic, header.queue_id):
+            # The client has not seen it yet: what it says is where it was before.
+            return Answer(ResponseCode.SUCCESS, "Offset has been previously reset", Header())
         if not self._offsets.set(group, topic, header.queue_id, header.commit_offset):
             return Answer(ResponseCode.SYSTEM_ERROR, "too many queues have offsets", Header())
         return success(Header())

@@ -59,11 +59,14 @@ class GroupState:
             self.file.tick(now)
 
     def commit(self, header: PullMessageRequestHeader, channel: Channel) -> None:
-        """Take down the offset that a pull commits, if its flags say that it does."""
+        """Take down the offset that a pull commits, if its flags say that it does.
+
+        A reset that came while the pull's records were read stays: its client does not know it.
+        """
         del channel
-        if header.sys_flag & COMMIT_OFFSET:
-            said = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-            self.offsets.set(*said)
+        place = header.consumer_group, header.topic, header.queue_id
+        if header.sys_flag & COMMIT_OFFSET and not self.offsets.is_reset(*place):
+            self.offsets.set(*place, header.commit_offset)
 
     def closed(self, channel: Channel) -> None:
         """Forget a connection that has closed."""

@@ -1,12 +1,14 @@
 """Sets where a group resumes in a topic to a time: 222, which mqadmin sends.
 
-Our own offsets are set, and members that are online are told (220): push consumers stop, wait ten
-seconds and resume there. Others go back when they join again.
+A broker of 5.x sets offsets itself. The next pull of each queue is told (`PULL_OFFSET_MOVED`), and
+until then what members say of the queue is not taken down, see `Offsets.reset`.
 
-A broker of 4.9 tells members only, and refuses groups that have none. One of 5.x sets offsets
-itself, and answers each queue's next pull with them; we set them, and tell members as 4.9 does.
+One of 4.9, or whose `useServerSideResetOffset` is off, tells members (220), and refuses groups that
+have none: push consumers stop, wait ten seconds and resume there. We set our own offsets, too, so
+that others go back when they join again.
 
-Source: RocketMQ `AdminBrokerProcessor#resetOffset`, `Broker2Client#resetOffset`.
+Source: RocketMQ `AdminBrokerProcessor#resetOffset`, `#resetOffsetInner`,
+`Broker2Client#resetOffset`, `ConsumerOffsetManager#assignResetOffset`.
 """
 
 from __future__ import annotations
@@ -91,9 +93,12 @@ class Resets:
             wanted = self._as_5_x(header) if is_at_broker else self._as_4_9(header)
         except RefusedError as error:
             return error.answer
-        for queue_id, offset in wanted.items():
-            self._offsets.set(header.group, header.topic, queue_id, offset)
-        self._tell(header, wanted)
+        keep = self._offsets.reset if is_at_broker else self._offsets.set
+        kept = [keep(header.group, header.topic, *each) for each in wanted.items()]
+        if not all(kept):
+            return Answer(ResponseCode.SYSTEM_ERROR, "too many queues have offsets")
+        if not is_at_broker:
+            self._tell(header, wanted)
         table = {self._queue(header, queue_id): offset for queue_id, offset in wanted.items()}
         body = bodies.dumps({"offsetTable": table})
         return Answer(ResponseCode.SUCCESS, pieces=(memoryview(body),))

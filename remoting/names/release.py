@@ -21,7 +21,8 @@ class Release(NamedTuple):
         notifies_broadcasting: members of broadcasting groups are told of changes, too.
         checks_names: groups are made only for names that RocketMQ allows, and offsets are kept only
             for groups and topics that are there.
-        resets_offsets: offsets are reset at the broker, for groups that are not online as well.
+        resets_offsets: offsets are reset at the broker, for groups that are not online as well
+            (`useServerSideResetOffset`).
     """
 
     version: int

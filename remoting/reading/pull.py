@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reput.remoting.reading.pull_checks import Filter
-    from reput.remoting.reading.served import Served
+    from reput.remoting.reading.served import Resets, Served
     from reput.remoting.reading.turns import Steps
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
     from reput.stores.queues.pull import PullLimits
@@ -46,6 +46,7 @@ _CODES = {
     PullStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
     PullStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     PullStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    PullStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
     PullStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 
@@ -144,6 +145,11 @@ def find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> St
     Raises:
         LogChangedError: the files are no longer those of the last look.
     """
+    resets = served.resets
+    if resets is not None and resets.is_reset(*_place(header)):
+        moved = yield from _reset(header, served, resets)
+        if moved is not None:
+            return moved
     while True:
         try:
             found = _find(header, served, wanted)
@@ -152,6 +158,20 @@ def find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> St
         else:
             break
     return (yield from _by_entries(header, served, wanted)) if found is None else found
+
+
+def _place(header: PullMessageRequestHeader) -> tuple[str, str, int]:
+    return header.consumer_group, header.topic, header.queue_id
+
+
+def _reset(header: PullMessageRequestHeader, served: Served, resets: Resets) -> Steps[Found | None]:
+    """Return where a tool has set the group to, None if another pull was told meanwhile."""
+    queue = yield from patiently(lambda: served.store.queue(header.topic, header.queue_id))
+    offset = resets.take_reset(*_place(header))
+    if offset is None:
+        return None
+    around = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+    return Found(PullStatus.OFFSET_RESET, offset, *around)
 
 
 def _find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Found | None:

@@ -71,6 +71,16 @@ class Groups(Protocol):
         """Return the SQL92 filter that a group registered for a topic, None if it has none."""
 
 
+class Resets(Protocol):
+    """Offsets of groups that a tool has set, and of which no pull has been told."""
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Tell whether there is one."""
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return it, and forget that it was set; None if there is none."""
+
+
 @dataclass(frozen=True)
 class Served:
     """A store as a broker serves it.
@@ -87,6 +97,7 @@ class Served:
         limits: how much one pull transfers.
         memory: bytes before the log's end that a broker takes to be in memory, 40 % of its RAM;
             None takes all to be there, which suits an archive: a pull then gets four times more.
+        resets: what a tool has set; None if nobody sets anything.
     """
 
     store: MessageStore
@@ -99,6 +110,7 @@ class Served:
     filters_properties: bool = False
     limits: PullLimits = IN_MEMORY
     memory: int | None = None
+    resets: Resets | None = None
 
     def limits_now(self) -> PullLimits:
         """Return how much one pull transfers, as far as the log is now."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reput.remoting.access.check import Access
     from reput.remoting.counting.counters import Counters
     from reput.remoting.groups.consumers import Consumers
+    from reput.remoting.groups.offsets import Offsets
     from reput.remoting.names.known import Topic
     from reput.remoting.names.release import Release
     from reput.remoting.server.desks import Handler
@@ -106,16 +107,17 @@ class StoreBroker:
         self._topics_at = self._now()
         self._turns = Turns(loop)
         consumers = rules.consumers_of(store, identity, self._now)
-        served = self._as_served(consumers)
+        served = self._as_served(consumers, groups.file.offsets)
         self._groups = rules.group_state(consumers, served, groups, self._now)
         self.desk = self._make_desk(served, reads_all=groups.new_groups_read_all)
         self.traffic = Traffic(counters)
 
-    def _as_served(self, consumers: Consumers) -> Served:
+    def _as_served(self, consumers: Consumers, offsets: Offsets) -> Served:
         identity = self._identity
         said = rules.served_as(identity.properties)
+        release = rules.release_as(identity.release, identity.properties)
         host = identity.address.rpartition(":")[0]
-        return Served(self._store, identity.release, self._topics, consumers, host, **said)
+        return Served(self._store, release, self._topics, consumers, host, resets=offsets, **said)
 
     def _make_desk(self, served: Served, *, reads_all: bool) -> BrokerDesk:
         """Put the rooms together."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.groups.sent_back import OnSentBack
+    from reput.remoting.names.release import Release
     from reput.remoting.reading.served import Served
     from reput.remoting.server.broker import Identity
     from reput.stores.query.message_store import MessageStore
@@ -55,6 +56,12 @@ def served_as(properties: Mapping[str, str]) -> ServedAs:
         "has_lite_pull": _is_on(properties, "litePullMessageEnable", default=True),
         "filters_properties": _is_on(properties, "enablePropertyFilter", default=False),
     }
+
+
+def release_as(release: Release, properties: Mapping[str, str]) -> Release:
+    """Return a release as a broker.conf has it."""
+    is_on = _is_on(properties, "useServerSideResetOffset", default=True)
+    return release._replace(resets_offsets=release.resets_offsets and is_on)
 
 
 def short_polling(properties: Mapping[str, str]) -> float | None:

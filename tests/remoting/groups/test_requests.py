@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -27,7 +28,7 @@ class Broker:
         self.store = dispatched(messages(6), directory)
         self.path = directory / "offsets.json"
         file = OffsetFile(self.path, directory / "store", self.clock, Seed.SCRATCH)
-        known = served(self.store, groups=groups)
+        known = served(self.store, groups=groups, resets=file.offsets)
         sent_back = SentBack(OnSentBack.REFUSE, known, self.clock)
         self.state = GroupState(groups, file.offsets, Locks(self.clock), sent_back, file)
         self.pulls = Pulls(known, self.clock, commit=self.state.commit)
@@ -81,6 +82,81 @@ def test_a_pull_without_the_flag_commits_nothing(broker):
     broker.ask(RequestCode.PULL_MESSAGE, client, **said)
 
     assert broker.state.offsets.find("g", "t", 0) is None
+
+
+class TestReset:
+    """What a member says counts again once a pull of it has been told where the group is now."""
+
+    @pytest.fixture
+    def client(self, broker):
+        client = Client().consumes()
+        heartbeat = client.heartbeat()
+        broker.handlers[heartbeat.code](heartbeat, client)
+        broker.state.offsets.set("g", "t", 0, 6)
+        return client
+
+    def reset(self, broker, client):
+        said = {"group": "g", "topic": "t", "timestamp": "0", "isForce": "true", "queueId": "0"}
+        answer = broker.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, client, **said)
+        assert answer.code == ResponseCode.SUCCESS
+
+    def commit(self, broker, client, offset):
+        said = {"consumerGroup": "g", "topic": "t", "queueId": "0", "commitOffset": str(offset)}
+        return broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, client, **said).remark
+
+    def pull(self, broker, client, offset, flags=4, **said):
+        given = fields.write(request(offset, flags=flags)) | said
+        return broker.ask(RequestCode.PULL_MESSAGE, client, **given)
+
+    def test_the_next_pull_is_told_and_those_after_it_are_answered(self, broker, client):
+        self.reset(broker, client)
+        assert self.commit(broker, client, 6) == "Offset has been previously reset"
+        assert broker.state.offsets.find("g", "t", 0) == 0
+
+        told = self.pull(broker, client, 6)
+        assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        assert (told.header.next_begin_offset, told.header.max_offset) == (0, 6)
+        assert self.pull(broker, client, 0).messages == 6
+        assert self.commit(broker, client, 3) is None
+        assert broker.state.offsets.find("g", "t", 0) == 3
+
+    def test_a_pull_that_waits_is_told_when_its_time_is_up(self, broker, client):
+        assert self.pull(broker, client, 6, flags=6) is None
+        self.reset(broker, client)
+        broker.clock.now += 16
+        broker.pulls.holds.tick()
+        broker.pulls.holds.answer()
+        (told, _) = client.sent[-1]
+
+        assert (told.code, told.fields["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+        assert broker.state.offsets.take_reset("g", "t", 0) is None
+
+    def test_a_client_that_is_gone_is_not_told(self, broker, client):
+        """
+        Another member has the queue by then.
+        """
+        assert self.pull(broker, client, 6, flags=6) is None
+        self.reset(broker, client)
+        client.is_open = False
+        broker.clock.now += 16
+        broker.pulls.holds.tick()
+        broker.pulls.holds.answer()
+
+        assert broker.state.offsets.is_reset("g", "t", 0)
+
+    def test_a_pull_of_another_group_or_one_that_is_refused_is_not_told(self, broker, client):
+        self.reset(broker, client)
+        assert self.pull(broker, client, 0, consumerGroup="h").code == ResponseCode.SUCCESS
+        refused = self.pull(broker, client, 6, topic="x")
+
+        assert refused.code == ResponseCode.TOPIC_NOT_EXIST
+        assert broker.state.offsets.is_reset("g", "t", 0)
+
+    def test_a_pull_that_it_overtakes_does_not_commit(self, broker, client):
+        self.reset(broker, client)
+        broker.state.commit(replace(request(5, flags=5), commit_offset=5), client)
+
+        assert broker.state.offsets.find("g", "t", 0) == 0
 
 
 def test_a_tick_does_all_that_is_due(broker):

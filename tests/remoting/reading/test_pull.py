@@ -148,6 +148,7 @@ class TestNotFound:
             PullStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
             PullStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
             PullStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+            PullStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
             PullStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
             PullStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_NOT_FOUND,
             PullStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,

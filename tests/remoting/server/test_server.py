@@ -183,3 +183,38 @@ class TestPeers:
             second.socket.sendall(half)
 
             assert second.is_closed()
+
+
+class TestReset:
+    """`tests/remoting/server/test_resets.py` has it with real consumers and a real tool."""
+
+    def reset(self, client):
+        said = {"group": "g", "topic": "t", "timestamp": "0", "isForce": "true"}
+        return client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **said)
+
+    def test_the_next_pull_is_told_and_the_one_after_it_answered(self, tmp_path):
+        with serving(dispatched(messages(6), tmp_path)) as running:
+            client = Client(running.broker)
+            assert client.ask(RequestCode.PULL_MESSAGE, **write(request(3))).code == 0
+            assert self.reset(client).code == 0
+            told, after = (
+                client.ask(RequestCode.PULL_MESSAGE, **write(request(3))) for _ in range(2)
+            )
+            client.close()
+
+        assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        assert (told.fields["nextBeginOffset"], told.fields["maxOffset"]) == ("0", "6")
+        assert after.code == ResponseCode.SUCCESS
+
+    def test_a_broker_that_does_not_do_it_itself_needs_members(self, tmp_path):
+        store = dispatched(messages(6), tmp_path)
+        with serving(store, useServerSideResetOffset="false") as running:
+            client = Client(running.broker)
+            said = {"consumerGroup": "g", "topic": "t", "commitOffset": "3"}
+            client.ask(RequestCode.PULL_MESSAGE, **write(request(3)))
+            for queue in range(16):
+                client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, queueId=str(queue), **said)
+            answer = self.reset(client)
+            client.close()
+
+        assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE
