@@ -73,6 +73,7 @@ SERVE_ACL_BROKEN = "rocketmq_reput_serve_acl_broken"
 SERVE_SENT_BACK = "rocketmq_reput_serve_sent_back_total"
 SERVE_DUPLICATES = "rocketmq_reput_serve_duplicate_clients_total"
 SERVE_COLD = "rocketmq_reput_serve_cold_pulls_total"
+SERVE_BROKERS = "rocketmq_reput_serve_registered_brokers"
 SERVE_GROUPS = "rocketmq_reput_serve_groups"
 SERVE_LAG = "rocketmq_reput_serve_group_lag_messages"
 # Of Prometheus itself, of the rules, and of kube-state-metrics.
@@ -156,6 +157,7 @@ SERVE: dict[str, tuple[str, ...]] = {
     SERVE_SENT_BACK: ("outcome",),
     SERVE_DUPLICATES: (),
     SERVE_COLD: (),
+    SERVE_BROKERS: (),
     SERVE_GROUPS: (),
     SERVE_LAG: ("group",),
 }

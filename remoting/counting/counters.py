@@ -69,6 +69,9 @@ class Counters(Protocol):
     def lags(self, by_group: Mapping[str, int]) -> None:
         """Take how many messages each group has not consumed, all its topics together."""
 
+    def registered(self, brokers: int) -> None:
+        """Take how many brokers of others are registered at the name server."""
+
     def ready(self, *, is_ready: bool) -> None:
         """Take whether clients are served."""
 
@@ -115,6 +118,9 @@ class Uncounted:
         """Do nothing."""
 
     def lags(self, by_group: Mapping[str, int]) -> None:
+        """Do nothing."""
+
+    def registered(self, brokers: int) -> None:
         """Do nothing."""
 
     def ready(self, *, is_ready: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from reput.remoting.names import registering
 from reput.remoting.names.known import UNIT, UNIT_SUB, unique
-from reput.remoting.wire import bodies, fields
+from reput.remoting.names.said import Said, said_body
+from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.errors import FieldError
 from reput.remoting.wire.name_headers import (
@@ -20,31 +22,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reput.remoting.names.known import Known
+    from reput.remoting.names.registry import Registry
     from reput.remoting.names.release import Release
+    from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
 
 READ_ONLY = "This name server is reput's: it serves stores that are only read, and changes nothing."
+TAKES_NONE = "This name server is reput's, and takes no brokers unless it has --accept-brokers."
 
 
-class Said(NamedTuple):
-    """An answer before it has its request's opaque and codec."""
-
-    code: int
-    remark: str | None = None
-    fields: dict[str, str] | None = None
-    body: bytes = b""
-
-
-def answer(request: Command, known: Known, release: Release) -> Command | None:
+def answer(
+    request: Command,
+    known: Known,
+    release: Release,
+    registering_at: tuple[Registry, Channel] | None = None,
+) -> Command | None:
     """Return the answer to a request, None for one that wants none.
 
     Args:
         request: what a client, a tool or a broker asks.
         known: what there is to tell.
         release: whose name server it answers like.
+        registering_at: where others' brokers register, and the connection of this request; None
+            where they may not.
     """
     try:
-        said = _said(request, known, release)
+        said = registering.said(request, known, release, registering_at)
+        said = said or _said(request, known, release)
     except FieldError as error:
         said = Said(ResponseCode.SYSTEM_ERROR, error.remark)
     if request.is_oneway:
@@ -55,6 +59,8 @@ def answer(request: Command, known: Known, release: Release) -> Command | None:
 def _said(request: Command, known: Known, release: Release) -> Said:
     if request.code in _REFUSED:
         return Said(ResponseCode.NO_PERMISSION, READ_ONLY)
+    if request.code in registering.OF_BROKERS:
+        return Said(ResponseCode.NO_PERMISSION, TAKES_NONE)
     handler = _HANDLERS.get(request.code)
     if handler is None:
         code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -86,21 +92,21 @@ def _route(request: Command, known: Known, release: Release) -> Said:
         }
         for broker, each in found
     ]
-    return _body(route)
+    return said_body(route)
 
 
 def _cluster(_: Command, known: Known, release: Release) -> Said:
     table = {broker.name: broker.data(release) for broker in known.brokers}
-    return _body({"brokerAddrTable": table, "clusterAddrTable": known.clusters()})
+    return said_body({"brokerAddrTable": table, "clusterAddrTable": known.clusters()})
 
 
 def _topics(_: Command, known: Known, __: Release) -> Said:
-    return _body({"topicList": known.topics()})
+    return said_body({"topicList": known.topics()})
 
 
 def _topics_of_cluster(request: Command, known: Known, _: Release) -> Said:
     cluster = fields.read(GetTopicsByClusterRequestHeader, request.fields).cluster
-    return _body({"topicList": known.topics(cluster)})
+    return said_body({"topicList": known.topics(cluster)})
 
 
 def _system_topics(_: Command, known: Known, __: Release) -> Said:
@@ -111,7 +117,7 @@ def _system_topics(_: Command, known: Known, __: Release) -> Said:
     listed: dict[str, Any] = {"topicList": list(names)}
     addresses = (broker.addresses for broker in known.brokers if broker.addresses)
     address = next((each[min(each)] for each in addresses), None)
-    return _body(({} if address is None else {"brokerAddr": address}) | listed)
+    return said_body(({} if address is None else {"brokerAddr": address}) | listed)
 
 
 def _unit_topics(request: Command, known: Known, _: Release) -> Said:
@@ -119,7 +125,7 @@ def _unit_topics(request: Command, known: Known, _: Release) -> Said:
     first = {name: each for broker in known.brokers[::-1] for name, each in broker.topics.items()}
     mask, wanted = _UNIT_FLAGS[request.code]
     names = [name for name in known.topics() if first[name].sys_flag & mask == wanted]
-    return _body({"topicList": names})
+    return said_body({"topicList": names})
 
 
 def _value(request: Command, known: Known, _: Release) -> Said:
@@ -137,11 +143,7 @@ def _values(request: Command, known: Known, _: Release) -> Said:
     if found is None:
         remark = f"No config item, Namespace: {namespace}"
         return Said(ResponseCode.QUERY_NOT_FOUND, remark)
-    return _body({"table": dict(found)})
-
-
-def _body(value: Any) -> Said:
-    return Said(ResponseCode.SUCCESS, body=bodies.dumps(value))
+    return said_body({"table": dict(found)})
 
 
 # Which of a topic's flags are looked at, and what they have to be.

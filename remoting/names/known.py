@@ -39,19 +39,26 @@ class Broker:
         addresses: by broker id, 0 the master's: what clients dial, so never the address that a
             server happens to be bound to.
         topics: by name.
+        acts_as_master: its slave may stand in for its master (`enableActingMaster` of 5.x).
+        zone: where it stands, in setups that say so.
     """
 
     name: str
     cluster: str
     addresses: Mapping[int, str]
     topics: Mapping[str, Topic]
+    acts_as_master: bool = False
+    zone: str | None = None
 
     def data(self, release: Release) -> dict[str, Any]:
         """Return the broker as routes and clusters describe it."""
         # Clients compare a whole route with the one before: the order never changes.
         addresses = {str(number): self.addresses[number] for number in sorted(self.addresses)}
-        data = {"brokerAddrs": addresses, "brokerName": self.name, "cluster": self.cluster}
-        return data | ({"enableActingMaster": False} if release.has_acting_master else {})
+        data: dict[str, Any] = {"brokerAddrs": addresses, "brokerName": self.name}
+        data["cluster"] = self.cluster
+        if release.has_acting_master:
+            data["enableActingMaster"] = self.acts_as_master
+        return data if self.zone is None else data | {"zoneName": self.zone}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from reput.remoting.counting.counters import Counters
     from reput.remoting.names.known import Known
+    from reput.remoting.names.registry import Registry
     from reput.remoting.names.release import Release
     from reput.remoting.server.connection import Connection
     from reput.remoting.wire.channel import Channel
@@ -103,25 +104,36 @@ class BrokerDesk:
 class NameDesk:
     """Answers as a name server."""
 
-    def __init__(self, known: Callable[[], Known], release: Release, counters: Counters) -> None:
+    def __init__(
+        self,
+        known: Callable[[], Known],
+        release: Release,
+        counters: Counters,
+        registry: Registry | None = None,
+    ) -> None:
         """Answer nothing yet.
 
         Args:
             known: returns what there is to tell, as it is now.
             release: whose name server it answers like.
             counters: what is told of requests.
+            registry: where brokers of others register; None if they may not.
         """
+        self._registry = registry
         self._known = known
         self._release = release
         self._counters = counters
 
     def closed(self, connection: Connection) -> None:
-        """Do nothing: nobody registers."""
+        """Forget the brokers that registered over it."""
+        if self._registry is not None:
+            self._registry.closed(connection)
 
     def take(self, request: Command, connection: Connection) -> None:
         """Answer a request."""
+        at = None if self._registry is None else (self._registry, connection)
         try:
-            said = answers.answer(request, self._known(), self._release)
+            said = answers.answer(request, self._known(), self._release, at)
         except Exception as error:  # as above
             LOG.exception("request %d of %s failed", request.code, connection.peer)
             remark = f"{type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.remoting.access.tls import Mode
 from reput.remoting.names.known import Known
+from reput.remoting.names.registry import Registry
 from reput.remoting.server.desks import NameDesk
 from reput.remoting.server.ports import Port
 from reput.remoting.server.traffic import Traffic
@@ -65,6 +66,8 @@ class Server:
         brokers: Sequence[tuple[Place, StoreBroker]],
         names: tuple[Place, Release, Counters] | None,
         tls: Tls | None = None,
+        *,
+        accepts_brokers: bool = False,
     ) -> None:
         """Open the ports: clients may connect, and are answered once the loop runs.
 
@@ -73,6 +76,7 @@ class Server:
             names: where the name server listens, whose it answers like, and what is told of it;
                 None for none.
             tls: None for plain connections only.
+            accepts_brokers: brokers of others may register at the name server.
 
         Raises:
             OSError: a port is taken, or an address is not ours; the error names it.
@@ -83,20 +87,25 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._names: Counters | None = None
         self._traffics = [broker.traffic for broker in self._brokers]
+        own = {broker.described().name for broker in self._brokers}
+        self._registry = Registry(lambda: own, self._loop.time) if accepts_brokers else None
         self.ports: list[Port] = []
         try:
             if names is not None:
-                place, release, self._names = names
-                desk = NameDesk(self._known, release, self._names)
-                traffic = Traffic(self._names)
-                self._traffics.append(traffic)
-                self._open(place, desk, traffic)
+                self._open_names(*names)
             for place, broker in brokers:
                 self._open(place, broker.desk, broker.traffic)
                 broker.listens_on(self.ports[-1].number)
         except OSError:
             self._close_ports()
             raise
+
+    def _open_names(self, place: Place, release: Release, counters: Counters) -> None:
+        self._names = counters
+        desk = NameDesk(self._known, release, counters, self._registry)
+        traffic = Traffic(counters)
+        self._traffics.append(traffic)
+        self._open(place, desk, traffic)
 
     def _open(self, place: Place, desk: Any, traffic: Traffic) -> None:
         tls = self._tls
@@ -115,7 +124,8 @@ class Server:
         self.ports.append(port)
 
     def _known(self) -> Known:
-        return Known(tuple(broker.described() for broker in self._brokers))
+        others = () if self._registry is None else self._registry.brokers()
+        return Known((*(broker.described() for broker in self._brokers), *others))
 
     def end(self) -> None:
         """Ask it to end; may be called from a handler of signals of the loop."""
@@ -154,11 +164,17 @@ class Server:
             for broker in self._brokers:
                 broker.tick()
             if self._names is not None:
-                self._traffics[-1].tick(self._loop.time())
-                self._names.alive()
+                self._tick_names(self._names)
             if self._tls is not None and (problem := self._tls.tick()) is not None:
                 LOG.error("%s; the certificate before it stays in force", problem)
             await asyncio.sleep(_TICK_SECONDS)
+
+    def _tick_names(self, counters: Counters) -> None:
+        self._traffics[-1].tick(self._loop.time())
+        if self._registry is not None:
+            self._registry.tick()
+            counters.registered(len(self._registry))
+        counters.alive()
 
     def _close_ports(self) -> None:
         for port in self.ports:

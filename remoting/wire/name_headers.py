@@ -106,3 +106,65 @@ class WipeWritePermOfBrokerResponseHeader(Header):
     """How many queues of topics are closed for producers now."""
 
     wipe_topic_count: Int
+
+
+@dataclass(frozen=True)
+class AddWritePermOfBrokerRequestHeader(Header):
+    """327."""
+
+    broker_name: str
+
+
+@dataclass(frozen=True)
+class AddWritePermOfBrokerResponseHeader(Header):
+    """How many topics are open for producers again."""
+
+    add_topic_count: Int
+
+
+@dataclass(frozen=True)
+class QueryDataVersionRequestHeader(Header):
+    """322."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Long
+
+
+@dataclass(frozen=True)
+class QueryDataVersionResponseHeader(Header):
+    """Whether the broker has to tell its topics again."""
+
+    changed: bool
+
+
+@dataclass(frozen=True)
+class DeleteTopicFromNamesrvRequestHeader(Header):
+    """216. Brokers' tools of 5.x may name a cluster."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+@dataclass(frozen=True)
+class BrokerHeartbeatRequestHeader(Header):
+    """904."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: Long | None = None
+    epoch: Int | None = None
+    max_offset: Long | None = None
+    confirm_offset: Long | None = None
+    heartbeat_timeout_mills: Long | None = None
+    election_priority: Int | None = None
+
+
+@dataclass(frozen=True)
+class GetBrokerMemberGroupRequestHeader(Header):
+    """901."""
+
+    cluster_name: str
+    broker_name: str

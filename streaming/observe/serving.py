@@ -63,6 +63,7 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "duplicate_clients_total": ("Clients whose id another connection has.", ()),
     "cold_pulls_total": ("Pulls whose records were not in memory.", ()),
+    "registered_brokers": ("Brokers of others that are registered at the name server.", ()),
     "groups": ("Consumer groups whose lag is known.", ()),
     "group_lag_messages": (
         f"Messages that a group has not consumed; those past {MOST_GROUPS} together.",
@@ -176,6 +177,10 @@ class ServerCounters:
             lags[OTHERS] = sum(by_group.values()) - sum(lags.values())
         self._shown, self._lags = shown, lags
         self._values["groups"] = len(by_group)
+
+    def registered(self, brokers: int) -> None:
+        """Take how many brokers of others are registered."""
+        self._values["registered_brokers"] = brokers
 
     def ready(self, *, is_ready: bool) -> None:
         """Take whether clients are served."""

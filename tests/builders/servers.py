@@ -109,7 +109,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def serving(store: MessageStore, **conf: str) -> Iterator[Running]:
+def serving(
+    store: MessageStore, *, accepts_brokers: bool = False, **conf: str
+) -> Iterator[Running]:
     """Serve a store until the block ends; the server has to end then."""
     loop = asyncio.new_event_loop()
     release = RELEASES[store.settings.version.family]
@@ -120,7 +122,8 @@ def serving(store: MessageStore, **conf: str) -> Iterator[Running]:
         file = store.output.parent / "offsets" / "b0.json"
         kept = GroupSettings(OffsetFile(file, store.root, loop.time), OnSentBack.REFUSE)
         broker = StoreBroker(store, identity, Uncounted(), loop, kept)
-        return Server([(place, broker)], (Place(LOOPBACK, 0), release, Uncounted()))
+        names = Place(LOOPBACK, 0), release, Uncounted()
+        return Server([(place, broker)], names, accepts_brokers=accepts_brokers)
 
     server = loop.run_until_complete(begin())
     thread = threading.Thread(target=loop.run_until_complete, args=(server.run(),), daemon=True)

@@ -22,7 +22,7 @@ _SERVERS = f'{s.SERVER},cluster=~"$cluster",store=~"$store"'
 
 def panels() -> list[timeseries.Panel]:
     """Return the row's graphs."""
-    return [*_clients(), *_flow(), *_groups(), *_trouble()]
+    return [*_clients(), *_flow(), *_groups(), *_trouble(), *_names()]
 
 
 def _one(name: str) -> str:
@@ -155,5 +155,18 @@ def _trouble() -> list[timeseries.Panel]:
                 (_in_an_hour(s.SERVE_DROPPED), f"{NAMED} closed"),
             ],
             8,
+        ),
+    ]
+
+
+def _names() -> list[timeseries.Panel]:
+    """Graph which brokers know each other."""
+    return [
+        graph(
+            "Brokers at the name server",
+            "Brokers of others that are registered where clients look for these stores.",
+            SHORT,
+            [(_one(s.SERVE_BROKERS), NAMED)],
+            12,
         ),
     ]

@@ -132,7 +132,9 @@ async def _run(
     ]
     names = _name_server(options, configs[0], places, metrics)
     listened = [Place(*each) for each in places.brokers]
-    server = _listening(list(zip(listened, made, strict=True)), names, _tls(options))
+    server = _listening(
+        list(zip(listened, made, strict=True)), names, _tls(options), options.accept_brokers
+    )
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, server.end)
@@ -154,6 +156,8 @@ def _name_server(
     from reput.streaming.observe.serving import NAME_SERVER
 
     if places.names is None:
+        if options.accept_brokers:
+            raise UsageError("--accept-brokers is about the name server, and that is off")
         return None
     counters = _counters(metrics, _cluster(options, first), NAME_SERVER)
     return Place(*places.names), RELEASES[first.settings.version.family], counters
@@ -177,12 +181,15 @@ def _warn(options: ServeOptions, places: Places) -> None:
 
 
 def _listening(
-    listened: list[tuple[object, StoreBroker]], names: object, tls: Tls | None
+    listened: list[tuple[Place, StoreBroker]],
+    names: tuple[Place, Release, Counters] | None,
+    tls: Tls | None,
+    accepts_brokers: bool,  # noqa: FBT001 - one of an option
 ) -> Server:
     from reput.remoting.server.server import Server
 
     try:
-        return Server(listened, names, tls)  # type: ignore[arg-type]
+        return Server(listened, names, tls, accepts_brokers=accepts_brokers)
     except OSError as error:
         raise ReputError(
             f"{error.filename}: cannot listen there: {error.strerror or error}; name an address of "

@@ -34,6 +34,14 @@ class ServeOptions(StoreOptions):
             help='Where the name server listens; "off" for none.',
         ),
     ] = "127.0.0.1:9876"
+    accept_brokers: Annotated[
+        bool,
+        Option(
+            panel=SERVING,
+            help="Brokers of others may register at the name server, as at RocketMQ's: anybody can "
+            "who can connect.",
+        ),
+    ] = False
     advertise: Annotated[
         str | None,
         Option(
