@@ -74,6 +74,8 @@ SERVE_SENT_BACK = "rocketmq_reput_serve_sent_back_total"
 SERVE_DUPLICATES = "rocketmq_reput_serve_duplicate_clients_total"
 SERVE_COLD = "rocketmq_reput_serve_cold_pulls_total"
 SERVE_BROKERS = "rocketmq_reput_serve_registered_brokers"
+SERVE_NAME_SERVERS = "rocketmq_reput_serve_name_servers"
+SERVE_NOT_REGISTERED = "rocketmq_reput_serve_not_registered_total"
 SERVE_GROUPS = "rocketmq_reput_serve_groups"
 SERVE_LAG = "rocketmq_reput_serve_group_lag_messages"
 # Of Prometheus itself, of the rules, and of kube-state-metrics.
@@ -158,6 +160,8 @@ SERVE: dict[str, tuple[str, ...]] = {
     SERVE_DUPLICATES: (),
     SERVE_COLD: (),
     SERVE_BROKERS: (),
+    SERVE_NAME_SERVERS: (),
+    SERVE_NOT_REGISTERED: ("reason",),
     SERVE_GROUPS: (),
     SERVE_LAG: ("group",),
 }

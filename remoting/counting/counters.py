@@ -21,6 +21,14 @@ class SentBack(Enum):
     KEPT = "kept"
 
 
+class NotRegistered(Enum):
+    """Why a broker of ours is not registered at a name server of others."""
+
+    AWAY = "away"
+    TAKEN = "taken"
+    REFUSED = "refused"
+
+
 class Counters(Protocol):
     """What is told of one server: the name server, or the broker of one store."""
 
@@ -72,6 +80,12 @@ class Counters(Protocol):
     def registered(self, brokers: int) -> None:
         """Take how many brokers of others are registered at the name server."""
 
+    def at_name_servers(self, count: int) -> None:
+        """Take at how many name servers of others the broker is registered."""
+
+    def not_registered(self, reason: NotRegistered) -> None:
+        """Count that the broker could not be registered."""
+
     def ready(self, *, is_ready: bool) -> None:
         """Take whether clients are served."""
 
@@ -121,6 +135,12 @@ class Uncounted:
         """Do nothing."""
 
     def registered(self, brokers: int) -> None:
+        """Do nothing."""
+
+    def at_name_servers(self, count: int) -> None:
+        """Do nothing."""
+
+    def not_registered(self, reason: NotRegistered) -> None:
         """Do nothing."""
 
     def ready(self, *, is_ready: bool) -> None:

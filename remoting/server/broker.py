@@ -72,6 +72,8 @@ class StoreBroker:
     Attributes:
         desk: takes the requests of its port.
         traffic: its connections.
+        counters: what is told of it.
+        release: whose broker it answers like.
     """
 
     def __init__(
@@ -96,7 +98,8 @@ class StoreBroker:
         Raises:
             StoreError: a file of the broker's settings says something else.
         """
-        self._store, self._identity, self._counters = store, identity, counters
+        self._store, self._identity, self.counters = store, identity, counters
+        self.release = identity.release
         store.keep_open(_OPEN_QUEUES)
         # It is searched for in the last file, which takes a while: not while clients wait.
         store.log.end()
@@ -137,7 +140,7 @@ class StoreBroker:
             **self._pulls.handlers(),
         }
         checks, on_close = (self._access.check,), (groups.closed,)
-        release, counters = identity.release, self._counters
+        release, counters = identity.release, self.counters
         return BrokerDesk(handlers, release, counters, checks=checks, on_close=on_close)
 
     @property
@@ -158,7 +161,7 @@ class StoreBroker:
 
     def say_ready(self, *, is_ready: bool) -> None:
         """Tell whether clients are served."""
-        self._counters.ready(is_ready=is_ready)
+        self.counters.ready(is_ready=is_ready)
 
     def look(self) -> float:
         """See what has come for pulls that wait; return the seconds until the next look."""
@@ -177,7 +180,7 @@ class StoreBroker:
         self._tell()
 
     def _tell(self) -> None:
-        counters, members = self._counters, self._groups.consumers.members
+        counters, members = self.counters, self._groups.consumers.members
         sent_back, told = self._groups.sent_back, self._told
         counters.held(len(self._pulls.holds))
         for _ in range(members.clashes - told.clashes):

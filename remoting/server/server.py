@@ -7,11 +7,13 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.errors import UsageError
 from reput.remoting.access.tls import Mode
 from reput.remoting.names.known import Known
 from reput.remoting.names.registry import Registry
 from reput.remoting.server.desks import NameDesk
 from reput.remoting.server.ports import Port
+from reput.remoting.server.registrar import Registrar
 from reput.remoting.server.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -54,6 +56,21 @@ class Tls(NamedTuple):
     tick: Callable[[], str | None]
 
 
+class Others(NamedTuple):
+    """Brokers and name servers of others.
+
+    Attributes:
+        may_register: brokers may, at our name server.
+        name_servers: at which our brokers register.
+    """
+
+    may_register: bool = False
+    name_servers: Sequence[Place] = ()
+
+
+NO_OTHERS = Others()
+
+
 class Server:
     """All that one process serves.
 
@@ -66,8 +83,7 @@ class Server:
         brokers: Sequence[tuple[Place, StoreBroker]],
         names: tuple[Place, Release, Counters] | None,
         tls: Tls | None = None,
-        *,
-        accepts_brokers: bool = False,
+        others: Others = NO_OTHERS,
     ) -> None:
         """Open the ports: clients may connect, and are answered once the loop runs.
 
@@ -76,7 +92,7 @@ class Server:
             names: where the name server listens, whose it answers like, and what is told of it;
                 None for none.
             tls: None for plain connections only.
-            accepts_brokers: brokers of others may register at the name server.
+            others: who registers where.
 
         Raises:
             OSError: a port is taken, or an address is not ours; the error names it.
@@ -88,7 +104,8 @@ class Server:
         self._names: Counters | None = None
         self._traffics = [broker.traffic for broker in self._brokers]
         own = {broker.described().name for broker in self._brokers}
-        self._registry = Registry(lambda: own, self._loop.time) if accepts_brokers else None
+        self._registry = Registry(lambda: own, self._loop.time) if others.may_register else None
+        self._registrar = Registrar(others.name_servers, self._brokers)
         self.ports: list[Port] = []
         try:
             if names is not None:
@@ -131,6 +148,19 @@ class Server:
         """Ask it to end; may be called from a handler of signals of the loop."""
         self._over.set()
 
+    async def check(self) -> None:
+        """See that the brokers may be registered, where this is wanted.
+
+        Raises:
+            UsageError: another broker has the name of one.
+        """
+        try:
+            await self._registrar.check()
+        except UsageError:
+            await self._registrar.close()
+            self._close_ports()
+            raise
+
     async def run(self) -> None:
         """Answer until `end`; then close all."""
         self._say_ready(is_ready=True)
@@ -147,7 +177,7 @@ class Server:
             await self._close()
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._look(), self._tick()]
+        return [self._look(), self._tick(), self._registrar.run()]
 
     async def _look(self) -> None:
         until, pause = 0.0, _LOOK_SECONDS
@@ -188,6 +218,8 @@ class Server:
 
     async def _close(self) -> None:
         self._say_ready(is_ready=False)
+        # Before the ports are closed: clients that ask where a topic is are not sent here.
+        await self._registrar.close()
         self._close_ports()
         for traffic in self._traffics:
             traffic.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from reput.remoting.counting.counters import SentBack
+from reput.remoting.counting.counters import NotRegistered, SentBack
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.streaming.events import SETTING
 from reput.streaming.observe.families import LABELS
@@ -64,6 +64,11 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "duplicate_clients_total": ("Clients whose id another connection has.", ()),
     "cold_pulls_total": ("Pulls whose records were not in memory.", ()),
     "registered_brokers": ("Brokers of others that are registered at the name server.", ()),
+    "name_servers": ("Name servers of others at which the broker is registered.", ()),
+    "not_registered_total": (
+        "Attempts to register the broker at a name server that failed, by why.",
+        ("reason",),
+    ),
     "groups": ("Consumer groups whose lag is known.", ()),
     "group_lag_messages": (
         f"Messages that a group has not consumed; those past {MOST_GROUPS} together.",
@@ -93,6 +98,7 @@ class ServerCounters:
         self._requests: dict[tuple[str, str], int] = {}
         self._refused = dict.fromkeys(_REASONS, 0)
         self._sent_back = {each.value: 0 for each in SentBack}
+        self._not_registered = {each.value: 0 for each in NotRegistered}
         self._lags: dict[str, int] = {}
         # Groups that have a series of their own keep it while they are there.
         self._shown: dict[str, None] = {}
@@ -182,6 +188,14 @@ class ServerCounters:
         """Take how many brokers of others are registered."""
         self._values["registered_brokers"] = brokers
 
+    def at_name_servers(self, count: int) -> None:
+        """Take at how many name servers the broker is registered."""
+        self._values["name_servers"] = count
+
+    def not_registered(self, reason: NotRegistered) -> None:
+        """Count an attempt to register the broker that failed."""
+        self._not_registered[reason.value] += 1
+
     def ready(self, *, is_ready: bool) -> None:
         """Take whether clients are served."""
         self._values["ready"] = int(is_ready)
@@ -200,6 +214,7 @@ class ServerCounters:
         tables = {
             "refused_total": self._refused if self._has_acl else {},
             "sent_back_total": self._sent_back,
+            "not_registered_total": self._not_registered,
             "group_lag_messages": self._lags,
         }
         for name, table in tables.items():

@@ -15,13 +15,14 @@ from reput.remoting.groups.sent_back import OnSentBack
 from reput.remoting.names.release import RELEASES
 from reput.remoting.server.broker import Identity, StoreBroker
 from reput.remoting.server.rules import GroupSettings
-from reput.remoting.server.server import Place, Server
+from reput.remoting.server.server import Others, Place, Server
 from reput.remoting.wire import frames
 from reput.remoting.wire.command import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from reput.remoting.counting.counters import Counters
     from reput.stores.query.message_store import MessageStore
 
 LOOPBACK = "127.0.0.1"
@@ -110,7 +111,14 @@ class Running:
 
 @contextlib.contextmanager
 def serving(
-    store: MessageStore, *, accepts_brokers: bool = False, **conf: str
+    store: MessageStore,
+    *,
+    name: str = "b0",
+    counters: Counters | None = None,
+    accepts_brokers: bool = False,
+    register_at: Sequence[Place] = (),
+    names_port: int = 0,
+    **conf: str,
 ) -> Iterator[Running]:
     """Serve a store until the block ends; the server has to end then."""
     loop = asyncio.new_event_loop()
@@ -118,15 +126,27 @@ def serving(
 
     async def begin() -> Server:
         place = Place(LOOPBACK, free_port())
-        identity = Identity("b0", "cl0", f"{LOOPBACK}:{place.port}", release, conf)
-        file = store.output.parent / "offsets" / "b0.json"
+        identity = Identity(name, "cl0", f"{LOOPBACK}:{place.port}", release, conf)
+        file = store.output.parent / "offsets" / f"{name}.json"
         kept = GroupSettings(OffsetFile(file, store.root, loop.time), OnSentBack.REFUSE)
-        broker = StoreBroker(store, identity, Uncounted(), loop, kept)
-        names = Place(LOOPBACK, 0), release, Uncounted()
-        return Server([(place, broker)], names, accepts_brokers=accepts_brokers)
+        broker = StoreBroker(store, identity, counters or Uncounted(), loop, kept)
+        names = Place(LOOPBACK, names_port), release, Uncounted()
+        made = Server([(place, broker)], names, None, Others(accepts_brokers, register_at))
+        await made.check()
+        return made
 
     server = loop.run_until_complete(begin())
-    thread = threading.Thread(target=loop.run_until_complete, args=(server.run(),), daemon=True)
+    ended: list[BaseException | None] = []
+
+    async def run() -> None:
+        try:
+            await server.run()
+        except BaseException as error:
+            ended.append(error)
+            raise
+        ended.append(None)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
     thread.start()
     try:
         yield Running(server)
@@ -134,4 +154,5 @@ def serving(
         loop.call_soon_threadsafe(server.end)
         thread.join(10)
         assert not thread.is_alive()
+        assert ended == [None]
         loop.close()

@@ -167,6 +167,21 @@ def _names() -> list[timeseries.Panel]:
             "Brokers of others that are registered where clients look for these stores.",
             SHORT,
             [(_one(s.SERVE_BROKERS), NAMED)],
-            12,
+            8,
+        ),
+        graph(
+            "Name servers of others",
+            "At how many the broker is registered.",
+            SHORT,
+            [(_one(s.SERVE_NAME_SERVERS), NAMED)],
+            8,
+        ),
+        graph(
+            "Not registered, in an hour",
+            "Attempts at name servers that are away, have another broker of that name, or"
+            " refuse it.",
+            SHORT,
+            [(_in_an_hour(s.SERVE_NOT_REGISTERED), f"{NAMED} {{{{reason}}}}")],
+            8,
         ),
     ]

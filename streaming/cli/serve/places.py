@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import UsageError
+from reput.remoting.access.openness import is_loopback
 
 if TYPE_CHECKING:
     from reput.streaming.settings.model.serving import ServeOptions
@@ -32,11 +33,13 @@ class Places(NamedTuple):
         names: where the name server listens; None for none.
         brokers: where each listens.
         advertised: what clients dial for each.
+        registered: name servers of others, at which the brokers register.
     """
 
     names: Address | None
     brokers: list[Address]
     advertised: list[Address]
+    registered: list[Address]
 
 
 def places_of(options: ServeOptions, count: int) -> Places:
@@ -47,6 +50,11 @@ def places_of(options: ServeOptions, count: int) -> Places:
     """
     first = _address("--listen", options.listen)
     listened = [_after(first, number, "--listen") for number in range(count)]
+    registered = [
+        _address("--register", each.strip())
+        for each in (options.register or "").split(";")
+        if each.strip()
+    ]
     names = None
     if options.namesrv_listen != _OFF:
         names = _address("--namesrv-listen", options.namesrv_listen)
@@ -56,13 +64,28 @@ def places_of(options: ServeOptions, count: int) -> Places:
                 f"--listen {first} is on all addresses, and clients dial one: say with --advertise "
                 "HOST which of them they reach"
             )
-        return Places(names, listened, listened)
+        return _reached(Places(names, listened, listened, registered))
     given = _address("--advertise", options.advertise, first.port)
     if given.host in _EVERYWHERE:
         raise UsageError(f"--advertise {given}: no client can dial all addresses; name a host")
-    return Places(
-        names, listened, [_after(given, number, "--advertise") for number in range(count)]
-    )
+    advertised = [_after(given, number, "--advertise") for number in range(count)]
+    return _reached(Places(names, listened, advertised, registered))
+
+
+def _reached(places: Places) -> Places:
+    """Return the places, if clients of each name server reach what is registered there.
+
+    Raises:
+        UsageError: only this machine does.
+    """
+    dialled = places.advertised[0]
+    others = [each for each in places.registered if not is_loopback(each.host)]
+    if others and is_loopback(dialled.host):
+        raise UsageError(
+            f"--register {others[0]}: clients would be told to dial {dialled}, which each of them "
+            "takes for itself; say with --advertise HOST where they reach this machine"
+        )
+    return places
 
 
 def _address(option: str, text: str, port: int | None = None) -> Address:

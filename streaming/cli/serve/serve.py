@@ -132,12 +132,11 @@ async def _run(
     ]
     names = _name_server(options, configs[0], places, metrics)
     listened = [Place(*each) for each in places.brokers]
-    server = _listening(
-        list(zip(listened, made, strict=True)), names, _tls(options), options.accept_brokers
-    )
+    server = _listening(options, list(zip(listened, made, strict=True)), names, places)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, server.end)
+    await server.check()
     _warn(options, places)
     _report(configs, server, places)
     await server.run()
@@ -181,15 +180,16 @@ def _warn(options: ServeOptions, places: Places) -> None:
 
 
 def _listening(
+    options: ServeOptions,
     listened: list[tuple[Place, StoreBroker]],
     names: tuple[Place, Release, Counters] | None,
-    tls: Tls | None,
-    accepts_brokers: bool,  # noqa: FBT001 - one of an option
+    places: Places,
 ) -> Server:
-    from reput.remoting.server.server import Server
+    from reput.remoting.server.server import Others, Place, Server
 
+    others = Others(options.accept_brokers, [Place(*each) for each in places.registered])
     try:
-        return Server(listened, names, tls, accepts_brokers=accepts_brokers)
+        return Server(listened, names, _tls(options), others)
     except OSError as error:
         raise ReputError(
             f"{error.filename}: cannot listen there: {error.strerror or error}; name an address of "

@@ -42,6 +42,14 @@ class ServeOptions(StoreOptions):
             "who can connect.",
         ),
     ] = False
+    register: Annotated[
+        str | None,
+        Option(
+            panel=SERVING,
+            metavar="HOST:PORT[;HOST:PORT]",
+            help="Name servers of RocketMQ at which the broker registers itself. [default: none]",
+        ),
+    ] = None
     advertise: Annotated[
         str | None,
         Option(

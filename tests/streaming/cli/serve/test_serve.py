@@ -15,7 +15,7 @@ from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.fields import write
 from reput.streaming.endings.exit_codes import FAILED, OK, USAGE
 from tests.builders.served import dispatched, messages, request
-from tests.builders.servers import LOOPBACK, Client, free_port
+from tests.builders.servers import LOOPBACK, Client, free_port, serving
 from tests.builders.stores import SMALL
 
 IMPORTS = """
@@ -60,6 +60,9 @@ class TestRefused:
             (["--tls-key", "key.pem"], "--tls-cert"),
             (["--tls-cert", "nothing.pem"], "nothing.pem"),
             (["--acl", "nothing.yml"], "--acl nothing.yml"),
+            (["--register", "names"], "--register 'names' is not HOST:PORT"),
+            (["--register", "10.0.0.5:9876"], "which each of them takes for itself"),
+            (["--namesrv-listen", "off", "--accept-brokers"], "--accept-brokers is about the name"),
         ],
     )
     def test_what_cannot_be_meant(self, options, words, said):
@@ -76,6 +79,15 @@ class TestRefused:
         assert code == FAILED
         assert place in error
         assert "Address already in use" in error
+
+    def test_a_name_that_another_broker_has(self, options, tmp_path):
+        with serving(dispatched(messages(1), tmp_path / "other"), name="b7") as other:
+            words = ["--register", f"{LOOPBACK}:{other.names}", "--broker-name", "b7"]
+            words += ["--listen", f"{LOOPBACK}:0", "--namesrv-listen", "off"]
+            code, error = refused(*options, *words)
+
+        assert code == USAGE
+        assert f"a broker b7 lives there already, at {LOOPBACK}:{other.broker}" in error
 
     def test_a_store_whose_broker_checked_who_asks(self, options, tmp_path):
         conf = tmp_path / "broker.conf"
