@@ -12,7 +12,7 @@ from tests.builders.servers import LOOPBACK
 from tests.oracle import oracle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _TOOLS = Path(__file__).resolve().parent.parent / "remoting"
 _OPENED = ("java.nio", "java.lang", "sun.nio.ch", "jdk.internal.ref")
@@ -39,7 +39,14 @@ class Consumer:
 
 @contextlib.contextmanager
 def consuming(
-    names: int, version: str, kind: str, directory: Path, *, wanted: str = "*", count: int
+    names: int,
+    version: str,
+    kind: str,
+    directory: Path,
+    *,
+    wanted: str = "*",
+    count: int,
+    prefix: Sequence[str] = (),
 ) -> Iterator[Consumer]:
     """Run a consumer of topic t in group g-KIND; it is killed when the block ends.
 
@@ -50,11 +57,12 @@ def consuming(
         directory: its home.
         wanted: a filter.
         count: messages after which it ends; after 60 s it ends with fewer.
+        prefix: what is put before the command.
     """
     oracle.build(version)
     target = oracle.HERE / "target" / version
     taken = directory / f"taken-{kind}"
-    java = ["java", "-Xmx256m", f"-Duser.home={directory}"]
+    java = [*prefix, "java", "-Xmx256m", f"-Duser.home={directory}"]
     java += [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in _OPENED]
     java += ["-cp", f"{target}/classes:{target}/lib/*", "oracle.Consume"]
     words = (f"{LOOPBACK}:{names}", kind, "t", f"g-{kind}", wanted, str(count), "60", str(taken))

@@ -12,6 +12,7 @@ from tests.builders.served import dispatched, messages
 from tests.builders.servers import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = [pytest.mark.oracle]
@@ -20,10 +21,19 @@ CLIENTS = ["5.5.0", "4.9.8"]
 
 
 def consume(
-    names: int, version: str, kind: str, directory: Path, *, wanted: str = "*", count: int = COUNT
+    names: int,
+    version: str,
+    kind: str,
+    directory: Path,
+    *,
+    wanted: str = "*",
+    count: int = COUNT,
+    prefix: Sequence[str] = (),
 ) -> list[list[str]]:
     """Return what a consumer got: queue id, queue offset, physical offset, tags, body bytes."""
-    with consuming(names, version, kind, directory, wanted=wanted, count=count) as consumer:
+    with consuming(
+        names, version, kind, directory, wanted=wanted, count=count, prefix=prefix
+    ) as consumer:
         return consumer.taken()
 
 
