@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, StuckError, UsageError, mark
+from reput.stores.heap import give_back_large
 from reput.streaming.endings.interruptions import leave_at_once
 from reput.streaming.writers.base import Result
 from reput.streaming.writers.sentry import Sentry
@@ -57,6 +58,7 @@ class LiveWriters:
             ReputError: no store or output can be used.
             OSError: no permission, no space.
         """
+        give_back_large()
         self._sentry = Sentry()
         shared = Shared(self._sentry, Turnstile())
         self._threads = {

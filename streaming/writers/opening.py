@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import StoreError
+from reput.stores.heap import give_back_large
 from reput.streaming.dispatch.warm import warm_up
 from reput.streaming.events import Event, kind_of_event
 from reput.streaming.settings.config import StoreConfig, store_config
@@ -35,6 +36,8 @@ def open_output(spec: Spec, patience: float, is_over: Callable[[], bool]) -> Sto
         ReputError: what is wrong with the store or the output; which process has it locked.
         OSError: no permission, no space.
     """
+    if spec.follows:
+        give_back_large()
     warming = warm_up()
     config = _config_of(spec)
     lock = Path(spec.output, STATE_DIRECTORY, locks.WRITER_LOCK)

@@ -60,6 +60,8 @@ class Pipeline:
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self._free: list[Block] = []
+        # Blocks of a backlog have been written all over, and stay in memory while they are kept.
+        self._keeps_large = False
 
     def blocks(self, start: int, end: int) -> Generator[Block, None, None]:
         """Yield the records that start in [`start`, `end`) in blocks, in log order.
@@ -78,7 +80,11 @@ class Pipeline:
         waiting: deque[Future[Block]] = deque()
         ranges = self._ranges(start, end)
         expected = start
-        parse = self._parsed if end - start <= _SMALL else self._submitted
+        is_small = end - start <= _SMALL
+        if is_small and self._keeps_large:
+            self._free.clear()
+        self._keeps_large = not is_small
+        parse = self._parsed if is_small else self._submitted
         try:
             while self._has_next(waiting, ranges, start, parse):
                 block = waiting.popleft().result()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 from reput.formats.errors import FormatError, ReputError
@@ -191,6 +193,25 @@ class TestBlocks:
 
         assert parsed.run(0, log.end) is None
         assert parsed.rows == expected(log, parsed.settings)
+
+
+def test_blocks_of_a_backlog_are_not_kept_after_it(tmp_path):
+    """
+    A job that has caught up lives for weeks; a backlog's blocks are megabytes each.
+    """
+    log = Log(1 << 20)
+    for _ in range(20):
+        log.append(Message("t", body=bytes(20_000)))
+    caught_up = log.end
+    fill(log, 1, 3)
+    parsed = Parsed(log, tmp_path, 1 << 16, 2)
+    large = {weakref.ref(block) for block in parsed.pipeline.blocks(0, caught_up)}
+    kept = sum(each() is not None for each in large)
+    assert parsed.run(caught_up, log.end) is None
+
+    assert kept > 0
+    assert [each for each in large if each() is not None] == []
+    assert parsed.rows == expected(log, parsed.settings, caught_up)
 
 
 def test_a_queue_that_cannot_be_is_an_error_only_if_its_record_is_one(tmp_path):
