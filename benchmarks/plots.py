@@ -1,7 +1,7 @@
 """Draws docs/performance.md's pictures from what the benchmarks wrote with --json.
 
 python -m benchmarks.plots docs/images --rebuild small.json large.json
-python -m benchmarks.plots docs/images --beside beside.json
+python -m benchmarks.plots docs/images --beside 1000.json 20000.json
 """
 
 from __future__ import annotations
@@ -29,24 +29,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path, help="where the pictures go")
     parser.add_argument("--rebuild", type=Path, nargs="+", help="of benchmarks.rebuild --json")
-    parser.add_argument("--beside", type=Path, help="of benchmarks.live.beside --json")
+    parser.add_argument("--beside", type=Path, nargs="+", help="of benchmarks.live.beside --json")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
     if arguments.rebuild:
         documents = [json.loads(path.read_text()) for path in arguments.rebuild]
         draw_rebuild(documents, arguments.directory / "rebuild.png")
     if arguments.beside:
-        document = json.loads(arguments.beside.read_text())
-        draw_beside(document, arguments.directory / "latency.png")
+        documents = [json.loads(path.read_text()) for path in arguments.beside]
+        draw_beside(documents, arguments.directory / "latency.png")
 
 
-def draw_beside(document: dict, path: Path) -> None:
+def put_together(documents: list[dict]) -> dict[str, dict[str, list[dict]]]:
+    """Return the runs of all documents, by rate and side; the lowest rate first."""
+    found: dict[str, dict[str, list[dict]]] = {}
+    for document in documents:
+        for rate, sides in document["rates"].items():
+            for side, runs in sides.items():
+                found.setdefault(rate, {}).setdefault(side, []).extend(runs)
+    return dict(sorted(found.items(), key=lambda each: int(each[0])))
+
+
+def draw_beside(documents: list[dict], path: Path) -> None:
     """Draw, for each rate, what share of the messages is slower than each number of ms."""
-    _, axes = plt.subplots(
-        1, len(document["rates"]), figsize=(15, 4.4), layout="constrained", squeeze=False
-    )
-    shares = document["slower_percent"]
-    for axis, (rate, sides) in zip(axes[0], document["rates"].items(), strict=True):
+    rates = put_together(documents)
+    _, axes = plt.subplots(1, len(rates), figsize=(15, 4.4), layout="constrained", squeeze=False)
+    shares = documents[0]["slower_percent"]
+    for axis, (rate, sides) in zip(axes[0], rates.items(), strict=True):
         for side, runs in sides.items():
             label, colour = _SIDES[side]
             for number, run in enumerate(runs):

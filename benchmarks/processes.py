@@ -39,6 +39,34 @@ class Measured(NamedTuple):
     last: float
 
 
+class Watch:
+    """Looks at a process and all below it, on a thread, until told to end.
+
+    Attributes:
+        cpu: seconds of each of them, by process id, as last seen.
+        memory: bytes that are not page cache, of all of them together, at each look.
+    """
+
+    def __init__(self, process: int) -> None:
+        """Begin."""
+        self.cpu: dict[int, float] = {}
+        self.memory: list[float] = []
+        self._root = psutil.Process(process)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self.memory.append(_look(self._root, self.cpu))
+            self._ended.wait(_PERIOD_SECONDS)
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        self._thread.join()
+
+
 def measure(command: Sequence[str | Path], *, cwd: Path | None = None) -> Measured:
     """Run a command to its end.
 
@@ -51,30 +79,19 @@ def measure(command: Sequence[str | Path], *, cwd: Path | None = None) -> Measur
         [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, cwd=cwd, start_new_session=True,
     )  # fmt: skip
-    cpu: dict[int, float] = {}
-    memory: list[float] = []
-    ended = threading.Event()
-
-    def watch() -> None:
-        root = psutil.Process(process.pid)
-        while not ended.is_set():
-            memory.append(_look(root, cpu))
-            ended.wait(_PERIOD_SECONDS)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    watch = Watch(process.pid)
     output, said = process.communicate()
     seconds = time.monotonic() - began
-    ended.set()
-    watcher.join()
+    watch.end()
     if process.returncode != 0:
         sys.stderr.write(said)
         raise RuntimeError(f"{command[0]} ended with {process.returncode}: {said[-2000:]}")
+    memory = watch.memory
     quarter = len(memory) // 4 or 1
     return Measured(
         output,
         seconds,
-        sum(cpu.values()),
+        sum(watch.cpu.values()),
         max(memory) / MIB,
         max(memory[: 2 * quarter]) / MIB,
         max(memory[2 * quarter :]) / MIB,

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.live.fates import disk_of
+
 ROOT = Path(__file__).resolve().parent.parent
 # GiB: some ten thousand messages.
 SMALL = "0.005"
@@ -69,7 +71,7 @@ def test_the_broker_and_ours_dispatch_the_same_messages(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_each_record_of_a_live_log_has_a_latency(tmp_path: Path) -> None:
     run(
-        "live", "--rates", 200, "--seconds", 2, "--idle", 1, "--runs", 1, "--starts", 1,
+        "live", "--rates", 200, "--warm", 2, "--seconds", 2, "--idle", 1, "--runs", 1, "--starts", 1,
         "--directory", tmp_path, "--json", tmp_path / "json",
     )  # fmt: skip
     document = json.loads((tmp_path / "json").read_text())
@@ -77,6 +79,44 @@ def test_each_record_of_a_live_log_has_a_latency(tmp_path: Path) -> None:
 
     assert 0 < rate["p50_ms"] <= rate["p99_ms"] <= rate["max_ms"]
     assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in document["starts"].values())
+
+
+@pytest.mark.spark
+def test_each_store_of_a_job_on_a_cluster_has_latencies(tmp_path: Path) -> None:
+    run(
+        "live", "--placement", "executors", "--stores", 2, "--rates", 100, "--warm", 2,
+        "--seconds", 2, "--idle", 1, "--runs", 1, "--starts", 0, "--directory", tmp_path,
+        "--json", tmp_path / "json",
+    )  # fmt: skip
+    (((rate, idle),),) = (json.loads((tmp_path / "json").read_text())["latency"],)
+
+    assert rate["messages"] > 300
+    assert 0 < rate["p50_ms"] <= rate["p99_ms"] <= rate["max_ms"]
+    assert idle["idle_cpu_percent"] >= 0
+
+
+@pytest.mark.spark
+def test_two_states_catch_up_in_turn(tmp_path: Path) -> None:
+    printed = run(
+        "live.catch_up", "--gib", SMALL, "--pairs", 1, "--directory", tmp_path,
+        "--json", tmp_path / "json",
+    )  # fmt: skip
+    found = json.loads((tmp_path / "json").read_text())
+
+    assert list(found) == ["run", "rebuild"]
+    for (pair,) in found.values():
+        assert all(side["rate"] > 0 < side["anonymous_mib"] for side in pair.values())
+    assert "run: " in printed
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_message_to_kafka_has_a_latency(tmp_path: Path) -> None:
+    run("live.kafka", "--rates", 100, "--warm", 1, "--seconds", 2, "--json", tmp_path / "json")
+    (((rate,),),) = (json.loads((tmp_path / "json").read_text()),)
+
+    assert rate["messages"] > 150
+    assert 0 < rate["p50_ms"] <= rate["p99_ms"] <= rate["max_ms"]
 
 
 @pytest.mark.spark
@@ -100,15 +140,34 @@ def test_the_broker_dispatches_what_ours_dispatches_beside_it(tmp_path: Path) ->
 @pytest.mark.spark
 def test_a_store_in_trouble_has_another_one_measured(tmp_path: Path) -> None:
     run(
-        "fates", "--troubles", "none,corrupt", "--seconds", 1, "--directory", tmp_path,
-        "--json", tmp_path / "json",
+        "live.fates", "--troubles", "none,corrupt,backlog", "--warm", 2, "--seconds", 1,
+        "--gigabytes", SMALL, "--directory", tmp_path, "--json", tmp_path / "json",
     )  # fmt: skip
-    fine, corrupt = json.loads((tmp_path / "json").read_text())
+    fine, corrupt, backlog = json.loads((tmp_path / "json").read_text())
 
     for number in (1, 2):
+        assert backlog[f"start_{number}"]["messages"] > 500
         assert fine[f"start_{number}"]["exit_code"] == 0
         assert corrupt[f"start_{number}"]["exit_code"] == 4
         assert corrupt[f"start_{number}"]["messages"] > 500
+
+
+@pytest.mark.spark
+def test_a_store_whose_disk_is_full_or_hangs_has_another_one_measured(tmp_path: Path) -> None:
+    for trouble in ("full", "hang"):
+        try:
+            with disk_of(trouble, tmp_path / trouble):
+                pass
+        except (subprocess.CalledProcessError, OSError):
+            pytest.skip("no file system can be mounted here: needs root")
+    run(
+        "live.fates", "--troubles", "full,hang", "--warm", 2, "--seconds", 1, "--starts", 1,
+        "--directory", tmp_path, "--json", tmp_path / "json",
+    )  # fmt: skip
+    full, hang = json.loads((tmp_path / "json").read_text())
+
+    assert full["start_1"]["exit_code"] == 3
+    assert full["start_1"]["messages"] > 500 < hang["start_1"]["messages"]
 
 
 @pytest.mark.oracle

@@ -74,24 +74,22 @@ class Watcher:
         self._thread.join()
 
 
-def measure_latency(
-    directory: Path, rates: list[int], seconds: float, idle: float, count: int, placement: str
-) -> list[dict]:
+def measure_latency(directory: Path, rates: list[int], arguments: argparse.Namespace) -> list[dict]:
     """Run the job once; return the latencies of each rate, and idle CPU."""
     stores = []
-    for number in range(count):
+    for number in range(arguments.stores):
         (directory / f"s{number}").mkdir()
         stores.append(LiveStore(directory / f"s{number}"))
         stores[-1].append()
     found: list[dict] = []
-    with job_of(directory, stores, placement) as process:
+    with job_of(directory, stores, arguments.placement) as process:
         for store in stores:
             wait_for_entry(store.queue_file, process)
         watcher = Watcher(stores)
         # The first batches are slow: Java's classes are loaded, its code is compiled.
-        append_to_all(stores, rates[0], WARM_SECONDS)
+        append_to_all(stores, rates[0], arguments.warm)
         for rate in rates:
-            late = watcher.latencies(rate, seconds)
+            late = watcher.latencies(rate, arguments.seconds)
             p50, p99, most = np.percentile(late, [50, 99, 100]).tolist()
             found.append({"rate": rate, "messages": len(late), "p50_ms": p50, "p99_ms": p99,
                           "max_ms": most})  # fmt: skip
@@ -99,7 +97,7 @@ def measure_latency(
         time.sleep(3)
         job = psutil.Process(process.pid)
         before, began = cpu_seconds(job), time.monotonic()
-        time.sleep(idle)
+        time.sleep(arguments.idle)
         share = (cpu_seconds(job) - before) / (time.monotonic() - began)
         found.append({"idle_cpu_percent": share * 100})
     return found
@@ -134,6 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", default="1000,20000", help="messages a second of each store")
     parser.add_argument("--seconds", type=float, default=30, help="of each rate")
+    parser.add_argument("--warm", type=float, default=WARM_SECONDS, help="seconds not counted")
     parser.add_argument("--idle", type=float, default=20, help="seconds of nothing")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--starts", type=int, default=5)
@@ -149,12 +148,7 @@ def main() -> None:
         for number in range(arguments.runs):
             work = Path(name, f"live-{number}")
             work.mkdir()
-            runs.append(
-                measure_latency(
-                    work, rates, arguments.seconds, arguments.idle, arguments.stores,
-                    arguments.placement,
-                )
-            )  # fmt: skip
+            runs.append(measure_latency(work, rates, arguments))
             print(runs[-1], file=sys.stderr, flush=True)
             shutil.rmtree(work)
         for number in range(arguments.starts):

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.live.jobs import ROOT, stop
-from benchmarks.live.store import CONF, look, wait_for_entry
+from benchmarks.live.store import CONF, ENTRIES, look, wait_for_entry
 from reput.formats.rocketmq import names
 from tests.oracle import oracle
 
@@ -42,7 +42,6 @@ BROKER, OURS, OTHER = "broker", "reput", "other"
 SLOWER_PERCENT = np.logspace(2, -3, 101)
 """The shares of messages, in percent, whose least latency the JSON has."""
 FIGURES = ("p50_ms", "p99_ms", "max_ms")
-_QUEUE_ENTRIES = 2_000_000
 _LOOK_NS = 200_000
 
 
@@ -165,8 +164,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all figures there")
     arguments = parser.parse_args()
     rates = [int(rate) for rate in arguments.rates.split(",")]
-    if max(rates) * (arguments.warm + arguments.seconds) > _QUEUE_ENTRIES:
-        parser.error(f"one queue file has room for {_QUEUE_ENTRIES:,} messages: ask for less")
+    if max(rates) * (arguments.warm + arguments.seconds) > ENTRIES:
+        parser.error(f"one queue file has room for {ENTRIES:,} messages: ask for less")
     oracle.build(VERSION)
     found = take_turns(arguments, rates)
     report(found)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 FILE_SIZE = 1 << 30
 ENTRY_SIZE = 20
-# One file of the queue has to do: two million entries.
-CONF = "mappedFileSizeConsumeQueue=40000000\n"
+# One file of the queue has to do.
+ENTRIES = 2_000_000
+CONF = f"mappedFileSizeConsumeQueue={ENTRIES * ENTRY_SIZE}\n"
 _STORE_TIMESTAMP_AT = BORN_HOST + HOST_V4
 _LOOK_SECONDS = 0.0005
 _PROPERTIES = {
@@ -35,11 +36,11 @@ _PROPERTIES = {
 class LiveStore:
     """A log of one queue that grows, and a look at the queue that is made of it."""
 
-    def __init__(self, directory: Path, body: int = 100) -> None:
+    def __init__(self, directory: Path, body: int = 100, entries: int = ENTRIES) -> None:
         self.store = directory / "store"
         self.output = directory / "output"
         self.conf = directory / "broker.conf"
-        self.conf.write_text(CONF)
+        self.conf.write_text(f"mappedFileSizeConsumeQueue={entries * ENTRY_SIZE}\n")
         log = self.store / "commitlog"
         log.mkdir(parents=True)
         self._file = os.open(log / names.offset_file(0), os.O_RDWR | os.O_CREAT)
@@ -106,16 +107,25 @@ class LiveStore:
         return [sys.executable, "-m", "reput", "run", *map(str, own), *options]
 
 
-def wait_for_entry(path: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the first entry is there."""
+def wait_for_entry(path: Path, process: subprocess.Popen[bytes], place: int = 0) -> None:
+    """Wait until an entry of a queue's first file is there, by its number; the first one."""
+    at = place * ENTRY_SIZE
     while True:
-        if process.poll() is not None:
-            raise RuntimeError(f"the job ended with {process.returncode}")
-        if path.exists() and path.stat().st_size:
+        # Asked first: it may end right after the entry was put.
+        has_ended = process.poll() is not None
+        if path.exists() and path.stat().st_size > at:
             with path.open("rb") as file:
+                file.seek(at)
                 if any(file.read(ENTRY_SIZE)[8:12]):
                     return
+        if has_ended:
+            raise RuntimeError(f"the job ended with {process.returncode}")
         time.sleep(0.005)
+
+
+def wait_for_all(store: LiveStore, process: subprocess.Popen[bytes]) -> None:
+    """Wait until all that a store has is dispatched."""
+    wait_for_entry(store.queue_file, process, len(store.times) - 1)
 
 
 def look(path: Path, seen: list[float], wanted: threading.Event) -> None:

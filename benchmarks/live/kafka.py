@@ -1,6 +1,6 @@
 """From append to a consumer of Kafka: `reput run` beside a log that grows, and one real broker.
 
-    python -m benchmarks.kafka_latency --rates 1000 --seconds 60
+    python -m benchmarks.live.kafka --rates 1000 --seconds 60
 
 A record is appended as a broker does it, and its time is kept. A kafka-python consumer that reads
 only what is committed notes when it gets each message. A latency is the time from before the write
@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,12 +21,9 @@ from pathlib import Path
 import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.live.jobs import WARM_SECONDS, stop  # noqa: E402
-from benchmarks.live.store import LiveStore  # noqa: E402
-from tests.kafka.broker import Broker  # noqa: E402
+from benchmarks.live.jobs import ROOT, WARM_SECONDS, stop
+from benchmarks.live.store import LiveStore
+from tests.kafka.broker import Broker
 
 TOPIC = "latency"
 # Milliseconds that the consumer lets the broker wait for more.
@@ -72,7 +68,9 @@ class Reader:
         self._consumer.close()
 
 
-def measure(directory: Path, rates: list[int], seconds: float) -> list[dict[str, float]]:
+def measure(
+    directory: Path, rates: list[int], warm: float, seconds: float
+) -> list[dict[str, float]]:
     """Run broker, job and consumer once; return the latencies of each rate."""
     store, server = LiveStore(directory), Broker(directory / "kafka")
     store.append()
@@ -83,7 +81,7 @@ def measure(directory: Path, rates: list[int], seconds: float) -> list[dict[str,
         with (directory / "job.log").open("wb") as log:
             process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
         try:
-            return latencies(store, server.address, rates, seconds)
+            return latencies(store, server.address, rates, warm, seconds)
         finally:
             stop(process)
     finally:
@@ -91,13 +89,13 @@ def measure(directory: Path, rates: list[int], seconds: float) -> list[dict[str,
 
 
 def latencies(
-    store: LiveStore, address: str, rates: list[int], seconds: float
+    store: LiveStore, address: str, rates: list[int], warm: float, seconds: float
 ) -> list[dict[str, float]]:
     """Append at each rate; return what a consumer saw."""
     found = []
     reader = Reader(address)
     reader.wait_for(1)
-    store.append_at(rates[0], WARM_SECONDS)
+    store.append_at(rates[0], warm)
     for rate in rates:
         reader.wait_for(len(store.times))
         first = len(store.times)
@@ -115,6 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", default="1000", help="messages a second")
     parser.add_argument("--seconds", type=float, default=60, help="of each rate")
+    parser.add_argument("--warm", type=float, default=WARM_SECONDS, help="seconds not counted")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write all figures there")
     arguments = parser.parse_args()
@@ -122,7 +121,7 @@ def main() -> None:
     runs = []
     for _ in range(arguments.runs):
         with tempfile.TemporaryDirectory() as name:
-            runs.append(measure(Path(name), rates, arguments.seconds))
+            runs.append(measure(Path(name), rates, arguments.warm, arguments.seconds))
         for row in runs[-1]:
             print(
                 f"{row['rate']:,} messages/s: p50 {row['p50_ms']:.1f} ms, p99 {row['p99_ms']:.1f} "

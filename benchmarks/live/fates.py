@@ -1,6 +1,6 @@
 """What one store's trouble costs another store of the same job: from append to entry, beside it.
 
-    python -m benchmarks.fates --troubles none,corrupt,full,hang,backlog --seconds 20 [--json FILE]
+    python -m benchmarks.live.fates --troubles none,corrupt,full,hang,backlog [--json FILE]
 
 A job has two stores. One gets records at a rate, and the time from append to entry is taken; the
 other one has trouble all the while, and the job is started again amid it:
@@ -31,15 +31,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.live.store import LiveStore, look, wait_for_entry
+from benchmarks.live.jobs import ROOT
+from benchmarks.live.store import LiveStore, look, wait_for_all, wait_for_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parent.parent
 TROUBLES = ("none", "corrupt", "full", "hang", "backlog")
 _RATE = 1000
-_WARM_SECONDS = 8.0
 _SMALL_DISK = "3m"
 _LOOP_BYTES = 256 << 20
 # A hung store has to end within a pod's grace period.
@@ -99,17 +98,17 @@ def begin_trouble(trouble: str, store: LiveStore, gigabytes: float) -> None:
         store.append_bytes(int(gigabytes * (1 << 30)))
 
 
-def measure(trouble: str, seconds: float, gigabytes: float, directory: Path) -> dict[str, object]:
-    """Return what one store's latency was beside the other one's trouble, over two starts."""
+def measure(trouble: str, arguments: argparse.Namespace, directory: Path) -> dict[str, object]:
+    """Return what one store's latency was beside the other one's trouble, by start."""
     good, bad = LiveStore(directory / "good"), LiveStore(directory / "bad", body=2000)
     for store in (good, bad):
         store.append()
     found: dict[str, object] = {"trouble": trouble}
     with disk_of(trouble, bad.output):
-        begin_trouble(trouble, bad, gigabytes)
+        begin_trouble(trouble, bad, arguments.gigabytes)
         config = settings_of(directory, {"good": good, "bad": bad})
-        for number in range(2):
-            latencies, ended, code = one_start(trouble, good, bad, config, seconds)
+        for number in range(arguments.starts):
+            latencies, ended, code = one_start(trouble, good, bad, config, arguments)
             p50, p99, most = np.percentile(latencies, [50, 99, 100]).tolist()
             found[f"start_{number + 1}"] = {
                 "messages": len(latencies), "p50_ms": p50, "p99_ms": p99, "max_ms": most,
@@ -119,7 +118,7 @@ def measure(trouble: str, seconds: float, gigabytes: float, directory: Path) -> 
 
 
 def one_start(
-    trouble: str, good: LiveStore, bad: LiveStore, config: Path, seconds: float
+    trouble: str, good: LiveStore, bad: LiveStore, config: Path, arguments: argparse.Namespace
 ) -> tuple[np.ndarray, float, int]:
     """Run the job once; return latencies in ms, the seconds that its end took, its exit code."""
     log = config.with_suffix(".log").open("ab")
@@ -136,11 +135,11 @@ def one_start(
         watcher = threading.Thread(target=look, args=(good.queue_file, seen, stop), daemon=True)
         watcher.start()
         feeder.start()
-        good.append_at(_RATE, _WARM_SECONDS)
+        good.append_at(_RATE, arguments.warm)
         if trouble == "hang":
             run("fsfreeze", "-f", bad.output)
         first = len(good.times)
-        good.append_at(_RATE, seconds)
+        good.append_at(_RATE, arguments.seconds)
         deadline = time.monotonic() + 60
         while len(seen) < len(good.times) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -173,22 +172,12 @@ def end(process: subprocess.Popen[bytes]) -> tuple[float, int]:
     return time.monotonic() - began, code
 
 
-def wait_for_all(store: LiveStore, process: subprocess.Popen[bytes]) -> None:
-    """Wait until all that a store has is dispatched."""
-    place = (len(store.times) - 1) * 20
-    with store.queue_file.open("rb") as file:
-        while process.poll() is None:
-            file.seek(place + 8)
-            if any(file.read(4)):
-                return
-            time.sleep(0.01)
-    raise RuntimeError(f"the job ended with {process.returncode}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--troubles", default=",".join(TROUBLES))
     parser.add_argument("--seconds", type=float, default=20, help="of each start")
+    parser.add_argument("--warm", type=float, default=8, help="seconds that are not counted")
+    parser.add_argument("--starts", type=int, default=2, help="of the job, in each trouble")
     parser.add_argument("--gigabytes", type=float, default=4, help="of the backlog")
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--json", type=Path, help="write all figures there")
@@ -200,7 +189,7 @@ def main() -> None:
             for store in ("good", "bad"):
                 (work / store).mkdir()
             try:
-                rows.append(measure(trouble, arguments.seconds, arguments.gigabytes, work))
+                rows.append(measure(trouble, arguments, work))
             finally:
                 kept = os.environ.get("FATES_LOG")
                 if kept and (work / "reput.log").exists():
