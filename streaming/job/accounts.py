@@ -105,6 +105,12 @@ class Accounts:
         """Return the names of stores that have failed, the first one first."""
         return list(self._failures)
 
+    def ends(self) -> dict[str, int]:
+        """Return how far the stores are dispatched that have neither failed nor are silent."""
+        names = (each.name for each in self._configs)
+        lost = self._failures.keys() | self._silences.stores
+        return {name: self._writers.end(name) for name in names if name not in lost}
+
     def log_batch(self, batch_id: int) -> None:
         """Log what was done since the last batch of Spark's.
 

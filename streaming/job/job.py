@@ -287,7 +287,7 @@ class Job:
         """Hear of the stores and show it; a rebuild's outputs are flushed when that is due."""
         with self._outcome.keeping():
             self._take(self._writers.tend())
-            self._accounts.metrics.unplanned(self._plan.silence(self._writers.end))
+            self._accounts.metrics.unplanned(self._plan.silence(self._accounts.ends()))
             self._accounts.metrics.alive()
 
     def _take(self, results: Iterable[Result]) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 class Plan:
@@ -36,13 +36,14 @@ class Plan:
         """Return where a store's plan ends, 0 without one."""
         return max(self._ends.get(store, 0), 0)
 
-    def silence(self, end_of: Callable[[str], int]) -> float:
+    def silence(self, ends: Mapping[str, int]) -> float:
         """Return for how long some store has been dispatched past its plan, seconds.
 
         Args:
-            end_of: tells how far a store is dispatched.
+            ends: how far stores are dispatched. One that has failed or hangs is left out: where its
+                log cannot be looked at, the best planner plans nothing of it.
         """
         now = time.monotonic()
-        is_ahead = any(end_of(store) > end for store, end in self._ends.items())
+        is_ahead = any(end > self._ends.get(store, end) for store, end in ends.items())
         self._since = (self._since or now) if is_ahead else None
         return max(now - (self._since or now) - self._pause, 0.0)

@@ -20,7 +20,11 @@ LOG = logging.getLogger("reput")
 
 
 class Silences:
-    """The stores whose writers are silent."""
+    """The stores whose writers are silent.
+
+    Attributes:
+        stores: their names.
+    """
 
     def __init__(self, writers: Writers, outputs: Mapping[str, Path]) -> None:
         """Begin with all writers at work.
@@ -31,19 +35,19 @@ class Silences:
         """
         self._writers = writers
         self._outputs = outputs
-        self._silent: set[str] = set()
+        self.stores: set[str] = set()
 
     def look(self, store: str) -> None:
         """Say that a store's writer is silent, unless the store has failed, or works again."""
         seconds = time.monotonic() - self._writers.seen_at(store)
         if seconds <= SILENT_SECONDS:
-            if store in self._silent:
-                self._silent.discard(store)
+            if store in self.stores:
+                self.stores.discard(store)
                 LOG.warning(
                     "%s: its writer works again", store, extra={"store": store, "event": RESUMED}
                 )
-        elif store not in self._silent and self._writers.failure(store) is None:
-            self._silent.add(store)
+        elif store not in self.stores and self._writers.failure(store) is None:
+            self.stores.add(store)
             LOG.error(
                 "%s: %s", store, StuckError(self._outputs[store], seconds),
                 extra={"store": store, "event": SILENT},

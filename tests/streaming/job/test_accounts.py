@@ -23,12 +23,16 @@ class Failing:
     """Stands for writers, of which a test says what they have failed with."""
 
     failures: dict[str, BaseException] = field(default_factory=dict)
+    silences: dict[str, float] = field(default_factory=dict)
+
+    def end(self, store: str) -> int:
+        return {"a": 5, "b": 6}[store]
 
     def failure(self, store: str) -> BaseException | None:
         return self.failures.get(store)
 
     def seen_at(self, store: str) -> float:
-        return time.monotonic()
+        return time.monotonic() - self.silences.get(store, 0.0)
 
     def state(self, store: str) -> None:
         """Say nothing of where an output stands."""
@@ -52,6 +56,24 @@ def said(writers, caplog):
         return [record.event for record in caplog.records]
 
     return look
+
+
+class TestEnds:
+    """
+    A writer is ahead of Spark's plan when its log is lost, and stays so: `/healthz` is not to fail.
+    """
+
+    def test_a_store_that_has_failed_or_is_silent_has_none(self, writers):
+        accounts = Accounts(writers, CONFIGS, is_live=True)
+        found = []
+        for failure, silence in ((None, 0.0), (OSError(5, "away"), 0.0), (None, 21.0), (None, 0.0)):
+            writers.failures = {} if failure is None else {"b": failure}
+            writers.silences = {"b": silence}
+            for store in "ab":
+                accounts.look_at_failure(store)
+            found.append(accounts.ends())
+
+        assert found == [{"a": 5, "b": 6}, {"a": 5}, {"a": 5}, {"a": 5, "b": 6}]
 
 
 class TestFailure:

@@ -26,7 +26,7 @@ def silences(made: Plan, clock: list[float], ends: dict[str, int], seconds: int)
     """Return what is said from now on, second by second."""
     found = []
     for _ in range(seconds + 1):
-        found.append(made.silence(lambda store: ends[store]))
+        found.append(made.silence(ends))
         clock[0] += 1
     return found
 
@@ -58,6 +58,14 @@ class TestSilence:
         assert silences(made, clock, {"a": 6, "b": 6}, 1) == [0, 1]
         made.take({"b": 6})
         assert silences(made, clock, {"a": 6, "b": 6}, 1) == [0, 0]
+
+    def test_a_store_that_is_left_out_counts_no_longer(self, clock):
+        made = Plan(0.0)
+        made.begin({"a": 5, "b": 5})
+
+        assert silences(made, clock, {"a": 5, "b": 6}, 2) == [0, 1, 2]
+        assert silences(made, clock, {"a": 5}, 1) == [0, 0]
+        assert silences(made, clock, {"a": 6}, 1) == [0, 1]
 
     def test_a_pause_of_sparks_is_none(self, clock):
         made = Plan(3.0)
