@@ -118,7 +118,7 @@ class Lags:
             return
         store = self._served.store
         for number in range(config.read_queues):
-            queue = store.queue(topic, number)
+            queue = store.queue_now(topic, number)
             end = queue.max_offset if queue is not None else 0
             found = self._state.offsets.find(group, topic, number)
             consumed = max(found if found is not None else 0, 0)
@@ -175,7 +175,7 @@ class Lags:
 
     def _span(self, group: str, topic: str, number: int) -> dict[str, Any]:
         store = self._served.store
-        queue = store.queue(topic, number)
+        queue = store.queue_now(topic, number)
         said: dict[str, Any] = {
             "messageQueue": {"brokerName": self._broker_name, "queueId": number, "topic": topic}
         }

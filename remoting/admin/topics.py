@@ -137,7 +137,7 @@ class Topics:
 
     def _reach(self, name: str, queue_id: int) -> dict[str, int]:
         store = self._served.store
-        queue = store.queue(name, queue_id)
+        queue = store.queue_now(name, queue_id)
         if queue is None:
             return {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
         last = queue.last_entry()
@@ -156,7 +156,7 @@ class Topics:
         """
         del channel
         header = fields.read(QueryConsumeQueueRequestHeader, request.fields)
-        queue = self._served.store.queue(header.topic or "", header.queue_id)
+        queue = self._served.store.queue_now(header.topic or "", header.queue_id)
         if queue is None:
             place = f"{header.queue_id}@{header.topic}"
             return Answer(ResponseCode.SYSTEM_ERROR, f"{place} is not exist!")

@@ -84,7 +84,7 @@ class Progress:
 
     def _is_first_in_memory(self, topic: str, queue_id: int) -> bool:
         served = self._served
-        queue = served.store.queue(topic, queue_id)
+        queue = served.store.queue_now(topic, queue_id)
         if queue is None or queue.min_offset > 0:
             return False
         first = next(queue.all_entries(), None)

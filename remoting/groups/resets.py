@@ -114,7 +114,7 @@ class Resets:
         if header.offset in {None, _END}:
             return {header.queue_id: self._offset_at(topic, header.queue_id, header.timestamp)}
         assert header.offset is not None
-        queue = self._served.store.queue(topic, header.queue_id)
+        queue = self._served.store.queue_now(topic, header.queue_id)
         least, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
         if not least <= header.offset <= end + 1:
             remark = f"Target offset {header.offset} not in consume queue range [{least}-{end}]"
@@ -152,7 +152,7 @@ class Resets:
         store = self._served.store
         if timestamp >= 0:
             return max(store.offset_by_time(topic, queue_id, timestamp) or 0, 0)
-        queue = store.queue(topic, queue_id)
+        queue = store.queue_now(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
     def _queue(self, header: ResetOffsetRequestHeader, queue_id: int) -> MessageQueue:

@@ -122,7 +122,10 @@ class Pulls:
         return None
 
     def _wake(self, held: Held) -> None:
-        found = self._run(held.request, held.header, held.channel)
+        try:
+            found = self._run(held.request, held.header, held.channel)
+        except Exception as error:  # noqa: BLE001 - one pull must not end all connections
+            found = _failed(error)
         if isinstance(found, Answer):
             self._send(held.request, found, held.channel)
         else:
@@ -143,16 +146,30 @@ class Pulls:
         """Return the seconds until the next `look`; as few as possible while many are answered."""
         return 0.0 if self.holds.is_ready else self._watch.pause
 
+    def follow(self) -> None:
+        """Look at the store's files again; call it each second.
+
+        Raises:
+            StoreError: the log or all queues are not there.
+        """
+        self._watch.follow()
+
     def look(self) -> None:
         """See what has come, and answer those that wait for it."""
-        self._watch.look()
+        if self._served.store.presence.away is None:
+            self._watch.look()
+        else:
+            # What waits still waits, as long as it says.
+            self.holds.tick()
         self.holds.answer()
 
 
 def _result(done: Future[Answer]) -> Answer:
     """Return what was found, or what a client is told whose pull failed."""
     error = done.exception()
-    if error is None:
-        return done.result()
+    return done.result() if error is None else _failed(error)
+
+
+def _failed(error: BaseException) -> Answer:
     _log.error("a pull failed", exc_info=error)
     return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

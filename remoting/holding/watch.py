@@ -34,7 +34,8 @@ _REMEMBERED = 10_000
 # New entries of a queue of which pulls are told one by one; more wake all that wait for it.
 _TOLD = 512
 _TICK_SECONDS = 0.1
-_FOLLOW_SECONDS = 1.0
+# After this long without a look, what was appended meanwhile is not gone through.
+_ASLEEP_SECONDS = 1.0
 # What was expected and did not come is then looked at in turn with the others.
 _PATIENCE_SECONDS = 30.0
 
@@ -60,7 +61,8 @@ class Watch:
         self._others: list[Key] = []
         self._told: dict[Key, int] = {}
         self._came_at = now()
-        self._ticked_at = self._followed_at = self._looked_at = now()
+        self._ticked_at = self._looked_at = now()
+        self._cuts = store.presence.cuts
 
     def add(self, key: Key, offset: int) -> None:
         """Look at a queue from now on: a pull waits for it.
@@ -80,12 +82,10 @@ class Watch:
     def look(self) -> None:
         """Tell of what has come since the last look, and of pulls whose time is up."""
         now = self._now()
-        if now - self._looked_at > _FOLLOW_SECONDS:
+        if now - self._looked_at > _ASLEEP_SECONDS:
             # Nothing waited for a while: what came meanwhile is looked at as pulls come.
             self._appended.restart()
         self._looked_at = now
-        if now - self._followed_at >= _FOLLOW_SECONDS:
-            self._follow(now)
         if not self._appended.look(self._append):
             self._expect_all(now)
         for _ in range(min(len(self._expected), _EXPECTED_AT_ONCE)):
@@ -157,10 +157,18 @@ class Watch:
             self._holds.sweep(self._look_at)
         self._told = {key: told for key, told in self._told.items() if key in self._holds}
 
-    def _follow(self, now: float) -> None:
-        """Look at the log's files again: new ones come, old ones expire, a broker cuts its log."""
-        self._followed_at = now
-        if not self._store.follow() or self._appended.is_lost:
+    def follow(self) -> None:
+        """Look at the store's files again: new ones come, old ones go, a broker cuts its log.
+
+        Call it each second, also while no pull waits.
+
+        Raises:
+            StoreError: the log or all queues are not there; see `stores.query.presence`.
+        """
+        presence = self._store.presence
+        presence.follow()
+        if presence.cuts != self._cuts or self._appended.is_lost:
+            self._cuts = presence.cuts
             self._appended.restart()
             self._ends.clear()
-            self._expect_all(now)
+            self._expect_all(self._now())

@@ -57,7 +57,7 @@ def first(
     """Return what a pull takes of a few entries.
 
     Args:
-        raw: the entries, at most `FEW` and at least one.
+        raw: the entries, at most `FEW` and at least one; part of one more where a file was cut.
         codes: hashes of tags that pass, None for every message.
         max_messages: at most, but always one.
         limits: at most, whatever was asked for.
@@ -67,7 +67,7 @@ def first(
     """
     if limits.memory_from > 0:
         return None
-    values = _rows(len(raw) // ENTRY_SIZE).unpack(raw)
+    values = _rows(len(raw) // ENTRY_SIZE).unpack_from(raw)
     offsets, sizes = values[::3], values[1::3]
     most = max(min(max_messages, limits.messages), 1)
     if codes is None:

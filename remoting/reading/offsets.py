@@ -31,13 +31,13 @@ _UNKNOWN = -1
 
 def max_offset(header: GetMaxOffsetRequestHeader, served: Served) -> Answer:
     """Answer `GET_MAX_OFFSET`: one more than the last message's, 0 for no queue."""
-    queue = served.store.queue(header.topic, header.queue_id)
+    queue = served.store.queue_now(header.topic, header.queue_id)
     return success(GetMaxOffsetResponseHeader(queue.max_offset if queue is not None else 0))
 
 
 def min_offset(header: GetMinOffsetRequestHeader, served: Served) -> Answer:
     """Answer `GET_MIN_OFFSET`: the first message's, 0 for no queue."""
-    queue = served.store.queue(header.topic, header.queue_id)
+    queue = served.store.queue_now(header.topic, header.queue_id)
     said = GetMinOffsetResponseHeader(queue.min_offset if queue is not None else 0)
     return success(said, served.release.min_offset_remark)
 
@@ -55,7 +55,7 @@ def search_offset(header: SearchOffsetRequestHeader, served: Served) -> Answer:
 def earliest_store_time(header: GetEarliestMsgStoretimeRequestHeader, served: Served) -> Answer:
     """Answer `GET_EARLIEST_MSG_STORETIME`: when the first message was stored, -1 for unknown."""
     store = served.store
-    queue = store.queue(header.topic, header.queue_id)
+    queue = store.queue_now(header.topic, header.queue_id)
     found = None
     if queue is not None:
         first = next(queue.all_entries(max(queue.min_offset, 0)), None)

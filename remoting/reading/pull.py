@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from reput.formats.errors import StoreError
 from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE
 from reput.remoting.reading import entries
 from reput.remoting.reading.answer import Answer, RefusedError
@@ -102,11 +103,10 @@ def steps(
     except RefusedError as error:
         return error.answer
     try:
-        found = yield from find(header, served, wanted)
-    except LogChangedError:
-        # A file has expired, or the log was cut, since the last look.
-        yield from patiently(served.store.follow)
-        found = yield from find(header, served, wanted)
+        found = yield from _find_now(header, served, wanted)
+    except StoreError:
+        # Said where it is seen first, not to each client.
+        return Answer(ResponseCode.SYSTEM_ERROR, "store getMessage return null")
     has_flags = served.release.has_flags
     said = PullMessageResponseHeader(
         _MASTER,
@@ -118,6 +118,24 @@ def steps(
     )
     code = code_of(found.status, header.queue_offset)
     return Answer(code, found.status, said, found.pieces, found.messages)
+
+
+def _find_now(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Steps[Found]:
+    """Do what `find` does, though files go meanwhile.
+
+    Raises:
+        StoreError: the log or all queues are not there.
+    """
+    try:
+        return (yield from find(header, served, wanted))
+    except LogChangedError:
+        # A file has expired, or the log was cut, since the last look.
+        yield from patiently(served.store.presence.follow)
+    try:
+        return (yield from find(header, served, wanted))
+    except LogChangedError:
+        # They go faster than they are looked at.
+        return Found(PullStatus.MESSAGE_WAS_REMOVING, header.queue_offset)
 
 
 def code_of(status: PullStatus, queue_offset: int) -> ResponseCode:

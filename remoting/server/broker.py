@@ -16,6 +16,7 @@ from reput.remoting.reading.served import Served
 from reput.remoting.reading.turns import Turns
 from reput.remoting.server import rules
 from reput.remoting.server.desks import BrokerDesk
+from reput.remoting.server.following import Following
 from reput.remoting.server.topics import topics_of
 from reput.remoting.server.traffic import Traffic
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from reput.remoting.server.rules import GroupSettings
     from reput.stores.query.message_store import MessageStore
 
-# Topics that come later are known after this, in seconds; clients ask for routes each 30 s.
-_TOPICS_SECONDS = 5.0
 _OPEN_QUEUES = 256
 
 
@@ -107,13 +106,13 @@ class StoreBroker:
         self._told = Told()
         self._access = access or Open()
         self._topics: dict[str, Topic] = topics_of(store)
-        self._topics_at = self._now()
         self._turns = Turns(loop)
         consumers = rules.consumers_of(store, identity, self._now)
         served = self._as_served(consumers, groups.file.offsets)
         self._groups = rules.group_state(consumers, served, groups, self._now)
         self.desk = self._make_desk(served, reads_all=groups.new_groups_read_all)
         self.traffic = Traffic(counters)
+        self._following = Following(store, self._pulls, self._topics, counters, loop)
 
     def _as_served(self, consumers: Consumers, offsets: Offsets) -> Served:
         identity = self._identity
@@ -174,9 +173,7 @@ class StoreBroker:
         self.traffic.tick(now)
         self._access.tick()
         self._groups.tick(now)
-        if now - self._topics_at >= _TOPICS_SECONDS:
-            self._topics_at = now
-            self._look_at_topics()
+        self._following.tick()
         self._tell()
 
     def _tell(self) -> None:
@@ -194,12 +191,6 @@ class StoreBroker:
         self._told = Told(members.clashes, self._turns.cold, sent_back.refused, sent_back.accepted)
         counters.alive()
 
-    def _look_at_topics(self) -> None:
-        found = topics_of(self._store)
-        if found != self._topics:
-            self._topics.clear()
-            self._topics.update(found)
-
     def close(self) -> None:
         """Close the files; offsets are saved.
 
@@ -210,4 +201,5 @@ class StoreBroker:
             self._groups.close()
         finally:
             self._turns.close()
+            self._following.close()
             self._store.close()

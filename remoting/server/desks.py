@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from reput.formats.errors import StoreError
 from reput.remoting.names import answers
 from reput.remoting.reading.answer import Answer, RefusedError
 from reput.remoting.wire import fields
@@ -153,6 +154,9 @@ def _failed(request: Command, channel: Channel, error: BaseException) -> Answer:
         return error.answer
     if isinstance(error, FieldError):
         return Answer(ResponseCode.SYSTEM_ERROR, error.remark)
+    if isinstance(error, StoreError):
+        # `remoting.server.following` has said it once.
+        return Answer(ResponseCode.SYSTEM_ERROR, "the store's files are not there: try again later")
     LOG.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
     return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 

@@ -25,8 +25,9 @@ from reput.stores.findings import Kind
 from reput.stores.following import head_chain
 from reput.stores.following.head_chain import is_blank, last_byte
 from reput.stores.following.past_end import newer_record, resumes_at
-from reput.stores.log.files import LogChangedError, LogFiles, gone
-from reput.stores.log.listing import signs_of, stamp_of
+from reput.stores.log.files import LogChangedError, gone
+from reput.stores.log.listing import stamp_of
+from reput.stores.presence.log_files import FollowedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +46,6 @@ _TRIES = 3
 # Of the time, and at least between two: looks from the last file's beginning while the end stays.
 _WHOLE_LOOK_SHARE = 0.01
 _WHOLE_LOOK_SECONDS = 5.0
-# A server lists the files this often, whatever the times of their directories say.
-_LISTED_SECONDS = 10.0
 _INT = struct.Struct(">i")
 _BLANK_MAGIC = _INT.pack(MAGIC_BLANK)
 
@@ -59,7 +58,7 @@ class _Seen(NamedTuple):
     changed_ns: int
 
 
-class EndedLog(LogFiles):
+class EndedLog(FollowedFiles):
     """The files of a commitlog up to its end; it looks for the end when an answer depends on it."""
 
     def __init__(
@@ -181,7 +180,7 @@ class EndedLog(LogFiles):
         if self._end is None or end <= self._end:
             return
         if self.base_of(end - 1) != self.base_of(self._end - 1):
-            super().refresh()
+            self.look_on()
             self._active = None
         if end <= self.end_of_files:
             self._end, self._last, self._seen = end, None, self._looks()
@@ -205,11 +204,12 @@ class EndedLog(LogFiles):
 
         Unlike `refresh` it does not look for the end, which may take seconds: `reached` says it. A
         broker that starts may cut its log, and counts as a cut.
+
+        Raises:
+            StoreError: the log is not there any longer.
+            FileSizeError: what is in its place is not whole.
         """
-        listed = self._listed
-        is_old = listed is None or time.monotonic() - listed.at > _LISTED_SECONDS
-        if is_old or (listed and listed.signs != signs_of(self.directories)):
-            super().refresh()
+        if self.look_on_if_due():
             self._active = None
         end, started = self._end, self._broker_started
         self._broker_started = self._store and stamp_of(self._store / names.LOCK)
@@ -224,7 +224,7 @@ class EndedLog(LogFiles):
 
     def look_again(self) -> None:
         """Look for the end again when it is asked for: the log was cut."""
-        super().refresh()
+        self.look_on()
         self._forget()
 
     def _forget(self) -> None:

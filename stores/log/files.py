@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _OPEN_FILES = 64
 # Before a broker removes a file it waits for its readers, usually a second at most.
-_GAP_SECONDS = 2.0
+GAP_SECONDS = 2.0
 _NS = 1_000_000_000
 _REST_NS = 3 * _NS
 _GAP_POLL_SECONDS = 0.02
@@ -96,7 +96,7 @@ class LogFiles:
         self._listed = listing.Listed.now(self.directories)
         found = self._found()
         found = self._found() if listing.is_damaged(found, self.file_size) else found
-        deadline = time.monotonic() + _GAP_SECONDS
+        deadline = time.monotonic() + GAP_SECONDS
         while self._has_new_gap(found) and time.monotonic() < deadline:
             # A broker that cuts its log removes files one by one, the first of them first.
             time.sleep(_GAP_POLL_SECONDS)

@@ -40,8 +40,19 @@ def stamp_of(path: Path) -> Stamp | None:
     """Return a file's or directory's stamp as it is now; None if it is not there."""
     try:
         return _stamp(path.stat())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def settled_stamp_of(path: Path) -> Stamp | None:
+    """Return the stamp of a file or directory; None where another change may have the same."""
+    stamp = stamp_of(path)
+    return None if stamp is None or _is_young(stamp) else stamp
+
+
+def _is_young(stamp: Stamp) -> bool:
+    """Tell whether a time says nothing yet: two changes may have the same."""
+    return stamp.modified >= time.time_ns() - _YOUNG_NS
 
 
 def signs_of(directories: Sequence[Path]) -> tuple[Stamp | None, ...]:
@@ -75,10 +86,8 @@ class Listed(NamedTuple):
             stamps: of the files, before.
             directories: where the files stand.
         """
-        # A time says nothing while it is young: two changes may have the same.
-        limit = time.time_ns() - _YOUNG_NS
         is_due = time.monotonic() - self.at > _LISTED_SECONDS
-        if is_due or any(sign is None or sign.modified >= limit for sign in self.signs):
+        if is_due or any(sign is None or _is_young(sign) for sign in self.signs):
             return None
         if self.signs != signs_of(directories):
             return None
@@ -162,12 +171,21 @@ def _files_in(directory: Path, file_size: int) -> dict[int, LogFile]:
                 path, "not the name of a commitlog file", "Move it away; no broker wrote it"
             )
         try:
-            stat = path.stat()
+            files[base] = file_at(path)
         except FileNotFoundError:
             # It went between the two looks.
             continue
-        files[base] = LogFile(path, (stat.st_dev, stat.st_ino), stat.st_size, _stamp(stat))
     return files
+
+
+def file_at(path: Path) -> LogFile:
+    """Return a file as it is now.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    stat = path.stat()
+    return LogFile(path, (stat.st_dev, stat.st_ino), stat.st_size, _stamp(stat))
 
 
 def _without_ahead(found: dict[int, LogFile], file_size: int) -> dict[int, LogFile]:

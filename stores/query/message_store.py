@@ -34,6 +34,7 @@ from reput.stores.query.by_id import IdAnswer, find_by_id
 from reput.stores.query.by_key import KeyAnswer, KeyKind, KeyLookup
 from reput.stores.query.consumers import Offsets, read_offsets
 from reput.stores.query.index_search import ALWAYS, IndexSearch, Window
+from reput.stores.query.presence import Presence
 from reput.stores.queues import by_time as queue_time
 from reput.stores.queues.by_time import Boundary
 from reput.stores.queues.open_queues import OpenQueues
@@ -62,6 +63,7 @@ class MessageStore:
         log: the commitlog's files, up to the log's end.
         index: the index files.
         report: what was not as it should be; grows with each question.
+        presence: whether the files are still there; a server asks it each second.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class MessageStore:
                 self.report.add(Kind.MISSING, damage.path, damage.byte, damage.found)
         batch_topics = batch_topics_for(self.root, self.settings)
         self._queues = OpenQueues(self.output, self.log, self.settings, self.report, batch_topics)
+        self.presence = Presence(self.log, self._queues)
 
     @classmethod
     def open(
@@ -143,14 +146,6 @@ class MessageStore:
         self.log.refresh()
         self._lookup.refresh()
         self._queues.close()
-
-    def follow(self) -> bool:
-        """Look at the files as a server does each second; False if the log was cut."""
-        first = self.log.min_offset
-        if self.log.follow() and self.log.min_offset == first:
-            return True
-        self._queues.close()
-        return self.log.min_offset != first
 
     def by_key(
         self,
@@ -264,7 +259,7 @@ class MessageStore:
         Returns:
             None if the queue does not exist; a broker says 0.
         """
-        queue = self.queue(topic, queue_id)
+        queue = self.queue_now(topic, queue_id)
         if queue is None:
             return None
         if queue.is_batch:

@@ -55,7 +55,17 @@ class BatchReader:
         self._bases = [base for base in self.files.bases if base <= self.end]
         last = self._unit(self.end - UNIT_SIZE) if self.end else None
         self.max_offset = last.base_offset + last.batch_size if last else 0
+        self.settle()
+
+    def settle(self) -> None:
+        """Take where the log begins now for what the queue begins with."""
+        floor = self.log.min_offset
         self.min_offset = self._min_offset()
+        self.floor = floor
+
+    def is_there(self) -> bool:
+        """Tell whether its files are those that were there, or those and new ones after them."""
+        return self.files.are_there()
 
     def _unit(self, position: int) -> Unit | None:
         raw = self.files.read(position, UNIT_SIZE)

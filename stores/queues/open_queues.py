@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from reput.formats.errors import StoreError
 from reput.formats.rocketmq import names
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class OpenQueues:
 
     Attributes:
         most_open: how many are kept open.
+        dropped: how often a queue was closed because its files are no longer what they were.
+        away: why no queue can be asked for; None if any can.
     """
 
     def __init__(
@@ -53,14 +56,34 @@ class OpenQueues:
         self._report = report
         self._batch_topics = batch_topics
         self.most_open = _OPEN_QUEUES
+        self.dropped = 0
+        self.away: StoreError | None = None
+        # One that was never there is one without messages.
+        self._has_files = self._is_there()
         self._open: dict[tuple[str, int, bool], AnyQueue] = {}
 
     def get(self, topic: str, queue_id: int, *, is_quick: bool = False) -> AnyQueue | None:
-        """Return a queue, None if there is none; see `MessageStore.queue`."""
+        """Return a queue, None if there is none; see `MessageStore.queue`.
+
+        Raises:
+            StoreError: the log or the queues are away.
+        """
+        if self.away is not None:
+            raise self.away
         key = topic, queue_id, is_quick
         known = self._open.get(key)
         if known is not None:
+            if known.floor != self._log.min_offset:
+                known.settle()
             return known
+        queue = self._made(topic, queue_id, is_quick=is_quick)
+        if queue is not None:
+            while len(self._open) >= self.most_open:
+                self._open.pop(next(iter(self._open))).close()
+            self._open[key] = queue
+        return queue
+
+    def _made(self, topic: str, queue_id: int, *, is_quick: bool) -> AnyQueue | None:
         # A name that cannot be a directory has no queue, and leads nowhere else.
         nested = self._settings.version.nests_queues
         if names.topic_problem(topic, nested=nested) is not None:
@@ -75,20 +98,11 @@ class OpenQueues:
         from reput.stores.queues.batches import BatchReader  # noqa: PLC0415
         from reput.stores.queues.reader import QueueReader  # noqa: PLC0415
 
-        queue: AnyQueue
+        known = self._log, self._settings, self._report
         if is_batch:
-            queue = BatchReader(
-                directory, self._log, self._settings, self._report, is_quick=is_quick
-            )
-        else:
-            ext = self._output / names.CONSUMEQUEUE_EXT / place
-            queue = QueueReader(
-                directory, ext, self._log, self._settings, self._report, is_quick=is_quick
-            )
-        while len(self._open) >= self.most_open:
-            self._open.pop(next(iter(self._open))).close()
-        self._open[key] = queue
-        return queue
+            return BatchReader(directory, *known, is_quick=is_quick)
+        ext = self._output / names.CONSUMEQUEUE_EXT / place
+        return QueueReader(directory, ext, *known, is_quick=is_quick)
 
     def now(self, topic: str, queue_id: int) -> AnyQueue | None:
         """Return a queue with what was written to it since it was opened, None if there is none."""
@@ -96,10 +110,39 @@ class OpenQueues:
         if queue is None or queue.grow():
             return queue
         if queue.is_replaced:
-            self.close()
+            self.drop_all()
         else:
             self._open.pop((topic, queue_id, False)).close()
+            self.dropped += 1
         return self.get(topic, queue_id)
+
+    def follow(self) -> None:
+        """Close the queues whose files went, or are others now.
+
+        Raises:
+            StoreError: all queues went.
+        """
+        for key, queue in list(self._open.items()):
+            if not queue.is_there():
+                self._open.pop(key).close()
+                self.dropped += 1
+        is_there = self._is_there()
+        if self._has_files and not is_there:
+            self.drop_all()
+            raise StoreError(
+                self._output / names.CONSUMEQUEUE,
+                "it is no longer there",
+                "Put the queues back, or rebuild them",
+            )
+        self._has_files = is_there
+
+    def _is_there(self) -> bool:
+        return (self._output / names.CONSUMEQUEUE).is_dir()
+
+    def drop_all(self) -> None:
+        """Close all queues: what they were opened with no longer holds."""
+        self.close()
+        self.dropped += 1
 
     def ids(self, topic: str) -> list[int]:
         """Return the ids of a topic's queues, in order; none for a topic without."""

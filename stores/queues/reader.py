@@ -49,7 +49,11 @@ class QueueEntry(NamedTuple):
 
 
 class QueueReader:
-    """A queue's entries by their queue offset; `max_offset` is where the next one would be."""
+    """A queue's entries by their queue offset; `max_offset` is where the next one would be.
+
+    Attributes:
+        floor: where the log began when `min_offset` was found.
+    """
 
     is_batch: Literal[False] = False
 
@@ -85,8 +89,18 @@ class QueueReader:
         self._last, self._tail, self._tail_at = b"", b"", 0
         # The log was cut since: this queue's entries, and those of others, may be past its end.
         self.is_replaced = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Take where the log begins now for what the queue begins with."""
+        floor = self.log.min_offset
         self.min_position = self._min_position()
         self.min_offset = self.min_position // ENTRY_SIZE
+        self.floor = floor
+
+    def is_there(self) -> bool:
+        """Tell whether its files are those that were there, or those and new ones after them."""
+        return self.files.are_there() and (self._ext is None or self._ext.are_there())
 
     def offset_at(self, position: int) -> int:
         """Return the physical offset of the entry at a byte position."""
@@ -239,6 +253,8 @@ class QueueReader:
         size = self._settings.ext_file_size
         if self._ext is None:
             self._ext = UnitFiles(self._ext_directory, size, _BYTE, self._report)
+        # A live queue gets new ones.
+        self._ext.has_begun(position - position % size)
         data = self._ext.read(position, consumequeue_ext.MAX_UNIT_SIZE)
         try:
             unit = consumequeue_ext.unpack(data, 0)

@@ -14,6 +14,7 @@ import numpy as np
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import HEAD, head_of
 from reput.stores.findings import Kind
+from reput.stores.log.listing import settled_stamp_of
 from reput.stores.reads import pread
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from reput.stores.findings import Report
     from reput.stores.following.log_end import EndedLog
+    from reput.stores.log.listing import Stamp
 
 # Units read at once.
 _PIECE = 4096
@@ -54,6 +56,8 @@ class UnitFiles:
         self._known: frozenset[int] = frozenset()
         self._open: dict[int, int] = {}
         self._inodes: dict[int, int] = {}
+        # How the directory looked before its files were looked at; None if that is not sure.
+        self._seen: Stamp | None = None
         # Units after the end that `end` has left out still stand in the files.
         self.is_cut = False
         weakref.finalize(self, _close_all, self._open)
@@ -64,11 +68,8 @@ class UnitFiles:
         file_size = self.file_size
         bases = []
         inodes = {}
-        try:
-            found = sorted(os.scandir(self.directory), key=lambda entry: entry.name)
-        except (FileNotFoundError, NotADirectoryError):
-            found = []
-        for entry in found:
+        self._seen = settled_stamp_of(self.directory)
+        for entry in sorted(self._entries(), key=lambda entry: entry.name):
             if entry.is_dir():
                 continue
             base = names.parse_offset_file(entry.name)
@@ -90,6 +91,30 @@ class UnitFiles:
         for base in [b for b in self._open if inodes.get(b) != self._inodes.get(b)]:
             os.close(self._open.pop(base))
         self.bases, self._known, self._inodes = bases, frozenset(bases), inodes
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        try:
+            return list(os.scandir(self.directory))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def are_there(self) -> bool:
+        """Tell whether all of the files are still there, and none has come before them.
+
+        That costs the look at one directory, until something comes or goes there.
+        """
+        seen = settled_stamp_of(self.directory)
+        if seen is not None and seen == self._seen:
+            return True
+        inodes = {names.parse_offset_file(each.name): each.inode() for each in self._entries()}
+        first = self.bases[0] if self.bases else -1
+        if any(base is not None and 0 <= base < first for base in inodes):
+            return False
+        if any(inodes.get(base) != self._inodes.get(base) for base in self.bases):
+            return False
+        self._seen = seen
+        # Without a file, whatever comes is another queue to look at.
+        return bool(self.bases) or not inodes
 
     def path(self, base: int) -> Path:
         """Return the path of the file that begins at `base`."""

@@ -1,0 +1,1 @@
+"""Which files are still there? Looks that never wait, for those that answer many."""

@@ -1,0 +1,267 @@
+"""Files go, come back, or are others while clients are served: right answers, and no end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+
+import pytest
+
+from reput.formats.rocketmq.encode import Message
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.remoting.wire.fields import write
+from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from tests.builders.served import NOW, dispatched, messages, request
+from tests.builders.servers import Client, serving
+from tests.builders.stores import config_of
+
+COUNT, SIZE = 64, 100
+SECONDS = 20
+AWAY = (ResponseCode.SYSTEM_ERROR, "store getMessage return null")
+
+
+class Place:
+    """A store that is served, its directories, and a client."""
+
+    def __init__(self, directory, running, log):
+        self.log_files = directory / "store" / "commitlog"
+        self.queues = directory / "out" / "consumequeue"
+        self.directory, self.log, self.port = directory, log, running.broker
+        (self.broker,) = running.server._brokers
+        self.client = Client(self.port)
+
+    def files(self):
+        return sorted(self.log_files.iterdir())
+
+    def record(self, number):
+        at = self.log.places[number]
+        return bytes(self.log.data[at.position : at.end])
+
+    def pull(self, offset, client=None, **said):
+        return (client or self.client).ask(
+            RequestCode.PULL_MESSAGE, **write(request(offset, **said))
+        )
+
+    def said(self, offset, **said):
+        """Return code and remark of a pull."""
+        answer = self.pull(offset, **said)
+        return answer.code, answer.remark
+
+    def reach(self, topic="t"):
+        """Return the least and the greatest offset."""
+        of_queue = {"topic": topic, "queueId": "0"}
+        codes = RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET
+        return tuple(int(self.client.ask(code, **of_queue).fields["offset"]) for code in codes)
+
+    def until(self, is_so):
+        """Wait until something holds; the server looks each second."""
+        end = time.monotonic() + SECONDS
+        while not is_so():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def hold(self, offset, millis=15000):
+        """Return a client whose pull waits."""
+        client = Client(self.port)
+        said = write(request(offset, flags=6)) | {"suspendTimeoutMillis": str(millis)}
+        client.send(RequestCode.PULL_MESSAGE, **said)
+        self.until(lambda: self.broker.has_held)
+        return client
+
+    def dispatch(self, log):
+        log.write(self.directory / "store")
+        again = StoreDispatcher(config_of(self.directory / "store", self.directory / "out", "5.5"))
+        again.dispatch(log.end)
+        again.close()
+
+
+@pytest.fixture
+def place(tmp_path):
+    log = messages(COUNT, size=SIZE)
+    with serving(dispatched(log, tmp_path)) as running:
+        yield Place(tmp_path, running, log)
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["", "held"])
+class TestExpired:
+    def test_messages_of_files_that_expired_are_gone(self, place, is_held):
+        """
+        Their descriptors are open: what stands in them is no longer part of the log.
+        """
+        held = place.hold(COUNT) if is_held else None
+        assert place.pull(0).body
+        first, *_ = place.files()
+        first.unlink()
+        place.until(lambda: place.said(0, limit=1) == (20, "MESSAGE_WAS_REMOVING"))
+        low = next(i for i, each in enumerate(place.log.places) if each.position >= 4096)
+
+        assert place.pull(low - 1, limit=1).body == place.record(low)
+        assert place.pull(low, limit=1).body == place.record(low)
+        assert held is None or len(held.told) == 0
+
+    def test_queue_files_that_expired_too(self, place, is_held):
+        held = place.hold(COUNT) if is_held else None
+        assert place.pull(0).body
+        files = place.files()
+        # As a broker does: the log first, then queue files whose messages are all gone.
+        for path in files[:2]:
+            path.unlink()
+        floor = int(files[2].name)
+        for path in sorted((place.queues / "t" / "0").iterdir()):
+            last = int(path.name) // 20 + 7
+            if place.log.places[last].position < floor:
+                path.unlink()
+        low = next(i for i, each in enumerate(place.log.places) if each.position >= floor)
+        place.until(lambda: place.reach() == (low, COUNT))
+
+        assert place.said(low - 1) == (21, "OFFSET_TOO_SMALL")
+        assert place.pull(low).body
+        assert held is None or len(held.told) == 0
+
+
+class TestAway:
+    @pytest.mark.parametrize("what", ["log_files", "queues"])
+    @pytest.mark.parametrize("is_held", [False, True], ids=["", "held"])
+    def test_clients_try_again_until_it_is_back(self, place, what, is_held, caplog):
+        """
+        A consumer that is told of an offset that moved would begin again at 0.
+        """
+        held = place.hold(COUNT) if is_held else None
+        path = getattr(place, what)
+        path.rename(place.directory / "away")
+        place.until(lambda: place.said(0) == AWAY and "try again" in caplog.text)
+        of_queue = {"topic": "t", "queueId": "0"}
+        assert place.client.ask(RequestCode.GET_MAX_OFFSET, **of_queue).code == 1
+        assert place.said(COUNT, flags=6) == AWAY
+        (place.directory / "away").rename(path)
+        place.until(lambda: place.said(0) == (0, "FOUND"))
+
+        assert place.reach() == (0, COUNT)
+        assert "Traceback" not in caplog.text
+        if held is not None:
+            place.log.append(Message("t", b"new", {}, 0, COUNT, store_timestamp=NOW))
+            place.dispatch(place.log)
+            assert held.answer(SECONDS).body
+
+    def test_a_pull_that_waits_past_its_time_is_told_too(self, place):
+        held = place.hold(COUNT, 2500)
+        place.log_files.rename(place.directory / "away")
+        place.until(lambda: place.said(0) == AWAY)
+        answer = held.answer(SECONDS)
+
+        assert (answer.code, answer.remark) == AWAY
+
+    def test_a_copy_in_its_place(self, place):
+        copied = place.directory / "copy"
+        for path in (place.log_files, place.queues):
+            shutil.copytree(path, copied)
+            shutil.rmtree(path)
+            copied.rename(path)
+        place.until(lambda: place.said(0) == (0, "FOUND"))
+        assert place.reach() == (0, COUNT)
+        assert sum(len(place.pull(i, limit=1).body) for i in range(COUNT)) == sum(
+            each.size for each in place.log.places
+        )
+
+    def test_another_log_in_its_place(self, place, tmp_path):
+        other = messages(COUNT // 2, size=SIZE + 10)
+        dispatched(other, tmp_path / "other").close()
+        for path, name in (
+            (place.log_files, "store/commitlog"),
+            (place.queues, "out/consumequeue"),
+        ):
+            shutil.rmtree(path)
+            shutil.copytree(tmp_path / "other" / name, path)
+        place.until(lambda: place.reach() == (0, COUNT // 2))
+
+        assert bytes(place.pull(3, limit=1).body) == bytes(
+            other.data[other.places[3].position : other.places[3].end]
+        )
+
+
+class TestTopics:
+    def test_a_topic_that_is_deleted(self, place):
+        held = place.hold(COUNT)
+        assert place.pull(0).body
+        shutil.rmtree(place.queues / "t")
+        place.until(lambda: place.said(0)[0] == ResponseCode.TOPIC_NOT_EXIST)
+        assert len(held.told) == 0
+
+    def test_a_queue_that_is_deleted_and_made_again(self, place):
+        assert place.pull(0).body
+        queue = place.queues / "t" / "0"
+        kept = {each.name: each.read_bytes() for each in sorted(queue.iterdir())[:2]}
+        shutil.rmtree(queue)
+        queue.mkdir()
+        for name, data in kept.items():
+            (queue / name).write_bytes(data)
+        place.until(lambda: place.reach()[1] == 16)
+
+        assert place.said(COUNT) == (21, "OFFSET_OVERFLOW_BADLY")
+
+    def test_a_new_topic_and_a_new_queue(self, place):
+        for number, (topic, queue) in enumerate([("u", 0), ("t", 1)]):
+            place.log.append(Message(topic, b"new", {}, queue, 0, store_timestamp=NOW + number))
+        place.dispatch(place.log)
+        place.until(lambda: place.said(0, topic="u") == (0, "FOUND"))
+
+        assert place.said(0, queue=1) == (0, "FOUND")
+
+    def test_topics_that_cannot_be_read_are_those_before(self, place, caplog):
+        config = place.directory / "store" / "config"
+        config.mkdir()
+        (config / "topics.json").write_text("{]}")
+        place.until(lambda: "the topics before it are served" in caplog.text)
+
+        assert place.pull(0).body
+        (config / "topics.json").write_text(json.dumps({"topicConfigTable": {}}))
+
+
+class TestChanged:
+    def test_a_log_that_grows_is_seen_without_a_pull(self, place):
+        assert place.reach() == (0, COUNT)
+        for number in range(COUNT, COUNT + 40):
+            place.log.append(Message("t", bytes(SIZE), {}, 0, number, store_timestamp=NOW))
+        place.dispatch(place.log)
+
+        place.until(lambda: place.reach() == (0, COUNT + 40))
+        assert place.pull(COUNT + 39).body
+
+    def test_files_that_are_cut_are_read_as_far_as_they_go(self, place):
+        assert place.pull(0).body
+        first = place.files()[0]
+        whole = first.read_bytes()
+        os.truncate(first, 1000)
+        answers = [place.pull(offset, limit=1) for offset in range(COUNT)]
+        assert {each.code for each in answers} <= {0, 20}
+        assert b"".join(each.body for each in answers)[:800] == whole[:800]
+        queue = sorted((place.queues / "t" / "0").iterdir())
+        os.truncate(queue[0], 30)
+        assert {place.said(offset)[0] for offset in range(COUNT)} <= {0, 19, 20}
+
+    def test_a_file_of_another_kind_is_passed_over(self, place, caplog):
+        held = place.hold(COUNT)
+        (place.log_files / "junk").write_bytes(b"x")
+        place.files()[0].unlink()
+        place.until(lambda: place.said(0, limit=1) == (20, "MESSAGE_WAS_REMOVING"))
+
+        place.until(lambda: "not the name of a commitlog file" in caplog.text)
+        assert len(held.told) == 0
+
+    def test_a_file_that_is_missing_in_between_keeps_nobody_waiting(self, place):
+        place.hold(COUNT)
+        assert place.pull(0).body
+        place.files()[1].unlink()
+        slowest = 0.0
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            began = time.monotonic()
+            place.pull(0, limit=1)
+            slowest = max(slowest, time.monotonic() - began)
+            time.sleep(0.01)
+        lost = [i for i, each in enumerate(place.log.places) if each.position // 4096 == 1]
+
+        assert place.said(lost[0], limit=1) == (20, "MESSAGE_WAS_REMOVING")
+        assert place.pull(lost[-1] + 1, limit=1).body
