@@ -8,9 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.builders.servers import LOOPBACK, free_port
 from tests.builders.stores import SMALL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _START_SECONDS = 60.0
 
@@ -24,11 +28,20 @@ class ServedProcess:
         log: where its lines go.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] = SMALL, words: Sequence[str] = ()
+    ) -> None:
+        """Do not start yet.
+
+        Args:
+            directory: has `store` and its queues, `out`; gets what else there is.
+            settings: of the broker.
+            words: further options.
+        """
         self.names, self.broker = free_port(), free_port()
         self.log = directory / "serve.log"
         conf = directory / "broker.conf"
-        conf.write_text("".join(f"{name}={value}\n" for name, value in SMALL.items()))
+        conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         said = {
             "--store": directory / "store",
             "--output": directory / "out",
@@ -37,8 +50,8 @@ class ServedProcess:
             "--listen": f"{LOOPBACK}:{self.broker}",
             "--namesrv-listen": f"{LOOPBACK}:{self.names}",
         }
-        words = [str(word) for pair in said.items() for word in pair]
-        self._command = [sys.executable, "-m", "reput", "serve", *words]
+        pairs = [str(word) for pair in said.items() for word in pair]
+        self._command = [sys.executable, "-m", "reput", "serve", *pairs, *words]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -64,6 +77,11 @@ class ServedProcess:
     def files(self) -> int:
         """Return how many files and sockets it has open."""
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
+    def kill(self) -> None:
+        """Kill it as `kill -9` does."""
+        self._process.kill()
+        self._process.wait()
 
     def end(self) -> int:
         """End it in order; return its exit code."""
