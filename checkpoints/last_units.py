@@ -6,17 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from reput.checkpoints import tails
-from reput.formats.errors import StoreError
+from reput.formats.errors import TOUCHED_REMEDY, StoreError
 from reput.formats.rocketmq import consumequeue_ext, names
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, Entry, head_of
 
 if TYPE_CHECKING:
     from reput.checkpoints.progress import Progress
 
-REMEDY = (
-    "Somebody has removed it, set it back or written to it since; `reput rebuild --repair` with "
-    "the same store and output mends it"
-)
+REMEDY = TOUCHED_REMEDY
 # Bytes before a unit's end that are read when its start is not known; all of them zero: no unit.
 _UNIT_TAIL = 4096
 

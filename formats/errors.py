@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+# What can be done about a file of an output that is not as a writer of reput left it.
+TOUCHED_REMEDY = (
+    "Somebody has removed it, set it back or written to it since; `reput rebuild --repair` with "
+    "the same store and output mends it"
+)
 _STORE = "store"
 _MARKER = re.compile(r"\[reput:([a-z-]+)\] (?=\{)")
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from reput.checkpoints.disk import changes
-from reput.formats.errors import FormatError, StoreError
+from reput.formats.errors import TOUCHED_REMEDY, FormatError, StoreError
 from reput.formats.rocketmq import names
 from reput.sinks.files.mapped_file import MappedFile
 
@@ -165,3 +165,20 @@ def _bases(directory: Path, file_size: int) -> list[int]:
                 "Remove the output and rebuild it",
             )
     return bases
+
+
+def require_end(directory: Path, end: int, recorded: int | None) -> None:
+    """Refuse a queue that was touched after the output was opened: new units would hide it.
+
+    Args:
+        directory: of the queue.
+        end: byte where its files end.
+        recorded: the same by the output's record; None if it does not know the queue.
+
+    Raises:
+        StoreError: they differ.
+    """
+    if recorded is not None and end != recorded:
+        raise StoreError(
+            directory, f"the queue has {end} bytes, expected {recorded}", TOUCHED_REMEDY
+        )

@@ -19,6 +19,7 @@ import numpy as np
 
 from reput.checkpoints.disk import changes
 from reput.checkpoints.disk.changes import PAGE
+from reput.formats.errors import TOUCHED_REMEDY, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +68,7 @@ class MappedFile:
         if found != size:
             raise OSError(errno.EINVAL, f"has {found} bytes, expected {size}", str(path))
         self.address = changes.map_file(path, size)
+        self._identity = _identity_of(path)
         self._count(1)
         memory = (ctypes.c_uint8 * size).from_address(self.address)
         self.data: Bytes = np.ctypeslib.as_array(memory)
@@ -171,12 +173,21 @@ class MappedFile:
         """Flush the bytes of [start, end), and wait for it.
 
         Raises:
+            StoreError: another file stands at the path, or none: what was written is in no file.
             OSError: the device failed; what is on disk is unknown.
         """
         first = start // PAGE * PAGE
         length = (self.size if end is None else min(end, self.size)) - first
         if length > 0:
             changes.sync_memory(self.path, self.address, first, length)
+            self._require_in_place()
+
+    def _require_in_place(self) -> None:
+        """Refuse to continue with a file that somebody has removed or replaced."""
+        if _identity_of(self.path) != self._identity:
+            raise StoreError(
+                self.path, "this is not the file that is being written", TOUCHED_REMEDY
+            )
 
     def begin_flush(self, start: int = 0, end: int | None = None) -> None:
         """Start the write-back of [start, end); `flush` waits for it.
@@ -202,3 +213,12 @@ class MappedFile:
             changes.unmap(self.address, self.size)
             self.address = 0
             self._count(-1)
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    """Return what a file keeps as long as it is there; None if nothing stands at the path."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino

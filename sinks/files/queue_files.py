@@ -11,7 +11,7 @@ import numpy as np
 from reput.checkpoints.disk import changes
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, NEVER, Entry
-from reput.sinks.files.file_queue import FileQueue
+from reput.sinks.files.file_queue import FileQueue, require_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +45,8 @@ class QueueFiles:
         self.directory = root / names.CONSUMEQUEUE
         # See `Progress.lasts`: where the file of a queue's last entry has expired, no file says it.
         self.recorded_lasts: Mapping[str, int] = {}
+        # See `Progress.queues`: where queues end that are opened later.
+        self.recorded_ends: Mapping[str, int] = {}
         self._staging = staging
         self._file_size = settings.consumequeue_file_size
         self._queues = queues
@@ -66,11 +68,12 @@ class QueueFiles:
         files = self._files.get(number)
         if files is None:
             path = self.path_of(self._queues.names[number])
-            files = FileQueue(path, self._file_size, self._staging)
-            self._files[number] = files
+            files, name = FileQueue(path, self._file_size, self._staging), self.directory_of(number)
             following, last_end = _named_tail_of(files)
+            require_end(path, following * ENTRY_SIZE, self.recorded_ends.get(name))
+            self._files[number] = files
             if last_end == NEVER and following:
-                last_end = self.recorded_lasts.get(self.directory_of(number), NEVER)
+                last_end = self.recorded_lasts.get(name, NEVER)
             self._next_entry[number], self._last_end[number] = following, last_end
             self._flushed_entry[number] = self._next_entry[number]
         return files

@@ -21,7 +21,7 @@ from reput.sinks.files.batchconsumequeue import BatchConsumeQueueSink
 from reput.sinks.files.consumequeue_ext import ExtSink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
@@ -86,6 +86,10 @@ class SpecialSink:
     def vouch_from(self, position: int) -> None:
         """Take a physical offset over, see `Progress.vouched_from`."""
         self._batches.vouched_from = position
+
+    def expect_ends(self, recorded: Mapping[str, int]) -> None:
+        """Take over where queues end that are opened later, see `Progress.queues`."""
+        self._ext.recorded_ends = self._batches.recorded_ends = recorded
 
     def numbers(self, record: Record) -> Iterator[tuple[str, int, bool]]:
         """Yield the queues that a record names in properties, or by its type; puts nothing.

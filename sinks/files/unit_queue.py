@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from reput.sinks.files.file_queue import FileQueue
+from reput.sinks.files.file_queue import FileQueue, require_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from reput.formats.rocketmq.names import QueueName
@@ -83,6 +83,8 @@ class UnitSink(Generic[Queue]):
         self._file_size = file_size
         self._open_queue = open_queue
         self._queues: dict[QueueName, Queue] = {}
+        # See `Progress.queues`: where queues end that are opened later.
+        self.recorded_ends: Mapping[str, int] = {}
 
     def queue(self, name: QueueName) -> Queue:
         """Return a queue, opened."""
@@ -90,25 +92,25 @@ class UnitSink(Generic[Queue]):
         if queue is None:
             path = self._directory / name.topic / str(name.queue_id)
             queue = self._open_queue(FileQueue(path, self._file_size, self._staging))
+            require_end(path, queue.end, self.recorded_ends.get(self._directory_of(queue)))
             self._queues[name] = queue
         return queue
 
     def positions(self) -> dict[str, int]:
         """Return where the queues end that were written to, see `Progress.queues`."""
-        root = self._directory.parent
-        return {
-            queue.files.directory.relative_to(root).as_posix(): queue.end
-            for queue in self._queues.values()
-        }
+        return {self._directory_of(queue): queue.end for queue in self._queues.values()}
 
     def firsts(self) -> dict[str, int]:
         """Return where the oldest files of queues begin, see `Progress.firsts`."""
-        root = self._directory.parent
         return {
-            queue.files.directory.relative_to(root).as_posix(): queue.files.bases[0]
+            self._directory_of(queue): queue.files.bases[0]
             for queue in self._queues.values()
             if queue.files.bases and queue.files.bases[0]
         }
+
+    def _directory_of(self, queue: Queue) -> str:
+        """Return a queue's directory below the output root, as in `Progress.queues`."""
+        return queue.files.directory.relative_to(self._directory.parent).as_posix()
 
     def flush(self) -> None:
         """Flush every unit that was appended."""

@@ -132,7 +132,8 @@ class Output:
         special = SpecialSink(root, staging, settings, self._queues, entries, self._live)
         entries.vouched_from = known.vouched_from
         special.vouch_from(known.vouched_from)
-        entries.recorded_lasts = known.lasts
+        entries.recorded_lasts, entries.recorded_ends = known.lasts, known.queues
+        special.expect_ends(known.queues)
         self._pipeline.parser.gaps = dict(known.skipped)
         writer = QueueWriter(entries, special, self._pipeline.parser, self._admission)
         if not settings.writes_index:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import ReputError
+from reput.formats.errors import ReputError, StoreError
 
 if TYPE_CHECKING:
     from reput.sinks.files.consumequeue import ConsumeQueueSink
@@ -43,6 +43,7 @@ class QueueWriter:
         """Put the records of a block; end it before one that cannot be put, or has to wait.
 
         Raises:
+            StoreError: a queue is not as the output's record says; somebody has touched it.
             OSError: no space, no permission.
         """
         entries, columns = self._entries, block.columns
@@ -57,6 +58,9 @@ class QueueWriter:
                     return
                 else:
                     entries.put_row(columns, row)
+            except StoreError:
+                # The record is right, and the next one would be put into the same files.
+                raise
             except ReputError as error:
                 block.end_before(row, error)
                 return
