@@ -137,7 +137,8 @@ def fresh_checkpoint(configs: Sequence[StoreConfig], options: JobOptions) -> Pat
 def _stores(configs: Sequence[StoreConfig]) -> dict[str, dict[str, object]]:
     return {
         config.name: {
-            "path": str(config.path.resolve()),
+            # Not what links lead to: a disk may hang.
+            "path": str(config.path.absolute()),
             "brokerVersion": config.settings.version.family,
             "broker": dict(config.properties),
             "commitlog": list(config.settings.commitlog_told),

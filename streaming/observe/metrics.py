@@ -24,7 +24,6 @@ from prometheus_client import (
 )
 
 from reput.formats.errors import mark
-from reput.streaming.dispatch.resuming.first_message import has_no_first_message
 from reput.streaming.endings.concerned import concerned
 from reput.streaming.observe.counters import Counters
 from reput.streaming.observe.error_kinds import kind_of, lasting_kinds
@@ -191,6 +190,11 @@ class Metrics:
         """Let `wait_for_scrape` return at once."""
         self._scraped.set()
 
+    @property
+    def waits_no_longer(self) -> bool:
+        """Tell whether `wait_for_scrape` returns at once."""
+        return self._scraped.is_set()
+
     def alive(self, *, is_active: bool = True) -> None:
         """Take note that the job works: a block was written, or the log was looked at."""
         self._note_life(frozenset(), is_active=is_active)
@@ -226,15 +230,12 @@ class Metrics:
         unheard = time.monotonic() - self._told_at if self._is_active else 0.0
         return self._unplanned_told + (unheard if unheard > _LOOP_SECONDS else 0.0)
 
-    def awaits_logs(self) -> None:
-        """Take note that the job has not begun because a store has no first message yet.
+    def awaits_logs(self, stores: Iterable[str]) -> None:
+        """Take note that the job has not begun because these have no first message yet.
 
         One that cannot be looked at is not awaited: its writer tells what is wrong with it.
         """
-        configs = self._configs.items()
-        awaited = frozenset(name for name, config in configs if has_no_first_message(config))
-        # At once: a scrape in between would be told that no store waits.
-        self._note_life(awaited, is_active=False)
+        self._note_life(frozenset(stores), is_active=False)
 
     def is_awaited(self, store: str) -> bool:
         """Tell whether the job has not begun because this store has no first message yet."""
@@ -275,10 +276,13 @@ class Metrics:
     def collect(self) -> Iterable[Metric]:
         """Yield what is looked up at a scrape."""
         families = Families(TEXTS, _PROCESS_TEXTS)
+        # All at the same time: the waits for disks that hang do not add up.
+        looks = {name: store.begin() for name, store in self._stores.items()}
         for name, store in self._stores.items():
             store.collect(
                 families,
                 self.labels(name),
+                looks[name].found(),
                 is_awaited=self.is_awaited(name),
                 shows_queues=self.shows_queues,
             )

@@ -17,12 +17,11 @@ from reput.stores.log.holes import HoleWatch
 from reput.stores.log.tail_watch import TailWatch
 from reput.streaming.dispatch.latencies import BOUNDS
 from reput.streaming.dispatch.resuming.first_message import has_no_first_message
+from reput.streaming.endings.look import Look
 from reput.streaming.events import NOTICE
 from reput.streaming.observe import kafka as kafka_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from reput.checkpoints.progress import Progress
     from reput.streaming.dispatch.batch import Batch
     from reput.streaming.observe.families import Families, Texts
@@ -112,31 +111,6 @@ class Behind:
     age: float
 
 
-class _Look:
-    """A look at a log, on a thread of its own: those who ask meanwhile share it."""
-
-    def __init__(self, look: Callable[[], Behind | None]) -> None:
-        """Begin to look."""
-        self._behind: Behind | None = None
-        self._look = look
-        self._until = time.monotonic() + _LOOK_SECONDS
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._behind = self._look()
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether it has ended."""
-        return not self._thread.is_alive()
-
-    def found(self) -> Behind | None:
-        """Wait for what it finds; None if that lasts, as the device hangs: no later call waits."""
-        self._thread.join(max(self._until - time.monotonic(), 0.0))
-        return self._behind if self.is_over else None
-
-
 class StoreMetrics:
     """What can be looked up of one store."""
 
@@ -157,7 +131,7 @@ class StoreMetrics:
         self._is_awaited = False
         # Scrapes and health checks come on threads of their own, and share a look.
         self._lock = threading.Lock()
-        self._shared: _Look | None = None
+        self._shared: Look[Behind | None] | None = None
         self._log_end = 0
         self._log_timestamp = 0
         # Physical offset and store timestamp of the oldest record that is not dispatched.
@@ -193,11 +167,14 @@ class StoreMetrics:
 
     def behind(self) -> Behind | None:
         """Return how far behind the log's end dispatch is now, None if that cannot be told."""
+        return self.begin().found()
+
+    def begin(self) -> Look[Behind | None]:
+        """Begin to look how far that is, unless somebody else's look is not over."""
         with self._lock:
             if self._shared is None or self._shared.is_over:
-                self._shared = _Look(self._look)
-            shared = self._shared
-        return shared.found()
+                self._shared = Look(self._look, _LOOK_SECONDS)
+            return self._shared
 
     def _reckoned(self) -> Behind:
         """Return the lag of dispatch as the last look found it."""
@@ -264,6 +241,7 @@ class StoreMetrics:
         self,
         families: Families,
         labels: tuple[str, str, str],
+        lag: Behind | None,
         *,
         is_awaited: bool,
         shows_queues: bool,
@@ -273,10 +251,10 @@ class StoreMetrics:
         Args:
             families: of the scrape.
             labels: of the store.
+            lag: what a look for this scrape has found.
             is_awaited: the job has not begun because the store has no first message yet.
             shows_queues: each queue has series of its own.
         """
-        behind = self.behind()
         state, log = self.state, self._log
         families.add("rocketmq_reput_last_batch_timestamp_seconds", labels, self._last_batch)
         families.add_histogram(
@@ -290,8 +268,8 @@ class StoreMetrics:
         if state is None or log is None:
             # No zeros: neither the lag nor what happened before is known yet.
             return
-        if behind is not None:
-            self._collect_lag(families, labels, behind, log.min_offset)
+        if lag is not None:
+            self._collect_lag(families, labels, lag, log.min_offset)
         _collect_output(families, labels, state)
         if shows_queues:
             _collect_queues(families, labels, state.progress)

@@ -15,7 +15,7 @@ from reput.stores.log.places import refuse_led_away
 from reput.streaming.settings.separate import refuse_files, refuse_overlaps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from reput.sinks.kafka.client.settings import KafkaSettings
 
@@ -33,6 +33,9 @@ class StoreConfig:
         properties: the broker.conf that `settings` came from.
         kafka: how its messages go to Kafka; None: they do not.
         any_version: the version counts though the store's own index looks like another's.
+        is_unchecked: nobody has compared its places yet, as its disk did not answer.
+        check: of a live store that could not be looked at, what its writer calls before it opens
+            the output; raises what speaks against that.
     """
 
     name: str
@@ -43,6 +46,8 @@ class StoreConfig:
     properties: Mapping[str, str] = field(default_factory=dict)
     kafka: KafkaSettings | None = None
     any_version: bool = False
+    is_unchecked: bool = False
+    check: Callable[[], None] | None = field(default=None, compare=False)
 
     def kafka_access(self) -> dict[str, Any]:
         """Return what Kafka's client needs beside our own settings, secrets in it: not to be shown.
@@ -102,6 +107,7 @@ def store_config(
     in_place: bool = False,
     commitlog: Sequence[Path] = (),
     any_version: bool = False,
+    is_unchecked: bool = False,
 ) -> StoreConfig:
     """Return the configuration of one store.
 
@@ -114,23 +120,23 @@ def store_config(
         in_place: the output is the store itself.
         commitlog: where the log is, whatever the store and its broker.conf say.
         any_version: see `StoreConfig`.
+        is_unchecked: leave its disk alone.
 
     Raises:
         UsageError: what does not go together, or a wrong setting.
     """
-    target = _target(path, output, in_place=in_place)
     properties = _properties(broker_conf)
     config = StoreConfig(
-        name=name or path.resolve().name,
+        output=_target(path, output, in_place=in_place),
+        name=name or _name_of(path, is_unchecked=is_unchecked),
         path=path,
-        output=target,
         settings=broker.settings_of(broker_version, properties, [str(each) for each in commitlog]),
         in_place=in_place,
         properties=properties,
         any_version=any_version,
+        is_unchecked=is_unchecked,
     )
-    _refuse_places(config)
-    return config
+    return config if is_unchecked else refuse_places(config)
 
 
 def _properties(broker_conf: Path | Mapping[str, str] | None) -> Mapping[str, str]:
@@ -153,8 +159,12 @@ def _target(path: Path, output: Path | None, *, in_place: bool) -> Path:
     return target
 
 
-def _refuse_places(config: StoreConfig) -> None:
-    """Refuse an output that is a file, or not apart from what is read.
+def _name_of(path: Path, *, is_unchecked: bool) -> str:
+    return (path.absolute() if is_unchecked else path.resolve()).name
+
+
+def refuse_places(config: StoreConfig) -> StoreConfig:
+    """Return a store, unless its output is a file, or not apart from what is read.
 
     Raises:
         UsageError: names both.
@@ -167,6 +177,7 @@ def _refuse_places(config: StoreConfig) -> None:
         if error.errno != errno.ENAMETOOLONG:
             raise
         raise UsageError(f"{error.filename}: no path can be that long") from error
+    return config
 
 
 def read_broker_conf(path: Path) -> dict[str, str]:

@@ -17,25 +17,37 @@ from reput.streaming.settings.model.stores import store_keys
 from reput.streaming.settings.separate import refuse_overlaps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from reput.sinks.kafka.client.settings import KafkaSettings
+
+    # Gets the places of each store; returns the errors of those that do not answer, else None.
+    Silent = Callable[[Sequence[Sequence[Path]]], Sequence[OSError | None]]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Errors about it name the option and the key.
 _NAMED_AS_BOTH = "any_version"
 
 
-def read_config(path: Path, *, reads_kafka: bool = True) -> list[StoreConfig]:
+def _none_is_silent(places: Sequence[Sequence[Path]]) -> Sequence[OSError | None]:
+    return [None] * len(places)
+
+
+def read_config(
+    path: Path, *, reads_kafka: bool = True, silent: Silent = _none_is_silent
+) -> list[StoreConfig]:
     """Return the stores of a `reput.toml`; relative paths in it begin at its directory.
 
     Args:
         path: the file.
         reads_kafka: its [kafka] as well.
+        silent: gets the places of each store; returns the errors of those that do not answer: these
+            are not compared then.
 
     Raises:
         UsageError: it cannot be read, an unknown key, two stores of one name or output.
+        OSError: no store's places answer, or a `broker_conf` does not.
     """
     try:
         tables: Any = tomllib.loads(path.read_text("utf-8"))
@@ -48,12 +60,34 @@ def read_config(path: Path, *, reads_kafka: bool = True) -> list[StoreConfig]:
         what = f"unknown key {min(unknown)!r}" if unknown else "no [[store]] table"
         raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
     kafka = _kafka(path, tables.get("kafka")) if reads_kafka else None
+    lost = _lost(path.parent, stores, silent)
     configs = [
-        replace(_from_table(path, number, table), kafka=kafka)
-        for number, table in enumerate(stores, 1)
+        replace(_from_table(path, number, table, is_unchecked=is_lost), kafka=kafka)
+        for number, (table, is_lost) in enumerate(zip(stores, lost, strict=True), 1)
     ]
     _refuse_twins(path, configs)
     return configs
+
+
+def _lost(base: Path, stores: Sequence[Mapping[str, object]], silent: Silent) -> list[bool]:
+    """Tell of each store whether its places do not answer.
+
+    Raises:
+        OSError: none of them answers, or a `broker_conf` does not.
+    """
+    for error in filter(None, silent([_places(base, each, "broker_conf") for each in stores])):
+        raise error
+    found = silent([_places(base, each, "path", "output", "commitlog") for each in stores])
+    for error in filter(None, found if all(found) else ()):
+        raise error
+    return [each is not None for each in found]
+
+
+def _places(base: Path, table: Mapping[str, object], *keys: str) -> list[Path]:
+    """Return the paths of some keys, as far as these are what they should be."""
+    values = [table.get(key) for key in keys]
+    values += [each for value in values if isinstance(value, list) for each in value]
+    return [base / each for each in values if isinstance(each, str) and "\0" not in each]
 
 
 def _kafka(path: Path, table: object) -> KafkaSettings | None:
@@ -83,12 +117,13 @@ def _refuse_twins(path: Path, configs: Sequence[StoreConfig]) -> None:
     for attribute in ("name", "output"):
         seen: set[object] = set()
         for config in configs:
-            value = config.output.resolve() if attribute == "output" else config.name
+            output = config.output.absolute() if config.is_unchecked else config.output.resolve()
+            value = output if attribute == "output" else config.name
             if value in seen:
                 raise UsageError(f"{path}: two stores have the {attribute} {value}")
             seen.add(value)
     try:
-        refuse_overlaps(configs)
+        refuse_overlaps([config for config in configs if not config.is_unchecked])
     except UsageError as error:
         raise UsageError(f"{path}: {in_keys(str(error))}") from error
 
@@ -102,7 +137,9 @@ def in_keys(text: str) -> str:
     return text
 
 
-def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
+def _from_table(
+    path: Path, number: int, table: dict[str, Any], *, is_unchecked: bool
+) -> StoreConfig:
     """Return the store of a `[[store]]` table.
 
     Raises:
@@ -126,6 +163,7 @@ def _from_table(path: Path, number: int, table: dict[str, Any]) -> StoreConfig:
             in_place=table.get("in_place", False),
             any_version=table.get("any_version", False),
             commitlog=[base / place for place in places],
+            is_unchecked=is_unchecked,
         )
     except UsageError as error:
         raise UsageError(f"{where}: {in_keys(str(error))}") from error

@@ -103,6 +103,14 @@ def metrics_settings(host: str, port: int) -> dict[str, str]:
     }
 
 
+def leave_directory_alone() -> None:
+    """Let Spark's Python workers look for no module in the working directory, from now on.
+
+    They would ask everything in it what it is, and a disk that hangs may be mounted there.
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
 def build_session(app_name: str, master: str | None = None, **conf: str) -> SparkSession:
     """Return a session whose workers can import these packages.
 

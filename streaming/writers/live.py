@@ -83,7 +83,7 @@ class LiveWriters:
         opened = [
             thread
             for thread in self._threads.values()
-            if thread.wait_until_open(max(until - time.monotonic(), 0.0))
+            if thread.wait_until_open(0.0 if thread.is_in_doubt else until - time.monotonic())
         ]
         failures = [error for thread in opened if (error := thread.failure) is not None]
         wrong = [error for error in failures if not _may_pass(error)]

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, about
@@ -112,6 +113,11 @@ class StoreThread:
         """Return the output's directory."""
         return self._config.output
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Tell whether the store could not be looked at, so that its output may not open soon."""
+        return self._config.check is not None
+
     def start(self) -> None:
         """Open the output on the store's thread, which then waits for `follow`."""
         name = f"follow-{self._config.name}"
@@ -120,7 +126,7 @@ class StoreThread:
 
     def wait_until_open(self, seconds: float) -> bool:
         """Wait until the output is open, or that has failed; False where it is neither by then."""
-        return self._opened.wait(seconds)
+        return self._opened.wait(max(seconds, 0.0))
 
     def told(self) -> None:
         """Take note that the job says by itself what the opening was like."""
@@ -185,6 +191,9 @@ class StoreThread:
         with about(self._config.name):
             if not self._is_there():
                 return
+            if self._config.check is not None:
+                self._config.check()
+                self._config = replace(self._config, check=None)
             dispatcher = self._options.open(self._config)
         self.state, self.dispatcher = State.of(dispatcher, self._sent), dispatcher
         self._backoff.begin(dispatcher.recorded_end)

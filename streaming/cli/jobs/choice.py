@@ -16,15 +16,21 @@ from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.placement_mode import default_placement, submitted_master
 
 if TYPE_CHECKING:
+    from reput.streaming.cli.jobs.looks import Looks
     from reput.streaming.settings.config import StoreConfig
     from reput.streaming.settings.model.jobs import JobOptionsGiven
 
 
-def configs_of(options: JobOptionsGiven) -> list[StoreConfig]:
+def configs_of(options: JobOptionsGiven, looks: Looks | None = None) -> list[StoreConfig]:
     """Return the stores that the options name.
+
+    Args:
+        options: as given.
+        looks: ask disks; None where the command is to wait for a disk that hangs.
 
     Raises:
         UsageError: neither a store nor a file, both, or something wrong with them.
+        OSError: no store's disk answers.
     """
     if options.config is not None:
         of_stores = (
@@ -42,11 +48,29 @@ def configs_of(options: JobOptionsGiven) -> list[StoreConfig]:
                 "--broker-conf, --commitlog, --in-place and --any-version out; each has its key "
                 "there"
             )
-        return _with_kafka(read_config(options.config), options)
+        found = (
+            read_config(options.config)
+            if looks is None
+            else read_config(options.config, silent=looks.silent)
+        )
+        return _with_kafka(found, options)
     if options.store is None:
         raise UsageError("say what to read with --store DIR, or name several with --config FILE")
+    if looks is not None:
+        _require_answer(options, looks)
     refuse_file("--store", options.store)
     return _with_kafka([_of_options(options)], options)
+
+
+def _require_answer(options: JobOptionsGiven, looks: Looks) -> None:
+    """Raise the error of the only store's places if their disk hangs.
+
+    Raises:
+        OSError: they do not answer.
+    """
+    given = (options.store, options.output, options.broker_conf, *(options.commitlog or ()))
+    for error in filter(None, looks.silent([[each for each in given if each is not None]])):
+        raise error
 
 
 def _of_options(options: JobOptionsGiven) -> StoreConfig:

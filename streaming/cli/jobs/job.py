@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import ReputError, UsageError
+from reput.stores.log.places import commitlog_directories
 from reput.streaming.endings.beside import beside
 from reput.streaming.endings.exit_codes import INCOMPLETE, OK
 from reput.streaming.endings.failures import FAILURES
@@ -20,6 +23,7 @@ from reput.streaming.endings.interruptions import Ending, again, leave_at_once, 
 from reput.streaming.endings.verbosity import VERBOSITY
 from reput.streaming.events import ENDING
 from reput.streaming.observe.error_kinds import kind_of
+from reput.streaming.settings.config import refuse_places
 from reput.streaming.settings.separate import refuse_checkpoint
 from reput.streaming.show import bars
 from reput.streaming.show.console import ERR, OUT
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from reput.streaming.cli.jobs.looks import Looks
     from reput.streaming.job.job import Job
     from reput.streaming.job.summary import Summary
     from reput.streaming.observe.metrics import Metrics
@@ -49,23 +54,27 @@ def run_job(
     shows_progress: bool = False,
     metrics: Metrics | None = None,
     conf: Mapping[str, str] | None = None,
+    looks: Looks | None = None,
 ) -> int:
     """Run the job, print its summary and return the exit code.
+
+    A disk that hangs is waited for, unless there are `looks`.
 
     Raises:
         ReputError, OSError: what stopped it; what was dispatched before stays.
     """
-    from reput.streaming.spark.session import QUICK_START, begin_session
+    from reput.streaming.spark.session import QUICK_START, begin_session, leave_directory_alone
 
+    leave_directory_alone()
     # Its JVM takes a second to start; what follows is slow to import as well.
     starting = begin_session("reput", **QUICK_START, **(conf or {}))
     ending = Ending(say_ending)
     with ending.watching():
-        job = _made(configs, options)
+        job = _made(configs, options, looks)
         if metrics is not None:
             job.report_to(metrics)
         report_openings(job)
-        ending.passes_to(job.stop)
+        ending.passes_to(_stop_of(job, metrics))
         job.prepare()
         try:
             summary = _dispatch(job, starting, ending, shows_progress=shows_progress)
@@ -78,31 +87,65 @@ def run_job(
     return _conclude(configs, options, job, summary, ending, as_json=as_json)
 
 
-def _made(configs: Sequence[StoreConfig], options: JobOptions) -> Job:
+def _stop_of(job: Job, metrics: Metrics | None) -> Callable[[], None]:
+    """Return what asks a job to end; its metrics then wait for no further scrape."""
+
+    def stop() -> None:
+        job.stop()
+        if metrics is not None:
+            metrics.end_waiting()
+
+    return stop
+
+
+def _made(configs: Sequence[StoreConfig], options: JobOptions, looks: Looks | None) -> Job:
     """Return the job, which has opened its outputs.
 
     Raises:
         ReputError, OSError: one of them cannot be opened, or is not to be.
     """
     from reput.streaming.job.job import Job
-    from reput.streaming.verify.version_seen import refuse_version_of_store
 
-    refuse_checkpoint(options.checkpoint, configs)
-    for config in configs:
-        try:
-            refuse_version_of_store(config)
-        except UsageError:
-            raise
-        except (ReputError, OSError):
-            # The writer of a live store finds the same, tells it and tries again.
-            if options.available_now or len(configs) == 1:
-                raise
+    refuse_checkpoint(options.checkpoint, [each for each in configs if not each.is_unchecked])
+    checked = _checked(configs, looks)
     # A broker does not know our files: none of them goes into its store.
     FAILURES.writes(each.output / STATE_DIRECTORY for each in configs if not each.in_place)
-    return Job(configs, options)
+    return Job(checked, options)
 
 
-def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json: bool) -> int:
+def _checked(configs: Sequence[StoreConfig], looks: Looks | None) -> list[StoreConfig]:
+    """Return stores that may be dispatched; one that cannot be looked at is checked by its writer.
+
+    Raises:
+        UsageError: a store's own index is of another version than the one given.
+        ReputError, OSError: the only store cannot be looked at, or one that is rebuilt.
+    """
+    from reput.streaming.verify.version_seen import refuse_version_of_store
+
+    if looks is None:
+        for config in configs:
+            refuse_version_of_store(config)
+        return list(configs)
+
+    def check(config: StoreConfig) -> None:
+        if config.is_unchecked:
+            refuse_places(config)
+        # Nothing tells the version of a store that is not there.
+        commitlog_directories(config.path, config.settings)
+        refuse_version_of_store(config)
+
+    checked = []
+    for config, found in zip(configs, looks.ask(check, configs), strict=True):
+        is_in_doubt = isinstance(found, Exception)
+        if is_in_doubt and (isinstance(found, UsageError) or len(configs) == 1):
+            raise found
+        checked.append(replace(config, check=partial(check, config) if is_in_doubt else None))
+    return checked
+
+
+def conclude_unbegun(
+    configs: Sequence[StoreConfig], ending: Ending, looks: Looks, *, as_json: bool
+) -> int:
     """Print the summary of a job that was ended before it began, and return the exit code.
 
     Raises:
@@ -111,7 +154,8 @@ def conclude_unbegun(configs: Sequence[StoreConfig], ending: Ending, *, as_json:
     from reput.streaming.job.reach import may_have_more
     from reput.streaming.job.summary import StoreSummary, Summary
 
-    is_left = any(map(may_have_more, configs))
+    # Of one that does not answer nothing is known to be done.
+    is_left = any(each is not False for each in looks.ask(may_have_more, configs))
     code = FAILURES.answered(INCOMPLETE if is_left else OK)
     said = [unbegun(ending.name)] if is_left else []
     summary = Summary([StoreSummary(config.name) for config in configs], is_live=True)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from reput.formats.errors import ReputError
 from reput.streaming import events
 from reput.streaming.cli.jobs.choice import configs_of, job_options
+from reput.streaming.cli.jobs.looks import Looks
 from reput.streaming.dispatch.resuming.first_message import is_awaited
 from reput.streaming.endings.interruptions import Ending
 from reput.streaming.observe.access import Access
@@ -39,7 +39,8 @@ def run(options: RunOptions) -> None:
 
     Example: `reput run --store /data/rocketmq/store --output /data/reput --broker-version 5.3`
     """
-    configs = configs_of(options)
+    looks = Looks()
+    configs = configs_of(options, looks)
     # The progress bar is slow to import.
     from reput.streaming.show.log_lines import log_to_stderr, report_settings
 
@@ -61,7 +62,7 @@ def run(options: RunOptions) -> None:
 
             metrics = stack.enter_context(serving(configs, options, ready_bytes, access))
             stack.enter_context(scraped_to_the_end(metrics, options.final_scrape_seconds))
-        code = _run(configs, options, job, metrics)
+        code = _run(configs, options, job, metrics, looks)
     LOG.info("ended", extra={"event": events.ENDED})
     raise typer.Exit(code)
 
@@ -90,7 +91,11 @@ def _banner(options: RunOptions, access: Access, ready_bytes: int) -> dict[str, 
 
 
 def _run(
-    configs: Sequence[StoreConfig], options: RunOptions, job: JobOptions, metrics: Metrics | None
+    configs: Sequence[StoreConfig],
+    options: RunOptions,
+    job: JobOptions,
+    metrics: Metrics | None,
+    looks: Looks,
 ) -> int:
     """Wait for the logs, run the job, and return the exit code."""
     from reput.streaming.cli.jobs.job import conclude_unbegun, run_job, say_ending
@@ -102,14 +107,18 @@ def _run(
         conf = metrics_settings(options.metrics_host, options.spark_metrics_port)
     ending = Ending(say_ending)
     with ending.watching():
-        _wait_for_logs(configs, job, metrics, ending)
+        _wait_for_logs(configs, job, metrics, ending, looks)
     if ending.name:
-        return conclude_unbegun(configs, ending, as_json=options.as_json)
-    return run_job(configs, job, as_json=options.as_json, metrics=metrics, conf=conf)
+        return conclude_unbegun(configs, ending, looks, as_json=options.as_json)
+    return run_job(configs, job, as_json=options.as_json, metrics=metrics, conf=conf, looks=looks)
 
 
 def _wait_for_logs(
-    configs: Sequence[StoreConfig], job: JobOptions, metrics: Metrics | None, ending: Ending
+    configs: Sequence[StoreConfig],
+    job: JobOptions,
+    metrics: Metrics | None,
+    ending: Ending,
+    looks: Looks,
 ) -> None:
     """Return once the job can begin, or a signal came.
 
@@ -121,31 +130,26 @@ def _wait_for_logs(
     """
     said: set[str] = set()
     while not ending.name:
-        awaited = _awaited(configs)
+        awaited = _awaited(configs, looks)
         if not awaited or (job.placement is Placement.DRIVER and len(awaited) < len(configs)):
             return
         for name in awaited - said:
             LOG.info("%s: waiting for the first message", name)
         said |= awaited
         if metrics is not None:
-            metrics.awaits_logs()
+            metrics.awaits_logs(awaited)
         time.sleep(_LOOK_SECONDS)
 
 
-def _awaited(configs: Sequence[StoreConfig]) -> set[str]:
+def _awaited(configs: Sequence[StoreConfig], looks: Looks) -> set[str]:
     """Return the names of stores without a first message.
 
     Raises:
-        StoreError: none of them is a store.
+        ReputError, OSError: none of them is a store that answers.
     """
-    found, failures = set(), []
-    for config in configs:
-        try:
-            if is_awaited(config):
-                found.add(config.name)
-        except (ReputError, OSError) as error:
-            # Its writer finds the same, tells it and tries again.
-            failures.append(error)
+    found = looks.ask(is_awaited, configs)
+    # The writer of such a store finds the same, tells it and tries again.
+    failures = [each for each in found if isinstance(each, Exception)]
     if len(failures) == len(configs):
         raise failures[0]
-    return found
+    return {config.name for config, is_one in zip(configs, found, strict=True) if is_one is True}

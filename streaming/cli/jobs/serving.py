@@ -54,7 +54,7 @@ def serving(
 def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
     """Count what ends the job, and answer until that was scraped.
 
-    A signal ends the wait: it asks for the end, and the end comes.
+    A signal ends the wait, also one that came before: it asks for the end, and the end comes.
 
     Args:
         metrics: that count it.
@@ -68,10 +68,11 @@ def scraped_to_the_end(metrics: Metrics, seconds: float) -> Iterator[None]:
         metrics.failed(error)
         # The details of an unexpected error, such as pages of Java's stack, go into a file.
         is_told = isinstance(error, ReputError | OSError)
+        stays = f" (metrics stay for one more scrape, {seconds:g} s at most)"
         LOG.error(  # noqa: TRY400 - a traceback is for unexpected errors
-            "stopped: %s (metrics stay for one more scrape, %g s at most)",
+            "stopped: %s%s",
             error if is_told else cause_of(str(error)),
-            seconds,
+            "" if metrics.waits_no_longer else stays,
             extra={"event": events.STOPPED},
         )
         for number in SIGNALS:

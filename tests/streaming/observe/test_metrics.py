@@ -271,11 +271,11 @@ def test_a_broker_without_messages_is_no_trouble(tmp_path, served):
     get = served(metrics)
     awaited = ("rocketmq_reput_first_message_awaited", "")
     assert get("/readyz")[0] == 503
-    metrics.awaits_logs()
+    metrics.awaits_logs("st")
     assert get("/readyz")[0] == 200
     assert samples(get("/metrics")[1])[awaited] == 1
     fill(Log(), 1, 5).write(tmp_path / "t")
-    metrics.awaits_logs()
+    metrics.awaits_logs("s")
     assert get("/readyz")[0] == 503
     assert samples(get("/metrics")[1])[awaited] == 1
     metrics.alive(is_active=False)
@@ -311,6 +311,34 @@ def test_a_look_that_hangs_is_waited_for_once(tmp_path, monkeypatch):
     assert store.behind() is not None
 
 
+def test_looks_that_hang_are_waited_for_at_the_same_time(tmp_path, monkeypatch):
+    """
+    One after another, six of them took longer than Prometheus waits for a scrape.
+    """
+    log = fill(Log(), 1, 5)
+    path = log.write(tmp_path / "s")
+    configs = {name: config_of(path, tmp_path / name) for name in "abc"}
+    metrics = Metrics(configs, "c", "1")
+    answers, all_look = threading.Event(), threading.Barrier(len(configs) + 1)
+
+    def hang() -> None:
+        all_look.wait()
+        answers.wait()
+
+    for store in metrics._stores.values():
+        monkeypatch.setattr(store, "_look_at_log", hang)
+    monkeypatch.setattr(stores, "_LOOK_SECONDS", 3600)
+    scrape = threading.Thread(target=lambda: list(metrics.collect()))
+    scrape.start()
+    try:
+        # One by one, the second one would wait for the first.
+        all_look.wait(30)
+    finally:
+        answers.set()
+        scrape.join(30)
+    assert not scrape.is_alive()
+
+
 def test_each_of_several_clients_is_told_what_its_look_found(tmp_path, monkeypatch):
     """
     A look that began as another one ended took its result away: a healthy store was not ready.
@@ -331,14 +359,6 @@ def test_each_of_several_clients_is_told_what_its_look_found(tmp_path, monkeypat
         thread.join()
     assert len(found) == 2000
     assert None not in found
-
-
-def test_a_job_waits_for_a_first_message_though_another_store_is_missing(tmp_path):
-    (tmp_path / "new" / "commitlog").mkdir(parents=True)
-    names = ("new", "missing")
-    metrics = Metrics({n: config_of(tmp_path / n, tmp_path / f"out-{n}") for n in names}, "c", "1")
-    metrics.awaits_logs()
-    assert [metrics.is_awaited(name) for name in names] == [True, False]
 
 
 @pytest.mark.parametrize("is_live", [False, True])

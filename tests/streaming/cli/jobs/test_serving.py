@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
 from reput.formats.errors import ReputError
+from reput.streaming.cli.jobs.job import _stop_of
 from reput.streaming.cli.jobs.serving import scraped_to_the_end
 from reput.streaming.observe.metrics import Metrics
 
@@ -32,3 +34,15 @@ def test_an_error_that_nobody_expected_is_told_in_a_line(caplog, error, said):
         raise error
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.startswith(f"stopped: {said} (metrics stay")
+
+
+def test_a_job_that_was_asked_to_end_waits_for_no_scrape(caplog):
+    """
+    A store that had failed made the end of its job last half a minute longer.
+    """
+    metrics = Metrics({}, "c", "1")
+    job = SimpleNamespace(stop=lambda: None)
+    _stop_of(job, metrics)()
+    with pytest.raises(ReputError), scraped_to_the_end(metrics, 3600.0):
+        raise ReputError("out: no room")
+    assert [record.getMessage() for record in caplog.records] == ["stopped: out: no room"]
