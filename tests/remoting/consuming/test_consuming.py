@@ -9,7 +9,7 @@ from tests.remoting.consuming import checking, members, rig, stored, taken
 from tests.remoting.consuming.checking import Event, Expected
 from tests.remoting.consuming.members import Asked
 
-COUNT = 3000
+COUNT = 2000
 SHORT = (
     (0.0, "join", "m1"),
     (0.0, "join", "m2"),

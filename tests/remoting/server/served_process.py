@@ -71,8 +71,15 @@ class ServedProcess:
 
     def rss(self) -> int:
         """Return bytes of memory that it has."""
+        return self._status("VmRSS")
+
+    def own_memory(self) -> int:
+        """Return bytes of memory that it has, those of files left out."""
+        return self._status("RssAnon")
+
+    def _status(self, name: str) -> int:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) << 10
+        return int(status.split(f"{name}:")[1].split()[0]) << 10
 
     def files(self) -> int:
         """Return how many files and sockets it has open."""
