@@ -217,25 +217,21 @@ def _explain(rows: Rows, events: Sequence[Event], after: int) -> tuple[int, int,
 def pauses(rows: Rows, events: Sequence[Event], names: Sequence[str]) -> dict[str, list[int]]:
     """Return for each kind of event ms in which a queue had no owner, the most of each event.
 
-    From the last receipt of the member that was closed or killed to the next one of another, of
-    queues of which messages were left.
+    From the last receipt of the member that was closed or killed to the first one of another that
+    is not before the event, of the queues that the member had.
     """
     found: dict[str, list[int]] = {"close": [], "kill": []}
     for event in events:
         if event.kind not in found:
             continue
-        longest = 0
-        leaver = names.index(event.who)
+        longest, leaver = 0, names.index(event.who)
         for queue in range(QUEUES):
-            mine = rows.queue == queue
-            before = mine & (rows.time <= event.ended)
-            if not before.any():
+            time, member = (column[rows.queue == queue] for column in (rows.time, rows.member))
+            before = np.flatnonzero(time <= event.time)
+            if not len(before) or member[before[np.argmax(time[before])]] != leaver:
                 continue
-            last = np.lexsort((rows.rank[before], rows.time[before]))[-1]
-            if rows.member[before][last] != leaver:
-                continue
-            since = rows.time[before][last]
-            later = rows.time[mine & (rows.time > since) & (rows.member != leaver)]
+            since = time[(member == leaver) & (time <= event.ended)].max()
+            later = time[(member != leaver) & (time >= event.time)]
             if len(later):
                 longest = max(longest, int(later.min() - since))
         found[event.kind].append(longest)

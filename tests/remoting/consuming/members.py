@@ -19,6 +19,10 @@ GO = Path(__file__).resolve().parent / "go"
 _CLOSE_SECONDS = 60
 
 
+class StartError(RuntimeError):
+    """A consumer has not begun to consume."""
+
+
 class Asked(NamedTuple):
     """What consumers are told.
 
@@ -112,7 +116,7 @@ class Member:
         until = time.monotonic() + seconds
         while b"started" not in self._said.read_bytes()[self._at :]:
             if self.process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"{self.name} did not start: see {self._said.parent}")
+                raise StartError(f"{self.name} did not start: see {self._said.parent}")
             time.sleep(0.05)
 
     @property

@@ -111,12 +111,14 @@ class TestChecks:
         """From the last receipt of the one that left to the next one of another, queue by queue."""
         later = rows[200:].copy()
         later["time"] += 3000
-        events = [Event(1_000_199, "close", "m1", 1_000_300)]
-        found = checking.pauses(
-            checking.rows_of(expected, [rows[:200], later]), events, ["m1", "m2"]
-        )
-        assert 3000 <= found["close"][0] < 3100
-        assert found["kill"] == []
+        # Also where the one that leaves has ended only after that.
+        for ended in (1_000_199, 1_009_000):
+            events = [Event(1_000_199, "close", "m1", ended)]
+            found = checking.pauses(
+                checking.rows_of(expected, [rows[:200], later]), events, ["m1", "m2"]
+            )
+            assert 3000 <= found["close"][0] < 3100
+            assert found["kill"] == []
 
     def test_rounds(self, expected, rows):
         ends = expected.written.ends().tolist()

@@ -58,12 +58,17 @@ public final class Take {
 
     public static void main(String[] args) throws Exception {
         System.setProperty("rocketmq.client.logUseSlf4j", "true");
-        Take take = new Take(args);
-        AutoCloseable consumer = take.begin();
-        while (System.in.read() >= 0) {
-            // Its end is the order to close.
+        try {
+            AutoCloseable consumer = new Take(args).begin();
+            while (System.in.read() >= 0) {
+                // Its end is the order to close.
+            }
+            consumer.close();
+        } catch (Exception error) {
+            // Threads of a client that did not start would keep this alive.
+            error.printStackTrace();
+            System.exit(1);
         }
-        consumer.close();
         System.exit(0);
     }
 
