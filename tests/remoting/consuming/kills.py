@@ -69,26 +69,23 @@ class Witness:
 
     def __init__(self, port: int, groups: Sequence[str]) -> None:
         self._port, self._groups = port, groups
-        self._heard: dict[Place, list[tuple[float, float, int]]] = {}
+        self._heard: dict[Place, list[tuple[float, int]]] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        last = time.monotonic()
         try:
             client = Client(self._port)
             while not self._is_over.wait(_ASK_SECONDS):
-                began = time.monotonic()
                 for group in self._groups:
                     for queue in range(stored.QUEUES):
-                        self._ask(client, group, queue, last)
-                last = began
+                        self._ask(client, group, queue)
         except (OSError, EOFError):
             # The server is gone, which ends this.
             return
 
-    def _ask(self, client: Client, group: str, queue: int, last: float) -> None:
+    def _ask(self, client: Client, group: str, queue: int) -> None:
         answer = client.ask(
             RequestCode.QUERY_CONSUMER_OFFSET,
             consumerGroup=group,
@@ -98,9 +95,8 @@ class Witness:
         if answer.code == ResponseCode.SUCCESS:
             heard = self._heard.setdefault((group, queue), [])
             offset = int(answer.fields["offset"])
-            if not heard or heard[-1][2] != offset:
-                # It was set after the last time that this was asked.
-                heard.append((last, time.monotonic(), offset))
+            if not heard or heard[-1][1] != offset:
+                heard.append((time.monotonic(), offset))
 
     def back(self, file: Path, killed: float) -> float:
         """Return for how many seconds before a kill the file lacks what was said.
@@ -115,9 +111,24 @@ class Witness:
         longest = 0.0
         for (group, queue), heard in self._heard.items():
             kept = int(table.get(f"{stored.TOPIC}@{group}", {}).get(str(queue), -1))
-            lacking = [until for _, until, offset in heard if offset > kept]
-            longest = max(longest, killed - min(lacking, default=killed))
+            longest = max(longest, killed - _since(heard, kept, killed))
         return longest
+
+
+def _since(heard: Sequence[tuple[float, int]], kept: int, killed: float) -> float:
+    """Return since when other offsets than the kept one were told; the time of the kill if none was.
+
+    Offsets also become smaller: a member that still has a queue, and the next one, may both say
+    how far they are. So it is the last time at which the kept one can have been the offset.
+    """
+    offsets = [offset for _, offset in heard]
+    if kept == offsets[-1] or kept > max(offsets):
+        return killed
+    for number in range(len(heard) - 1, 0, -1):
+        least, most = sorted(offsets[number - 1 : number + 1])
+        if least <= kept <= most:
+            return heard[number][0]
+    return heard[0][0]
 
 
 def _kill(server: ServedProcess, groups: Groups, offsets: Path, seconds: float) -> float:

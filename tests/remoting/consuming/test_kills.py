@@ -56,17 +56,28 @@ class TestWitness:
         file.write_text(json.dumps({"offsetTable": table}))
         return file
 
-    def test_the_file_has_all(self, witness, tmp_path):
-        witness._heard = {("g", 0): [(1.0, 1.1, 5), (9.0, 9.1, 7)]}
-        assert witness.back(self.kept(tmp_path, q0=7), 10.0) == 0
+    @pytest.mark.parametrize(
+        ("kept", "back"),
+        [
+            (7, 0),  # all that was told
+            (8, 0),  # and what came since
+            (6, 0.9),  # 7 came after that
+            (5, 5.9),  # between two askings
+            (3, 8.9),  # nothing of it
+        ],
+    )
+    def test_how_far_back_it_is(self, witness, tmp_path, kept, back):
+        witness._heard = {("g", 0): [(1.1, 4), (4.1, 6), (9.1, 7)], ("g", 1): [(1.1, 3)]}
+        found = witness.back(self.kept(tmp_path, q0=kept, q1=3), 10.0)
+        assert found == pytest.approx(back)
 
-    def test_the_file_lacks_some(self, witness, tmp_path):
-        witness._heard = {
-            ("g", 0): [(1.0, 1.1, 5), (4.0, 4.1, 6), (9.0, 9.1, 7)],
-            ("g", 1): [(1.0, 1.1, 3)],
-        }
-        assert witness.back(self.kept(tmp_path, q0=5, q1=3), 10.0) == pytest.approx(5.9)
+    def test_offsets_become_smaller(self, witness, tmp_path):
+        """Two members that both have a queue: what counts is what was told last."""
+        witness._heard = {("g", 0): [(1.0, 9), (3.0, 5), (7.0, 6)]}
+        assert witness.back(self.kept(tmp_path, q0=6), 10.0) == 0
+        assert witness.back(self.kept(tmp_path, q0=5), 10.0) == pytest.approx(3)
+        assert witness.back(self.kept(tmp_path, q0=9), 10.0) == pytest.approx(7)
 
     def test_there_is_no_file(self, witness, tmp_path):
-        witness._heard = {("g", 0): [(1.0, 1.5, 5)]}
+        witness._heard = {("g", 0): [(1.5, 5)]}
         assert witness.back(tmp_path / "none", 10.0) == pytest.approx(8.5)
