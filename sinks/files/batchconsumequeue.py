@@ -63,8 +63,8 @@ class _BatchQueue(UnitQueue):
         # The number after the last message's.
         self.following = 0
         if files.base is not None:
-            data = files.last().data
-            units = data[: len(data) // UNIT_SIZE * UNIT_SIZE].view(UNIT)
+            data = files.path(files.base).read_bytes()
+            units = np.frombuffer(data, UNIT, len(data) // UNIT_SIZE)
             used = int(np.count_nonzero(units["size"] > 0))
             if used:
                 last = units[used - 1]

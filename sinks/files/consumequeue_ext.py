@@ -40,8 +40,9 @@ class _ExtQueue(UnitQueue):
     """The units of one queue; a file that is left says so."""
 
     def __init__(self, files: FileQueue) -> None:
-        wrote = 0 if files.base is None else end_of_units(files.last().data.tobytes())
-        is_ended = files.base is not None and files.last().data[wrote:][:2].tobytes() == END_MARK
+        data = b"" if files.base is None else files.path(files.base).read_bytes()
+        wrote = end_of_units(data)
+        is_ended = data[wrote:].startswith(END_MARK)
         super().__init__(files, files.file_size if is_ended else wrote, SPARE)
 
     def end_file(self) -> None:

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
 
 
+# A page may have to wait for its disk. Python's own copies hold the interpreter's lock meanwhile,
+# and no other store, no signal and no health check is served; a call of the C library does not.
+_copy = ctypes.CDLL(None).memcpy
+_copy.restype = None
+_copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+
 # Below this, beginning early gains nothing.
 _WORTH_BEGINNING = 64 << 10
 _COPIED_AT_ONCE = 1 << 20
@@ -153,7 +159,7 @@ class MappedFile:
 
     def write(self, at: int, data: bytes) -> None:
         """Write prepared bytes."""
-        self.data[at : at + len(data)] = np.frombuffer(data, np.uint8)
+        _copy(self._address_of(at, len(data)), data, len(data))
 
     def copy_from(self, source: Path, start: int, end: int) -> None:
         """Copy the bytes [`start`, `end`) of another file to the same place.
@@ -167,7 +173,14 @@ class MappedFile:
 
     def read(self, at: int, length: int) -> bytes:
         """Return `length` bytes from `at`."""
-        return self.data[at : at + length].tobytes()
+        found = ctypes.create_string_buffer(length)
+        _copy(found, self._address_of(at, length), length)
+        return found.raw
+
+    def _address_of(self, at: int, length: int) -> int:
+        if not 0 <= at <= at + length <= len(self.data):
+            raise IndexError(f"{self.path}: bytes {at} to {at + length} are not in the map")
+        return self.address + at
 
     def flush(self, start: int = 0, end: int | None = None) -> None:
         """Flush the bytes of [start, end), and wait for it.
