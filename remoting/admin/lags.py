@@ -116,8 +116,8 @@ class Lags:
         if online is not None and topic not in online.subscriptions:
             # What it no longer subscribes to is left out, as by a broker.
             return
-        store = self._served.store
         for number in range(config.read_queues):
+            store = self._served.store_of(topic, number)
             queue = store.queue_now(topic, number)
             end = queue.max_offset if queue is not None else 0
             found = self._state.offsets.find(group, topic, number)
@@ -174,7 +174,7 @@ class Lags:
         return body_of({"consumeTimeSpanSet": spans})
 
     def _span(self, group: str, topic: str, number: int) -> dict[str, Any]:
-        store = self._served.store
+        store = self._served.store_of(topic, number)
         queue = store.queue_now(topic, number)
         said: dict[str, Any] = {
             "messageQueue": {"brokerName": self._broker_name, "queueId": number, "topic": topic}

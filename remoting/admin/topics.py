@@ -136,7 +136,7 @@ class Topics:
         return body_of(said | ({"topicPutTps": 0.0} if self._served.release.has_flags else {}))
 
     def _reach(self, name: str, queue_id: int) -> dict[str, int]:
-        store = self._served.store
+        store = self._served.store_of(name, queue_id)
         queue = store.queue_now(name, queue_id)
         if queue is None:
             return {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
@@ -156,7 +156,8 @@ class Topics:
         """
         del channel
         header = fields.read(QueryConsumeQueueRequestHeader, request.fields)
-        queue = self._served.store.queue_now(header.topic or "", header.queue_id)
+        topic = header.topic or ""
+        queue = self._served.store_of(topic, header.queue_id).queue_now(topic, header.queue_id)
         if queue is None:
             place = f"{header.queue_id}@{header.topic}"
             return Answer(ResponseCode.SYSTEM_ERROR, f"{place} is not exist!")

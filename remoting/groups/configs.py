@@ -104,16 +104,22 @@ class GroupConfigs:
 
     def _config(self, group: str, said: Mapping[str, Any]) -> GroupConfig:
         forbidden = self.forbidden.get(group, {})
-        flag = said.get("groupSysFlag")
+
+        def number(name: str, default: int) -> int:
+            value = said.get(name)
+            return value if type(value) is int else default
+
         return GroupConfig(
             may_consume=said.get("consumeEnable") is not False,
             may_broadcast=said.get("consumeBroadcastEnable") is not False,
-            sys_flag=flag if type(flag) is int else 0,
+            sys_flag=number("groupSysFlag", 0),
             forbidden=frozenset(
                 topic
                 for topic, bits in forbidden.items()
                 if type(bits) is int and bits > 0 and bits & _FORBIDS_READING
             ),
+            retries=number("retryMaxTimes", GroupConfig().retries),
+            retry_queues=number("retryQueueNums", GroupConfig().retry_queues),
         )
 
 

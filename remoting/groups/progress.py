@@ -84,7 +84,8 @@ class Progress:
 
     def _is_first_in_memory(self, topic: str, queue_id: int) -> bool:
         served = self._served
-        queue = served.store.queue_now(topic, queue_id)
+        store = served.store_of(topic, queue_id)
+        queue = store.queue_now(topic, queue_id)
         if queue is None or queue.min_offset > 0:
             return False
         first = next(queue.all_entries(), None)
@@ -92,7 +93,7 @@ class Progress:
             return False
         if served.memory is None:
             return True
-        return served.store.log.end() - first.physical_offset <= served.memory
+        return store.log.end() - first.physical_offset <= served.memory
 
     def update(self, request: Command, channel: Channel) -> Answer:
         """Take down where a group resumes.

@@ -12,6 +12,7 @@ from reput.remoting.groups.resets import Resets
 from reput.remoting.reading.pull_checks import COMMIT_OFFSET
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable
 
     from reput.remoting.groups.consumers import Consumers
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from reput.remoting.wire.command import Command
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 
-    Handler = Callable[[Command, Channel], Answer | None]
+    Handler = Callable[[Command, Channel], Answer | Future[Answer] | None]
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ class Resets:
         if header.offset in {None, _END}:
             return {header.queue_id: self._offset_at(topic, header.queue_id, header.timestamp)}
         assert header.offset is not None
-        queue = self._served.store.queue_now(topic, header.queue_id)
+        queue = self._served.store_of(topic, header.queue_id).queue_now(topic, header.queue_id)
         least, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
         if not least <= header.offset <= end + 1:
             remark = f"Target offset {header.offset} not in consume queue range [{least}-{end}]"
@@ -149,7 +149,7 @@ class Resets:
         return {number: self._offset_at(topic, number, time) for number in range(queues)}
 
     def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
-        store = self._served.store
+        store = self._served.store_of(topic, queue_id)
         if timestamp >= 0:
             return max(store.offset_by_time(topic, queue_id, timestamp) or 0, 0)
         queue = store.queue_now(topic, queue_id)

@@ -8,31 +8,46 @@ operator chooses:
   beyond a few a second of a connection, each is refused after two seconds, for which the client's
   thread waits.
 * *accept*: clients take the message for kept. It is dropped, counted and logged.
+* *keep*: it is kept in a log of our own, and consumed again, as with a broker (`remoting.keeping`).
 
 Source: RocketMQ `AbstractSendMessageProcessor#consumerSendMsgBack`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.rocketmq import messageid
 from reput.remoting.groups.refusals import READ_ONLY
+from reput.remoting.keeping import records
+from reput.remoting.keeping.keeper import FullError
+from reput.remoting.keeping.records import Wanted
 from reput.remoting.reading.answer import Answer
+from reput.remoting.reading.turns import patiently
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.pull_headers import ConsumerSendMsgBackRequestHeader
+from reput.stores.log.records import NoRecordError
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable
 
+    from reput.formats.rocketmq.commitlog import Record
+    from reput.formats.rocketmq.encode import Message
+    from reput.remoting.keeping.keeper import Keeper
+    from reput.remoting.keeping.records import Host
     from reput.remoting.reading.served import Served
+    from reput.remoting.reading.turns import Turns
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
+    from reput.stores.query.message_store import MessageStore
 
-    Handler = Callable[[Command, Channel], Answer | None]
+    Handler = Callable[[Command, Channel], Answer | Future[Answer] | None]
 
 LOG = logging.getLogger("reput")
 AT_ONCE = 10
@@ -48,6 +63,21 @@ class OnSentBack(enum.StrEnum):
 
     REFUSE = "refuse"
     ACCEPT = "accept"
+    KEEP = "keep"
+
+
+class Keeping(NamedTuple):
+    """What keeps messages.
+
+    Attributes:
+        keeper: writes them.
+        turns: of the event loop: what is not in memory is waited for elsewhere.
+        host: returns what ids of kept messages lead to.
+    """
+
+    keeper: Keeper
+    turns: Turns
+    host: Callable[[], Host]
 
 
 class _Waiting(NamedTuple):
@@ -62,16 +92,25 @@ class SentBack:
     Attributes:
         refused: how many were refused.
         accepted: how many were accepted, and dropped.
+        kept: how many are kept.
     """
 
-    def __init__(self, choice: OnSentBack, served: Served, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        choice: OnSentBack,
+        served: Served,
+        now: Callable[[], float],
+        keeping: Keeping | None = None,
+    ) -> None:
         """Begin to count.
 
         Args:
             choice: the operator's.
             served: the store.
             now: seconds, of a clock that never goes back.
+            keeping: for those that are kept.
         """
+        self._keeping = keeping
         self._choice = choice
         self._served = served
         self._now = now
@@ -80,30 +119,74 @@ class SentBack:
         self._in_second: dict[Channel, int] = {}
         self.refused = 0
         self.accepted = 0
+        self.kept = 0
 
     def handlers(self) -> dict[int, Handler]:
         """Return what is answered here, by code of the request."""
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.take}
 
-    def take(self, request: Command, channel: Channel) -> Answer | None:
+    def take(self, request: Command, channel: Channel) -> Answer | Future[Answer] | None:
         """Answer a message that is sent back; None if its refusal has to wait.
 
         Raises:
             FieldError: a field is missing.
         """
         header = fields.read(ConsumerSendMsgBackRequestHeader, request.fields)
-        if self._served.groups.config(header.group) is None:
+        config = self._served.groups.config(header.group)
+        if config is None:
             remark = f"subscription group not exist, {header.group} "
             remark += f"\nSee {self._served.release.help_page} for further details."
             return Answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if self._choice is OnSentBack.ACCEPT:
             return self._accept(header, channel)
+        if self._keeping is not None:
+            if config.retry_queues <= 0:
+                return Answer(ResponseCode.SUCCESS)
+            most = header.max_reconsume_times
+            wanted = Wanted(
+                header.group, header.delay_level, config.retries if most is None else most
+            )
+            return asyncio.ensure_future(self._keep(self._keeping, header.offset, wanted, channel))
         self.refused += 1
         if self._may_refuse_now(channel) or len(self._waiting) >= _MOST_WAITING:
             return Answer(ResponseCode.NO_PERMISSION, READ_ONLY)
         # A late answer needs neither its fields nor its body.
         kept = request._replace(fields=None, body=b"")
         self._waiting.append(_Waiting(self._now() + WAIT_SECONDS, kept, channel))
+        return None
+
+    async def _keep(
+        self, keeping: Keeping, offset: int, wanted: Wanted, channel: Channel
+    ) -> Answer:
+        """Keep the record at a physical offset."""
+        store = self._served.store_at(offset)
+        found = keeping.turns.run(patiently(lambda: _record_at(store, offset)))
+        record = await found if isinstance(found, asyncio.Future) else found
+        if record is None:
+            return Answer(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
+        origin = messageid.offset_id(record.store_host, record.physical_offset)
+        message = records.sent_back(record, wanted, origin, keeping.host())
+        return await self.keep(message, channel) or Answer(ResponseCode.SUCCESS)
+
+    async def keep(self, message: Message, channel: Channel) -> Answer | None:
+        """Write a message and flush it; return an answer that refuses it where that fails.
+
+        Args:
+            message: for a group's topic, or its dead letters.
+            channel: who sent it.
+        """
+        assert self._keeping is not None
+        keeper, topic = self._keeping.keeper, str(message.topic)
+        others = self._served.topics.get(topic)
+        queue_id = keeper.queue_of(topic, others.read_queues if others is not None else 0)
+        try:
+            await keeper.put(message._replace(queue_id=queue_id))
+        except (FullError, OSError, ValueError) as error:
+            self.refused += 1
+            if not self._may_refuse_now(channel):
+                await asyncio.sleep(WAIT_SECONDS)
+            return Answer(ResponseCode.SYSTEM_ERROR, str(error))
+        self.kept += 1
         return None
 
     def _accept(self, header: ConsumerSendMsgBackRequestHeader, channel: Channel) -> Answer:
@@ -138,3 +221,10 @@ class SentBack:
             if not request.is_oneway:
                 version = self._served.release.version
                 channel.send(request.answer(ResponseCode.NO_PERMISSION, version, READ_ONLY))
+
+
+def _record_at(store: MessageStore, offset: int) -> Record | None:
+    try:
+        return store.at(offset)
+    except NoRecordError:
+        return None

@@ -66,7 +66,7 @@ class Pulls:
         self._turns = turns
         self._commit = commit
         self.holds = Holds(self._wake, now, short_polling)
-        self._watch = Watch(served.store, self.holds, now)
+        self._watch = Watch(served, self.holds, now)
 
     def handlers(self) -> dict[int, Handler]:
         """Return what is answered here, by code of the request."""

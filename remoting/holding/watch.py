@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from reput.remoting.holding.holds import Holds
-    from reput.stores.query.message_store import MessageStore
+    from reput.remoting.reading.served import Served
     from reput.stores.queues.open_queues import AnyQueue
     from reput.stores.queues.reader import QueueEntry
 
@@ -43,18 +43,18 @@ _PATIENCE_SECONDS = 30.0
 class Watch:
     """Tells `Holds` of what comes into the queues of one store."""
 
-    def __init__(self, store: MessageStore, holds: Holds, now: Callable[[], float]) -> None:
+    def __init__(self, served: Served, holds: Holds, now: Callable[[], float]) -> None:
         """Stand at the log's end.
 
         Args:
-            store: where the queues are.
+            served: what has the queues.
             holds: the pulls that wait.
             now: seconds, of a clock that never goes back.
         """
-        self._store = store
+        self._served = served
         self._holds = holds
         self._now = now
-        self._appended = Appended(store.log)
+        self._appended = Appended(served.store.log)
         # By queue: the offset after its last appended record.
         self._ends: dict[Key, int] = {}
         self._expected: dict[Key, float] = {}
@@ -62,7 +62,7 @@ class Watch:
         self._told: dict[Key, int] = {}
         self._came_at = now()
         self._ticked_at = self._looked_at = now()
-        self._cuts = store.presence.cuts
+        self._cuts = served.store.presence.cuts
 
     def add(self, key: Key, offset: int) -> None:
         """Look at a queue from now on: a pull waits for it.
@@ -124,7 +124,7 @@ class Watch:
 
     def _look_at(self, key: Key) -> int:
         """Tell of what has come into a queue; return its greatest offset."""
-        queue = self._store.queue_now(*key)
+        queue = self._served.queue_now(*key)
         if queue is None:
             return 0
         end = queue.max_offset
@@ -147,7 +147,8 @@ class Watch:
             self._holds.arrived(key, end, entry, self._properties)
 
     def _properties(self, entry: QueueEntry) -> Mapping[str, str] | None:
-        record = read_record(self._store.log, entry.physical_offset)
+        store = self._served.store_at(entry.physical_offset)
+        record = read_record(store.log, entry.physical_offset)
         return record.properties if record is not None else None
 
     def _tick(self, now: float) -> None:
@@ -165,8 +166,8 @@ class Watch:
         Raises:
             StoreError: the log or all queues are not there; see `stores.query.presence`.
         """
-        presence = self._store.presence
-        presence.follow()
+        self._served.follow()
+        presence = self._served.store.presence
         if presence.cuts != self._cuts or self._appended.is_lost:
             self._cuts = presence.cuts
             self._appended.restart()

@@ -28,12 +28,13 @@ def view_message(header: ViewMessageRequestHeader, served: Served) -> Answer:
 
     A broker sends whatever stands there; here a record has to begin there.
     """
+    store = served.store_at(header.offset)
     try:
-        record = served.store.at(header.offset)
+        record = store.at(header.offset)
     except NoRecordError:
         remark = f"can not find message by the offset, {header.offset}"
         return Answer(ResponseCode.SYSTEM_ERROR, remark)
-    return Answer(ResponseCode.SUCCESS, pieces=[_bytes_of(served.store, record)], messages=1)
+    return Answer(ResponseCode.SUCCESS, pieces=[_bytes_of(store, record)], messages=1)
 
 
 def query_message(

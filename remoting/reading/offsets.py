@@ -31,13 +31,15 @@ _UNKNOWN = -1
 
 def max_offset(header: GetMaxOffsetRequestHeader, served: Served) -> Answer:
     """Answer `GET_MAX_OFFSET`: one more than the last message's, 0 for no queue."""
-    queue = served.store.queue_now(header.topic, header.queue_id)
+    store = served.store_of(header.topic, header.queue_id)
+    queue = store.queue_now(header.topic, header.queue_id)
     return success(GetMaxOffsetResponseHeader(queue.max_offset if queue is not None else 0))
 
 
 def min_offset(header: GetMinOffsetRequestHeader, served: Served) -> Answer:
     """Answer `GET_MIN_OFFSET`: the first message's, 0 for no queue."""
-    queue = served.store.queue_now(header.topic, header.queue_id)
+    store = served.store_of(header.topic, header.queue_id)
+    queue = store.queue_now(header.topic, header.queue_id)
     said = GetMinOffsetResponseHeader(queue.min_offset if queue is not None else 0)
     return success(said, served.release.min_offset_remark)
 
@@ -48,13 +50,14 @@ def search_offset(header: SearchOffsetRequestHeader, served: Served) -> Answer:
     if served.store.settings.version.has_time_boundaries:
         is_upper = (header.boundary_type or "").lower() == Boundary.UPPER
         boundary = Boundary.UPPER if is_upper else Boundary.LOWER
-    found = served.store.offset_by_time(header.topic, header.queue_id, header.timestamp, boundary)
+    store = served.store_of(header.topic, header.queue_id)
+    found = store.offset_by_time(header.topic, header.queue_id, header.timestamp, boundary)
     return success(SearchOffsetResponseHeader(found or 0))
 
 
 def earliest_store_time(header: GetEarliestMsgStoretimeRequestHeader, served: Served) -> Answer:
     """Answer `GET_EARLIEST_MSG_STORETIME`: when the first message was stored, -1 for unknown."""
-    store = served.store
+    store = served.store_of(header.topic, header.queue_id)
     queue = store.queue_now(header.topic, header.queue_id)
     found = None
     if queue is not None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from reput.remoting.reading.served import Resets, Served
     from reput.remoting.reading.turns import Steps
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
+    from reput.stores.query.message_store import MessageStore
     from reput.stores.queues.pull import PullLimits
     from reput.stores.queues.reader import QueueReader
 
@@ -130,7 +131,7 @@ def _find_now(header: PullMessageRequestHeader, served: Served, wanted: Filter) 
         return (yield from find(header, served, wanted))
     except LogChangedError:
         # A file has expired, or the log was cut, since the last look.
-        yield from patiently(served.store.presence.follow)
+        yield from patiently(served.follow)
     try:
         return (yield from find(header, served, wanted))
     except LogChangedError:
@@ -178,13 +179,22 @@ def find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> St
     return (yield from _by_entries(header, served, wanted)) if found is None else found
 
 
+def _queue_of(
+    header: PullMessageRequestHeader, served: Served
+) -> tuple[MessageStore, tuple[str, int]]:
+    """Return the store of the queue that is pulled, and the queue's name in it."""
+    name = header.topic, header.queue_id
+    return served.store_of(*name), name
+
+
 def _place(header: PullMessageRequestHeader) -> tuple[str, str, int]:
     return header.consumer_group, header.topic, header.queue_id
 
 
 def _reset(header: PullMessageRequestHeader, served: Served, resets: Resets) -> Steps[Found | None]:
     """Return where a tool has set the group to, None if another pull was told meanwhile."""
-    queue = yield from patiently(lambda: served.store.queue(header.topic, header.queue_id))
+    store, name = _queue_of(header, served)
+    queue = yield from patiently(lambda: store.queue(*name))
     offset = resets.take_reset(*_place(header))
     if offset is None:
         return None
@@ -194,11 +204,12 @@ def _reset(header: PullMessageRequestHeader, served: Served, resets: Resets) -> 
 
 def _find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Found | None:
     """Return what the store has for a pull, None where entries have to be looked at one by one."""
-    queue = served.store.queue(header.topic, header.queue_id)
+    store, name = _queue_of(header, served)
+    queue = store.queue(*name)
     offset = header.queue_offset
     if queue is not None and queue.max_offset - offset <= max(header.max_msg_nums, _NEAR_END):
         # A client that is far from the end asks again before it matters what was written since.
-        queue = served.store.queue_now(header.topic, header.queue_id)
+        queue = store.queue_now(*name)
     if queue is None:
         # A broker makes the queue when it is asked for, with nothing in it.
         return Found(PullStatus.NO_MESSAGE_IN_QUEUE, 0)
@@ -265,7 +276,7 @@ def _taken(
 
 def _by_entries(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Steps[Found]:
     """Return the messages of entries of any kind, one after the other."""
-    store, name = served.store, (header.topic, header.queue_id)
+    store, name = _queue_of(header, served)
     queue = yield from patiently(lambda: store.queue(*name))
     found = yield from select(
         queue,

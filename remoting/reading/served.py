@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reput.remoting.names.known import Topic
     from reput.remoting.names.release import Release
     from reput.stores.query.message_store import MessageStore
+    from reput.stores.queues.open_queues import AnyQueue
 
 
 class GroupConfig(NamedTuple):
@@ -24,12 +25,16 @@ class GroupConfig(NamedTuple):
         may_broadcast: `consumeBroadcastEnable`.
         sys_flag: `groupSysFlag`, for the answers of 5.x.
         forbidden: topics that it may not read (`forbiddenTable`, 5.x).
+        retries: `retryMaxTimes`: how often a message is tried again, if a client does not say.
+        retry_queues: `retryQueueNums`; what is sent back is dropped if there is none.
     """
 
     may_consume: bool = True
     may_broadcast: bool = True
     sys_flag: int = 0
     forbidden: frozenset[str] = frozenset()
+    retries: int = 16
+    retry_queues: int = 1
 
 
 class Subscription(NamedTuple):
@@ -81,6 +86,20 @@ class Resets(Protocol):
         """Return it, and forget that it was set; None if there is none."""
 
 
+class Kept(Protocol):
+    """Messages that consumers sent back: a store of our own beside the one that is served."""
+
+    @property
+    def store(self) -> MessageStore:
+        """Return the store."""
+
+    def has(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a queue is one of its own."""
+
+    def holds(self, physical_offset: int) -> bool:
+        """Tell whether an offset is one of its log."""
+
+
 @dataclass(frozen=True)
 class Served:
     """A store as a broker serves it.
@@ -98,6 +117,7 @@ class Served:
         memory: bytes before the log's end that a broker takes to be in memory, 40 % of its RAM;
             None takes all to be there, which suits an archive: a pull then gets four times more.
         resets: what a tool has set; None if nobody sets anything.
+        kept: what consumers sent back; None if it is not kept.
     """
 
     store: MessageStore
@@ -111,6 +131,31 @@ class Served:
     limits: PullLimits = IN_MEMORY
     memory: int | None = None
     resets: Resets | None = None
+    kept: Kept | None = None
+
+    def store_of(self, topic: str, queue_id: int) -> MessageStore:
+        """Return the store that has a queue, if any has."""
+        kept = self.kept
+        return kept.store if kept is not None and kept.has(topic, queue_id) else self.store
+
+    def store_at(self, physical_offset: int) -> MessageStore:
+        """Return the store that has a physical offset, if any has."""
+        kept = self.kept
+        return kept.store if kept is not None and kept.holds(physical_offset) else self.store
+
+    def queue_now(self, topic: str, queue_id: int) -> AnyQueue | None:
+        """Return a queue with what was written to it since, None if there is none."""
+        return self.store_of(topic, queue_id).queue_now(topic, queue_id)
+
+    def follow(self) -> None:
+        """Look at the files, as a server does each second.
+
+        Raises:
+            StoreError: some are not there; see `stores.query.presence`.
+        """
+        if self.kept is not None:
+            self.kept.store.presence.follow()
+        self.store.presence.follow()
 
     def limits_now(self) -> PullLimits:
         """Return how much one pull transfers, as far as the log is now."""

@@ -10,14 +10,16 @@ from reput.remoting.admin import requests as admin
 from reput.remoting.counting.counters import SentBack
 from reput.remoting.groups import requests as of_groups
 from reput.remoting.holding.pulls import Pulls
+from reput.remoting.keeping.records import RETRY
 from reput.remoting.names.known import Broker
 from reput.remoting.reading import requests as reading
 from reput.remoting.reading.served import Served
 from reput.remoting.reading.turns import Turns
 from reput.remoting.server import rules
+from reput.remoting.server.addresses import resolved
 from reput.remoting.server.desks import BrokerDesk
-from reput.remoting.server.following import Following
-from reput.remoting.server.topics import topics_of
+from reput.remoting.server.following import Following, Topics
+from reput.remoting.server.topics import topics_of, with_kept
 from reput.remoting.server.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from reput.remoting.counting.counters import Counters
     from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offsets import Offsets
+    from reput.remoting.keeping.records import Host
     from reput.remoting.names.known import Topic
     from reput.remoting.names.release import Release
     from reput.remoting.server.desks import Handler
@@ -63,6 +66,7 @@ class Told(NamedTuple):
     cold: int = 0
     refused: int = 0
     accepted: int = 0
+    kept: int = 0
 
 
 class StoreBroker:
@@ -99,27 +103,40 @@ class StoreBroker:
         """
         self._store, self._identity, self.counters = store, identity, counters
         self.release = identity.release
-        store.keep_open(_OPEN_QUEUES)
-        # It is searched for in the last file, which takes a while: not while clients wait.
-        store.log.end()
+        _prepare(store)
         self._now = loop.time
         self._told = Told()
         self._access = access or Open()
-        self._topics: dict[str, Topic] = topics_of(store)
         self._turns = Turns(loop)
+        self._keeper = groups.keeper
         consumers = rules.consumers_of(store, identity, self._now)
+        self._members = consumers.members
+        found = topics_of(store)
+        self._topics: dict[str, Topic] = self._with_kept(found)
         served = self._as_served(consumers, groups.file.offsets)
-        self._groups = rules.group_state(consumers, served, groups, self._now)
+        self._groups = rules.group_state(
+            consumers, served, groups, self._now, self._turns, self._host
+        )
         self.desk = self._make_desk(served, reads_all=groups.new_groups_read_all)
         self.traffic = Traffic(counters)
-        self._following = Following(store, self._pulls, self._topics, counters, loop)
+        topics = Topics(found, self._topics, self._with_kept)
+        self._following = Following(store, self._pulls, topics, counters, loop)
 
     def _as_served(self, consumers: Consumers, offsets: Offsets) -> Served:
         identity = self._identity
         said = rules.served_as(identity.properties)
         release = rules.release_as(identity.release, identity.properties)
         host = identity.address.rpartition(":")[0]
-        return Served(self._store, release, self._topics, consumers, host, resets=offsets, **said)
+        return Served(
+            self._store,
+            release,
+            self._topics,
+            consumers,
+            host,
+            resets=offsets,
+            kept=self._keeper,
+            **said,
+        )
 
     def _make_desk(self, served: Served, *, reads_all: bool) -> BrokerDesk:
         """Put the rooms together."""
@@ -141,6 +158,10 @@ class StoreBroker:
         checks, on_close = (self._access.check,), (groups.closed,)
         release, counters = identity.release, self.counters
         return BrokerDesk(handlers, release, counters, checks=checks, on_close=on_close)
+
+    def _host(self) -> Host:
+        """Return what ids of messages lead to, if it is ours that they are to lead to."""
+        return resolved(self._identity.address)
 
     @property
     def has_held(self) -> bool:
@@ -173,6 +194,10 @@ class StoreBroker:
         self.traffic.tick(now)
         self._access.tick()
         self._groups.tick(now)
+        if self._keeper is not None:
+            self._keeper.tick()
+            if not self._keeper.topics() <= self._topics.keys():
+                self._following.publish()
         self._following.tick()
         self._tell()
 
@@ -188,8 +213,23 @@ class StoreBroker:
             counters.sent_back(SentBack.REFUSED)
         for _ in range(sent_back.accepted - told.accepted):
             counters.sent_back(SentBack.ACCEPTED)
-        self._told = Told(members.clashes, self._turns.cold, sent_back.refused, sent_back.accepted)
+        for _ in range(sent_back.kept - told.kept):
+            counters.sent_back(SentBack.KEPT)
+        self._told = Told(
+            members.clashes,
+            self._turns.cold,
+            sent_back.refused,
+            sent_back.accepted,
+            sent_back.kept,
+        )
         counters.alive()
+
+    def _with_kept(self, found: Mapping[str, Topic]) -> dict[str, Topic]:
+        if self._keeper is None:
+            return dict(found)
+        groups = self._members.groups.items()
+        retrying = [name for name, group in groups if RETRY + name in group.subscriptions]
+        return with_kept(found, self._keeper, retrying)
 
     def close(self) -> None:
         """Close the files; offsets are saved.
@@ -203,3 +243,11 @@ class StoreBroker:
             self._turns.close()
             self._following.close()
             self._store.close()
+            if self._keeper is not None:
+                self._keeper.close()
+
+
+def _prepare(store: MessageStore) -> None:
+    store.keep_open(_OPEN_QUEUES)
+    # It is searched for in the last file, which takes a while: not while clients wait.
+    store.log.end()

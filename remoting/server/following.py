@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, StoreError
 from reput.remoting.server.topics import topics_of
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable, Mapping
 
     from reput.remoting.counting.counters import Counters
     from reput.remoting.holding.pulls import Pulls
@@ -23,18 +24,28 @@ LOG = logging.getLogger("reput")
 _TOPICS_SECONDS = 5.0
 
 
-class Following:
-    """The files of one store, and its topics.
+class Topics(NamedTuple):
+    """The topics of one store.
 
     Attributes:
-        topics: by name, as of the last look.
+        found: what the store has.
+        served: what clients are told; kept up to date.
+        told: returns what clients are to be told of what was found.
     """
+
+    found: dict[str, Topic]
+    served: dict[str, Topic]
+    told: Callable[[Mapping[str, Topic]], dict[str, Topic]]
+
+
+class Following:
+    """The files of one store, and its topics."""
 
     def __init__(
         self,
         store: MessageStore,
         pulls: Pulls,
-        topics: dict[str, Topic],
+        topics: Topics,
         counters: Counters,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -43,12 +54,12 @@ class Following:
         Args:
             store: what is served.
             pulls: are told of what has come.
-            topics: as they are now; kept up to date.
+            topics: as they are now.
             counters: what is told of the store.
             loop: where it is served.
         """
         self._store, self._pulls, self._counters, self._loop = store, pulls, counters, loop
-        self.topics = topics
+        self._topics, self._found = topics, topics.found
         # Thousands of directories are listed.
         self._thread = ThreadPoolExecutor(1, "topics")
         self._looking: asyncio.Future[dict[str, Topic]] | None = None
@@ -101,10 +112,17 @@ class Following:
                 raise error
             LOG.warning("the topics before it are served: %s", error)
             return
-        found = done.result()
-        if found != self.topics and self._store.presence.away is None:
-            self.topics.clear()
-            self.topics.update(found)
+        if self._store.presence.away is None:
+            self._found = done.result()
+            self.publish()
+
+    def publish(self) -> None:
+        """Tell clients of the topics that were found, and of what has come to them since."""
+        served = self._topics.served
+        told = self._topics.told(self._found)
+        if told != served:
+            served.clear()
+            served.update(told)
 
     def close(self) -> None:
         """End the thread; what it reads is not waited for."""

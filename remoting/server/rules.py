@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from reput.remoting.groups import consumers
 from reput.remoting.groups.locks import Locks
 from reput.remoting.groups.requests import GroupState
-from reput.remoting.groups.sent_back import SentBack
+from reput.remoting.groups.sent_back import Keeping, SentBack
 from reput.remoting.names.known import READABLE
 
 if TYPE_CHECKING:
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.groups.sent_back import OnSentBack
+    from reput.remoting.keeping.keeper import Keeper
+    from reput.remoting.keeping.records import Host
     from reput.remoting.names.release import Release
     from reput.remoting.reading.served import Served
+    from reput.remoting.reading.turns import Turns
     from reput.remoting.server.broker import Identity
     from reput.stores.query.message_store import MessageStore
 
@@ -36,12 +39,14 @@ class GroupSettings(NamedTuple):
     Attributes:
         file: where their offsets are kept.
         on_sent_back: what happens to messages that consumers send back.
+        keeper: keeps them, if they are kept; closed with the broker.
         new_groups_read_all: see `remoting.groups.progress.Progress`.
     """
 
     file: OffsetFile
     on_sent_back: OnSentBack
     new_groups_read_all: bool = False
+    keeper: Keeper | None = None
 
 
 def served_as(properties: Mapping[str, str]) -> ServedAs:
@@ -90,7 +95,12 @@ def consumers_of(store: MessageStore, identity: Identity, now: Callable[[], floa
 
 
 def group_state(
-    known: Consumers, served: Served, settings: GroupSettings, now: Callable[[], float]
+    known: Consumers,
+    served: Served,
+    settings: GroupSettings,
+    now: Callable[[], float],
+    turns: Turns,
+    host: Callable[[], Host],
 ) -> GroupState:
     """Return what is known of groups as a server begins.
 
@@ -99,9 +109,12 @@ def group_state(
         served: the store.
         settings: the operator's.
         now: as of `consumers_of`.
+        turns: of the event loop.
+        host: returns what ids of kept messages lead to.
     """
-    file = settings.file
-    sent_back = SentBack(settings.on_sent_back, served, now)
+    file, keeper = settings.file, settings.keeper
+    keeping = None if keeper is None else Keeping(keeper, turns, host)
+    sent_back = SentBack(settings.on_sent_back, served, now, keeping)
     return GroupState(known, file.offsets, Locks(now), sent_back, file)
 
 

@@ -9,14 +9,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.rocketmq import names
-from reput.remoting.names.known import READABLE, Topic
+from reput.remoting.keeping.records import RETRY
+from reput.remoting.names.known import READABLE, WRITABLE, Topic
 from reput.stores.config.config_files import read_config, unreadable
 from reput.stores.config.topics import TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from reput.remoting.keeping.keeper import Keeper
     from reput.stores.query.message_store import MessageStore
 
 _MOST_QUEUES = 1 << 16
+# Any peer can name groups; the topics of more are found once they have messages.
+_MOST_KEPT = 1 << 16
 
 
 def topics_of(store: MessageStore) -> dict[str, Topic]:
@@ -38,6 +44,29 @@ def topics_of(store: MessageStore) -> dict[str, Topic]:
         writes = max(_number(config, "writeQueueNums"), least)
         found[name] = Topic(name, reads, writes, perm, _number(config, "topicSysFlag"))
     return found
+
+
+def with_kept(
+    found: Mapping[str, Topic], keeper: Keeper, groups: Iterable[str]
+) -> dict[str, Topic]:
+    """Return topics with those of messages that are kept: one queue more than the store has.
+
+    Args:
+        found: the store's own.
+        keeper: keeps messages.
+        groups: that have members: they ask where their retry topic is before it has a message.
+    """
+    for group in groups:
+        name = RETRY + group
+        if len(keeper.topics()) >= _MOST_KEPT:
+            break
+        keeper.queue_of(name, found[name].read_queues if name in found else 0)
+    topics = dict(found)
+    for name in keeper.topics():
+        queues = max(keeper.id_in(name) + 1, found[name].read_queues if name in found else 0)
+        perm = READABLE | WRITABLE if name.startswith(RETRY) else READABLE
+        topics[name] = Topic(name, queues, queues, perm)
+    return dict(sorted(topics.items()))
 
 
 def _told(store: MessageStore) -> dict[str, Any]:

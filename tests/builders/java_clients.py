@@ -37,6 +37,61 @@ class Consumer:
         return [line.split() for line in self._taken.read_text().splitlines()]
 
 
+def java_command(version: str, home: Path, program: str) -> list[str]:
+    """Return what runs a class of `tests.oracle` with a client of some version."""
+    oracle.build(version)
+    target = oracle.HERE / "target" / version
+    java = ["java", "-Xmx256m", f"-Duser.home={home}"]
+    java += [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in _OPENED]
+    return [*java, "-cp", f"{target}/classes:{target}/lib/*", program]
+
+
+@contextlib.contextmanager
+def sending_back(
+    names: int,
+    version: str,
+    directory: Path,
+    *,
+    count: int,
+    kind: str = "concurrent",
+    topic: str = "t",
+    group: str = "g",
+    level: int = 1,
+    most: int = 2,
+    seconds: int = 60,
+) -> Iterator[Path]:
+    """Run a consumer that fails at each message whose key begins with "bad".
+
+    Args:
+        names: port of the name server.
+        version: of the client.
+        directory: its home.
+        count: messages after which it ends.
+        kind: concurrent or orderly.
+        topic: that it reads.
+        group: its own.
+        level: of the delay that it asks for.
+        most: how often a message is tried again.
+        seconds: after which it ends with fewer.
+
+    Yields:
+        The file that gets a line for each message.
+    """
+    taken = directory / f"taken-{group}-{version}"
+    words = (f"{LOOPBACK}:{names}", kind, topic, group, level, most, count, seconds, taken)
+    with subprocess.Popen(
+        [*java_command(version, directory, "oracle.SendBack"), *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=_environment(),
+    ) as process:
+        try:
+            yield taken
+            process.wait(_SECONDS)
+        finally:
+            process.kill()
+
+
 @contextlib.contextmanager
 def consuming(
     names: int,
@@ -59,12 +114,8 @@ def consuming(
         count: messages after which it ends; after 60 s it ends with fewer.
         prefix: what is put before the command.
     """
-    oracle.build(version)
-    target = oracle.HERE / "target" / version
     taken = directory / f"taken-{kind}"
-    java = [*prefix, "java", "-Xmx256m", f"-Duser.home={directory}"]
-    java += [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in _OPENED]
-    java += ["-cp", f"{target}/classes:{target}/lib/*", "oracle.Consume"]
+    java = [*prefix, *java_command(version, directory, "oracle.Consume")]
     words = (f"{LOOPBACK}:{names}", kind, "t", f"g-{kind}", wanted, str(count), "60", str(taken))
     process = subprocess.Popen(
         [*java, *words],

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import logging
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, UsageError
 from reput.remoting.access.errors import AccessError
 from reput.streaming.cli.asked import open_reader
+from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
 from reput.streaming.cli.serve.places import places_of
 from reput.streaming.cli.store_choice import named_in_file, one_store
 from reput.streaming.endings.interruptions import SIGNALS
@@ -22,13 +22,12 @@ from reput.streaming.settings.reput_toml import read_config
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from reput.remoting.access.check import Access, Open
     from reput.remoting.counting.counters import Counters
     from reput.remoting.names.release import Release
     from reput.remoting.server.broker import StoreBroker
     from reput.remoting.server.server import Place, Server, Tls
     from reput.stores.query.message_store import MessageStore
-    from reput.streaming.cli.serve.places import Address, Places
+    from reput.streaming.cli.serve.places import Places
     from reput.streaming.observe.serving import ServeMetrics
     from reput.streaming.settings.config import StoreConfig
 
@@ -76,7 +75,7 @@ def _configs_of(options: ServeOptions) -> list[StoreConfig]:
             f"--broker-name is for one store, and there are {len(configs)}: each is called as in "
             "its broker.conf, or else by its name"
         )
-    _refuse_equal_names([_name(options, each) for each in configs])
+    _refuse_equal_names([name_of(options, each) for each in configs])
     return configs
 
 
@@ -127,7 +126,7 @@ async def _run(
 
     metrics = _metrics(options, stack)
     made = [
-        _broker(options, config, store, address, metrics)
+        broker_of(options, config, store, address, metrics)
         for config, store, address in zip(configs, stores, places.advertised, strict=True)
     ]
     names = _name_server(options, configs[0], places, metrics)
@@ -158,7 +157,7 @@ def _name_server(
         if options.accept_brokers:
             raise UsageError("--accept-brokers is about the name server, and that is off")
         return None
-    counters = _counters(metrics, _cluster(options, first), NAME_SERVER)
+    counters = counters_of(metrics, cluster_of(options, first), NAME_SERVER)
     return Place(*places.names), RELEASES[first.settings.version.family], counters
 
 
@@ -206,62 +205,6 @@ def _report(configs: Sequence[StoreConfig], server: Server, places: Places) -> N
         LOG.info("store %s: %s on %s, clients dial %s", config.name, config.path, port, dialled)
 
 
-def _name(options: ServeOptions, config: StoreConfig) -> str:
-    return options.broker_name or config.properties.get("brokerName", "").strip() or config.name
-
-
-def _cluster(options: ServeOptions, config: StoreConfig) -> str:
-    return (
-        options.cluster
-        or config.properties.get("brokerClusterName", "").strip()
-        or "DefaultCluster"
-    )
-
-
-def _broker(
-    options: ServeOptions,
-    config: StoreConfig,
-    store: MessageStore,
-    address: Address,
-    metrics: ServeMetrics | None,
-) -> StoreBroker:
-    from reput.remoting.groups.offset_file import OffsetFile
-    from reput.remoting.names.release import RELEASES
-    from reput.remoting.server.broker import Identity, StoreBroker
-    from reput.remoting.server.rules import GroupSettings
-
-    name, cluster = _name(options, config), _cluster(options, config)
-    identity = Identity(
-        name,
-        cluster,
-        str(address),
-        RELEASES[config.settings.version.family],
-        config.properties,
-    )
-    loop, counters = asyncio.get_running_loop(), _counters(metrics, cluster, name)
-    access = _access(options, config, counters)
-    path = options.offsets.expanduser() / f"{name}.json"
-    # A disk that takes its time keeps no client waiting.
-    saving = ThreadPoolExecutor(1, "offsets")
-    file = OffsetFile(path, config.path, loop.time, options.offsets_from, saving)
-    groups = GroupSettings(file, options.sent_back, options.new_groups_read_all)
-    return StoreBroker(store, identity, counters, loop, groups, access)
-
-
-def _access(options: ServeOptions, config: StoreConfig, counters: Counters) -> Access | Open:
-    """Return what judges requests to a store.
-
-    Raises:
-        AccessError: its broker checked who asks, and nothing says who may.
-    """
-    from reput.remoting.access.guard import guard
-    from reput.remoting.names.release import RELEASES
-
-    conf = f"the broker.conf of {config.name}", config.properties
-    release = RELEASES[config.settings.version.family]
-    return guard(options.acl, conf, release, counters, is_open=options.open_access)
-
-
 def _tls(options: ServeOptions) -> Tls | None:
     """Return how TLS is spoken; None for plain connections only.
 
@@ -305,9 +248,3 @@ def _metrics(options: ServeOptions, stack: contextlib.ExitStack) -> ServeMetrics
     stack.callback(server.shutdown)
     LOG.info("metrics on http://%s:%d/metrics", options.metrics_host, server.server_port)
     return metrics
-
-
-def _counters(metrics: ServeMetrics | None, cluster: str, name: str) -> Counters:
-    from reput.remoting.counting.counters import Uncounted
-
-    return Uncounted() if metrics is None else metrics.server(cluster, name)

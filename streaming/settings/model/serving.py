@@ -103,9 +103,18 @@ class ServeOptions(StoreOptions):
         Option(
             panel=SERVING,
             help="Messages that consumers send back to try again later. refuse: the consumer keeps "
-            "them and tries itself. accept: they are counted, logged and gone.",
+            "them and tries itself. accept: they are counted, logged and gone. keep: they stand in "
+            "a log beside the offsets, and are consumed again as with a broker.",
         ),
     ] = OnSentBack.REFUSE
+    sent_back_bytes: Annotated[
+        str,
+        Option(
+            unit="bytes",
+            panel=SERVING,
+            help="With --sent-back keep: the most that each broker's log takes, at least 64m.",
+        ),
+    ] = "256m"
     acl: Annotated[
         Path | None,
         Option(

@@ -248,7 +248,7 @@ def follow(crew: Crew, plan: Plan, part: Callable[[], float], said: Callable[[st
 
 def serve(directory: Path) -> ServedProcess:
     """Start a server of the store in a directory."""
-    server = ServedProcess(directory, stored.CONF, ("--broker-name", "reput"))
+    server = ServedProcess(directory, "--broker-name", "reput", settings=stored.CONF)
     server.start()
     return server
 

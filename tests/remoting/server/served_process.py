@@ -14,7 +14,7 @@ from tests.builders.servers import LOOPBACK, free_port
 from tests.builders.stores import SMALL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 _START_SECONDS = 60.0
 
@@ -28,15 +28,13 @@ class ServedProcess:
         log: where its lines go.
     """
 
-    def __init__(
-        self, directory: Path, settings: Mapping[str, str] = SMALL, words: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, directory: Path, *words: str, settings: Mapping[str, str] = SMALL) -> None:
         """Do not start yet.
 
         Args:
             directory: has `store` and its queues, `out`; gets what else there is.
-            settings: of the broker.
             words: further options.
+            settings: of the broker.
         """
         self.names, self.broker = free_port(), free_port()
         self.log = directory / "serve.log"
@@ -86,9 +84,9 @@ class ServedProcess:
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
     def kill(self) -> None:
-        """Kill it as `kill -9` does."""
+        """Kill it, as `kill -9` does."""
         self._process.kill()
-        self._process.wait()
+        self._process.wait(20)
 
     def end(self) -> int:
         """End it in order; return its exit code."""

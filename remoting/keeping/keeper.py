@@ -1,0 +1,314 @@
+"""Keeps messages beside the event loop: one thread writes, and clients wait for what is on disk.
+
+What comes while the thread writes is written together, with one flush.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from reput.formats.errors import ReputError, StoreError
+from reput.formats.rocketmq.broker import BrokerSettings
+from reput.remoting.keeping.kept import LEAST_BYTES, FullError, Kept, Rules
+from reput.remoting.keeping.log import FILE_SIZE, FIRST
+from reput.remoting.keeping.queues import FILE_SIZE as QUEUE_SIZE
+from reput.remoting.keeping.records import DEAD, RETRY
+from reput.stores.query.message_store import MessageStore
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, KeysView
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from reput.formats.rocketmq.encode import Message
+
+    Put = tuple[Message, asyncio.Future[None]]
+
+__all__ = ["LEAST_BYTES", "FullError", "Keeper", "keeper_of"]
+
+LOG = logging.getLogger("reput")
+# Each waiting client has one message here; what others send is not taken.
+_MOST_WAITING_BYTES = 64 << 20
+_TOGETHER_BYTES = 4 << 20
+_EXPIRE_SECONDS = 60.0
+# After an error of the disk.
+_PAUSE_MS = 5000
+_HOUR_MS = 3_600_000
+_RESERVED_HOURS = 72
+
+
+class _Done(NamedTuple):
+    """What a turn of the thread has come to.
+
+    Attributes:
+        errors: for each message that was to be put, None if it is on disk.
+        delivered: how many messages were.
+        next_due_ms: when the next one is due.
+        last_file: where the log's last file begins.
+        failed: the disk did.
+    """
+
+    errors: list[Exception | None]
+    delivered: int
+    next_due_ms: int | None
+    last_file: int
+    failed: bool = False
+
+
+class Keeper:
+    """What consumers of one store have sent back; a `remoting.reading.served.Kept`.
+
+    Attributes:
+        waiting: how many messages wait for their delay.
+        bytes: what the files of its log take.
+        failures: how often the disk failed.
+    """
+
+    def __init__(
+        self,
+        kept: Kept,
+        store: MessageStore,
+        loop: asyncio.AbstractEventLoop,
+        beside: Executor,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Deliver what is due from the first `tick` on.
+
+        Args:
+            kept: the messages; closed with this.
+            store: reads them; closed with this.
+            loop: where questions are answered.
+            beside: a single thread that writes.
+            clock: seconds since 1970.
+        """
+        self._kept = kept
+        self._store = store
+        self._loop = loop
+        self._beside = beside
+        self._clock = clock
+        self._puts: list[Put] = []
+        self._put_bytes = 0
+        self._job: asyncio.Future[_Done] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_due_ms = kept.next_due_ms
+        self._expired_at = loop.time()
+        self._last_file = kept.last_file
+        # By topic, the queue of it that is ours.
+        self._ids: dict[str, int] = {}
+        for topic, queue_id in kept.queues.ends:
+            if topic.startswith((RETRY, DEAD)):
+                self._ids[topic] = max(queue_id, self._ids.get(topic, 0))
+        self.waiting, self.bytes, self.failures = len(kept), kept.size, 0
+
+    @property
+    def store(self) -> MessageStore:
+        """Return what reads the messages."""
+        return self._store
+
+    def has(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a queue is one of its own."""
+        return self._ids.get(topic) == queue_id
+
+    def holds(self, physical_offset: int) -> bool:
+        """Tell whether an offset is one of its log."""
+        return physical_offset >= FIRST
+
+    def topics(self) -> KeysView[str]:
+        """Return the topics in which it has a queue."""
+        return self._ids.keys()
+
+    def id_in(self, topic: str) -> int:
+        """Return the id of its queue of one of its topics."""
+        return self._ids[topic]
+
+    def queue_of(self, topic: str, others: int) -> int:
+        """Return the id of its queue of a topic; the same one from then on.
+
+        Args:
+            topic: of a group.
+            others: queues that the store itself has of it.
+        """
+        return self._ids.setdefault(topic, max(others, 1))
+
+    def put(self, message: Message) -> asyncio.Future[None]:
+        """Keep a message; the future ends once it is on disk.
+
+        The future's error is a `FullError`, ValueError or OSError.
+        """
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._put_bytes > _MOST_WAITING_BYTES:
+            future.set_exception(FullError("the disk takes messages too slowly"))
+            return future
+        self._puts.append((message, future))
+        self._put_bytes += len(message.body)
+        self._go()
+        return future
+
+    def tick(self) -> None:
+        """Do what is due; call it every second or so."""
+        self._go()
+
+    def _go(self) -> None:
+        """Let the thread write, if there is something to write and it is idle."""
+        if self._job is not None:
+            return
+        now_ms = int(self._clock() * 1000)
+        expires = self._loop.time() - self._expired_at >= _EXPIRE_SECONDS
+        is_due = self._next_due_ms is not None and self._next_due_ms <= now_ms
+        if not (self._puts or is_due or expires):
+            self._wait(now_ms)
+            return
+        if expires:
+            self._expired_at = self._loop.time()
+        puts = self._next_puts()
+        messages = [message for message, _ in puts]
+        self._job = self._loop.run_in_executor(
+            self._beside, lambda: self._turn(messages, now_ms, expires=expires)
+        )
+        self._job.add_done_callback(lambda job: self._after(job, puts))
+
+    def _next_puts(self) -> list[Put]:
+        count, size = 0, 0
+        for message, _ in self._puts:
+            size += len(message.body)
+            count += 1
+            if size >= _TOGETHER_BYTES:
+                break
+        puts, self._puts = self._puts[:count], self._puts[count:]
+        self._put_bytes -= size
+        return puts
+
+    def _wait(self, now_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._next_due_ms is not None:
+            seconds = max(self._next_due_ms - now_ms, 1) / 1000
+            self._timer = self._loop.call_later(seconds, self._go)
+
+    def _turn(self, messages: list[Message], now_ms: int, *, expires: bool) -> _Done:
+        """Write; on the thread."""
+        kept, delivered, failed = self._kept, 0, False
+        errors = self._put_all(messages, now_ms)
+        try:
+            delivered = kept.deliver(now_ms)
+            if expires:
+                kept.expire(now_ms)
+        except OSError as error:
+            LOG.error("messages that were sent back could not be delivered: %s", error)  # noqa: TRY400 - it says all
+            failed = True
+        failed = failed or any(isinstance(each, OSError) for each in errors)
+        due = kept.next_due_ms
+        if failed and due is not None:
+            due = max(due, now_ms + _PAUSE_MS)
+        return _Done(errors, delivered, due, kept.last_file, failed)
+
+    def _put_all(self, messages: list[Message], now_ms: int) -> list[Exception | None]:
+        try:
+            self._kept.put(messages, now_ms)
+        except (ValueError, ReputError) as error:
+            if len(messages) == 1:
+                return [error]
+            # One of them is to blame, or there is room for some.
+            return [each for one in messages for each in self._put_all([one], now_ms)]
+        except OSError as error:
+            LOG.error("messages that were sent back could not be kept: %s", error)  # noqa: TRY400 - it says all
+            return [error] * len(messages)
+        return [None] * len(messages)
+
+    def _after(self, job: asyncio.Future[_Done], puts: list[Put]) -> None:
+        """Take in what the thread did; on the event loop."""
+        self._job = None
+        error = job.exception()
+        if error is not None:
+            LOG.error("what was sent back could not be kept", exc_info=error)
+            for _, future in puts:
+                _end(future, RuntimeError(str(error)))
+            self._next_due_ms = int(self._clock() * 1000) + _PAUSE_MS
+            return
+        done = job.result()
+        self._next_due_ms = done.next_due_ms
+        self.failures += done.failed
+        self.waiting, self.bytes = len(self._kept), self._kept.size
+        if done.last_file != self._last_file:
+            self._last_file = done.last_file
+            # The look of each second tells what is not there.
+            with contextlib.suppress(StoreError):
+                self._store.presence.follow()
+        for (_, future), each in zip(puts, done.errors, strict=True):
+            _end(future, each)
+        self._go()
+
+    def close(self) -> None:
+        """Close the files; what waits is kept. The thread has to be idle, or to be waited for."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._beside.shutdown(wait=True, cancel_futures=True)
+        self._store.close()
+        self._kept.close()
+
+
+def _end(future: asyncio.Future[None], error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def keeper_of(
+    directory: Path,
+    most_bytes: int,
+    settings: BrokerSettings,
+    consumed: Callable[[str, int], int | None],
+    loop: asyncio.AbstractEventLoop,
+    beside: Executor,
+    reserved_hours: int | None = None,
+) -> Keeper:
+    """Open what is kept of one store's consumers, or begin to keep it.
+
+    Args:
+        directory: where it is.
+        most_bytes: of the log.
+        settings: of the store's broker.
+        consumed: see `Kept`.
+        loop: where questions are answered.
+        beside: a single thread that writes.
+        reserved_hours: age at which files go (`fileReservedTime`).
+
+    Raises:
+        ReputError: another process has it, or it is damaged.
+        OSError: it cannot be read or made.
+    """
+    hours = _RESERVED_HOURS if reserved_hours is None else reserved_hours
+    kept = Kept(directory, Rules(most_bytes, settings.delays, hours * _HOUR_MS), consumed)
+    if kept.cut:
+        LOG.warning(
+            "%s: the last %d bytes of the log were not whole and are removed; nobody was told that "
+            "they are kept",
+            directory,
+            kept.cut,
+        )
+    try:
+        store = MessageStore.open(directory, settings=own_settings(settings))
+        store.log.end()
+        return Keeper(kept, store, loop, beside)
+    except BaseException:
+        kept.close()
+        raise
+
+
+def own_settings(settings: BrokerSettings) -> BrokerSettings:
+    """Return the settings of what is kept, as of a broker of the same release."""
+    return BrokerSettings(
+        settings.version,
+        commitlog_file_size=FILE_SIZE,
+        consumequeue_file_size=QUEUE_SIZE,
+        writes_index=False,
+        delays=settings.delays,
+    )

@@ -1,0 +1,128 @@
+"""What is served of one store: its broker, with its offsets, accounts and kept messages."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from reput.formats.errors import UsageError
+from reput.formats.rocketmq.broker import whole
+from reput.streaming.settings.option_values import number_of_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reput.remoting.access.check import Access, Open
+    from reput.remoting.counting.counters import Counters
+    from reput.remoting.groups.offset_file import OffsetFile
+    from reput.remoting.keeping.keeper import Keeper
+    from reput.remoting.server.broker import StoreBroker
+    from reput.stores.query.message_store import MessageStore
+    from reput.streaming.cli.serve.places import Address
+    from reput.streaming.observe.serving import ServeMetrics
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.settings.model.serving import ServeOptions
+
+
+def name_of(options: ServeOptions, config: StoreConfig) -> str:
+    """Return what a store's broker is called."""
+    return options.broker_name or config.properties.get("brokerName", "").strip() or config.name
+
+
+def cluster_of(options: ServeOptions, config: StoreConfig) -> str:
+    """Return the cluster that a store's broker belongs to."""
+    return (
+        options.cluster
+        or config.properties.get("brokerClusterName", "").strip()
+        or "DefaultCluster"
+    )
+
+
+def broker_of(
+    options: ServeOptions,
+    config: StoreConfig,
+    store: MessageStore,
+    address: Address,
+    metrics: ServeMetrics | None,
+) -> StoreBroker:
+    """Return the broker of a store.
+
+    Raises:
+        ReputError: a file of the settings cannot be used.
+    """
+    from reput.remoting.groups.offset_file import OffsetFile
+    from reput.remoting.names.release import RELEASES
+    from reput.remoting.server.broker import Identity, StoreBroker
+    from reput.remoting.server.rules import GroupSettings
+
+    name, cluster = name_of(options, config), cluster_of(options, config)
+    release = RELEASES[config.settings.version.family]
+    identity = Identity(name, cluster, str(address), release, config.properties)
+    loop, counters = asyncio.get_running_loop(), counters_of(metrics, cluster, name)
+    access = _access(options, config, counters)
+    path = options.offsets.expanduser() / f"{name}.json"
+    # A disk that takes its time keeps no client waiting.
+    saving = ThreadPoolExecutor(1, "offsets")
+    file = OffsetFile(path, config.path, loop.time, options.offsets_from, saving)
+    keeper = _keeper(options, config, path.with_suffix(".sent-back"), file)
+    groups = GroupSettings(file, options.sent_back, options.new_groups_read_all, keeper)
+    return StoreBroker(store, identity, counters, loop, groups, access)
+
+
+def _keeper(
+    options: ServeOptions, config: StoreConfig, directory: Path, file: OffsetFile
+) -> Keeper | None:
+    """Return what keeps messages that are sent back; None if they are not kept.
+
+    Raises:
+        UsageError: too few bytes.
+        ReputError: another process keeps them there, or they are damaged.
+    """
+    from reput.remoting.groups.sent_back import OnSentBack
+    from reput.remoting.keeping.keeper import LEAST_BYTES, keeper_of
+    from reput.remoting.keeping.records import RETRY
+
+    if options.sent_back is not OnSentBack.KEEP:
+        return None
+    most = number_of_bytes(options.sent_back_bytes, "--sent-back-bytes ")
+    if most < LEAST_BYTES:
+        raise UsageError(
+            f"--sent-back-bytes {options.sent_back_bytes}: a log of messages that are sent back "
+            f"takes at least {LEAST_BYTES >> 20}m, four files"
+        )
+    hours = whole(config.properties, "fileReservedTime", 72)
+
+    def consumed(topic: str, queue_id: int) -> int | None:
+        return file.offsets.find(topic.removeprefix(RETRY), topic, queue_id)
+
+    return keeper_of(
+        directory,
+        most,
+        config.settings,
+        consumed,
+        asyncio.get_running_loop(),
+        ThreadPoolExecutor(1, "sent-back"),
+        hours,
+    )
+
+
+def _access(options: ServeOptions, config: StoreConfig, counters: Counters) -> Access | Open:
+    """Return what judges requests to a store.
+
+    Raises:
+        AccessError: its broker checked who asks, and nothing says who may.
+    """
+    from reput.remoting.access.guard import guard
+    from reput.remoting.names.release import RELEASES
+
+    conf = f"the broker.conf of {config.name}", config.properties
+    release = RELEASES[config.settings.version.family]
+    return guard(options.acl, conf, release, counters, is_open=options.open_access)
+
+
+def counters_of(metrics: ServeMetrics | None, cluster: str, name: str) -> Counters:
+    """Return what a server tells of itself."""
+    from reput.remoting.counting.counters import Uncounted
+
+    return Uncounted() if metrics is None else metrics.server(cluster, name)

@@ -1,0 +1,120 @@
+"""Messages that are sent back to a server that is killed: kept, delivered once, beside the store's."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from reput.formats.rocketmq import commitlog
+from reput.formats.rocketmq.encode import Message
+from reput.remoting.keeping.log import FIRST
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+from tests.builders.served import NOW, dispatched
+from tests.builders.servers import Client
+from tests.builders.stores import Log
+from tests.remoting.server.served_process import ServedProcess
+
+PULL = {
+    "consumerGroup": "g",
+    "maxMsgNums": "32",
+    "sysFlag": "6",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "15000",
+    "subVersion": "0",
+    "subscription": "*",
+}
+RETRY = "%RETRY%g"
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """
+    Return where a store is whose broker had kept a message of the group itself.
+    """
+    log = Log()
+    for number in range(3):
+        said = {"TAGS": "A", "UNIQ_KEY": f"U{number}"}
+        log.append(Message("t", b"body", said, 0, number, store_timestamp=NOW + number))
+    said = {"RETRY_TOPIC": "t", "ORIGIN_MESSAGE_ID": "ID", "UNIQ_KEY": "U9"}
+    log.append(Message(RETRY, b"old", said, 0, 0, store_timestamp=NOW + 9, reconsume_times=1))
+    with dispatched(log, tmp_path) as store:
+        assert store.topics() == [RETRY, "t"]
+    return tmp_path
+
+
+def pulled(client: Client, topic: str, queue: int, offset: int = 0) -> list[commitlog.Record]:
+    """
+    Return what a pull that may wait gets.
+    """
+    said = PULL | {"topic": topic, "queueId": str(queue), "queueOffset": str(offset)}
+    until = time.monotonic() + 20
+    while True:
+        client.send(RequestCode.PULL_MESSAGE, **said)
+        answer = client.answer(20)
+        # The topic is there within a second or so; a held pull may come back with nothing.
+        if answer.code == ResponseCode.SUCCESS or time.monotonic() > until:
+            break
+        time.sleep(0.1)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    records, at = [], 0
+    while at < len(answer.body):
+        size, position = (
+            int.from_bytes(answer.body[at:][:4], "big"),
+            int.from_bytes(answer.body[at + commitlog.PHYSICAL_OFFSET_AT :][:8], "big"),
+        )
+        _, record = commitlog.read(answer.body, at, position, position + size)
+        records.append(record)
+        at += size
+    return records
+
+
+def send_back(client: Client, offset: int, level: int, **more: str) -> None:
+    said = {"offset": str(offset), "group": "g", "delayLevel": str(level)} | more
+    answer = client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **said)
+    assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
+
+
+def test_a_kill_loses_nothing_and_repeats_nothing(directory):
+    process = ServedProcess(directory, "--sent-back", "keep")
+    process.start()
+    client = Client(process.broker)
+    first, second, third = pulled(client, "t", 0)
+    send_back(client, first.physical_offset, 1)
+    (again,) = pulled(client, RETRY, 1)
+    send_back(client, second.physical_offset, 2)
+    process.kill()
+    client.close()
+
+    process.start()
+    client = Client(process.broker)
+    same, late = pulled(client, RETRY, 1)[0], pulled(client, RETRY, 1, 1)[0]
+    assert same == again
+    assert again.physical_offset >= FIRST
+    assert [each.properties["UNIQ_KEY"] for each in (same, late)] == ["U0", "U1"]
+    assert (again.reconsume_times, again.body, again.queue_offset) == (1, b"body", 0)
+    assert again.store_host == f"127.0.0.1:{process.broker}"
+    assert late.store_timestamp - again.store_timestamp > 0
+    # What the store's own broker had kept.
+    assert [each.body for each in pulled(client, RETRY, 0)] == [b"old"]
+    # What is sent back once more; no more tries.
+    send_back(client, again.physical_offset, 1, maxReconsumeTimes="1")
+    send_back(client, third.physical_offset, -1)
+    until = time.monotonic() + 20
+    while (
+        client.ask(RequestCode.GET_MAX_OFFSET, topic="%DLQ%g", queueId="1").fields["offset"] < "2"
+    ):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    view = client.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=str(again.physical_offset))
+    assert bytes(view.body)[commitlog.PHYSICAL_OFFSET_AT :][:8] == again.physical_offset.to_bytes(
+        8, "big"
+    )
+    client.close()
+    assert process.end() == 0
+
+
+def test_a_bound_that_is_too_small_is_refused(directory):
+    process = ServedProcess(directory, "--sent-back", "keep", "--sent-back-bytes", "32m")
+    with pytest.raises(RuntimeError, match=r"--sent-back-bytes 32m: .* at least 64m"):
+        process.start()
