@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.commitlog import Record
     from reput.formats.rocketmq.encode import Message
     from reput.remoting.keeping.keeper import Keeper
-    from reput.remoting.keeping.records import Host
+    from reput.remoting.reading.hosts import Host
     from reput.remoting.reading.served import Served
     from reput.remoting.reading.turns import Turns
     from reput.remoting.wire.channel import Channel

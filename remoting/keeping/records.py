@@ -13,6 +13,7 @@ from reput.formats.rocketmq import properties as names
 from reput.formats.rocketmq.commitlog import WIDE_HOSTS
 from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
 from reput.formats.rocketmq.encode import Message
+from reput.remoting.reading.hosts import Host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,13 +26,6 @@ REAL_TOPIC, REAL_QUEUE = "REAL_TOPIC", "REAL_QID"
 WAIT, DELAY = "WAIT", names.DELAY
 # Level 3 is the first that a broker gives by itself: 10 s.
 _FIRST_LEVEL = 3
-
-
-class Host(NamedTuple):
-    """A broker's address, as records have it."""
-
-    address: str
-    port: int
 
 
 class Wanted(NamedTuple):

@@ -34,7 +34,8 @@ def view_message(header: ViewMessageRequestHeader, served: Served) -> Answer:
     except NoRecordError:
         remark = f"can not find message by the offset, {header.offset}"
         return Answer(ResponseCode.SYSTEM_ERROR, remark)
-    return Answer(ResponseCode.SUCCESS, pieces=[_bytes_of(store, record)], messages=1)
+    pieces = served.leaving([_bytes_of(store, record)])
+    return Answer(ResponseCode.SUCCESS, pieces=pieces, messages=1)
 
 
 def query_message(
@@ -62,7 +63,7 @@ def query_message(
     said = QueryMessageResponseHeader(*last)
     if not found.messages:
         return _not_found(said)
-    pieces = [_bytes_of(store, record) for record in found.messages]
+    pieces = served.leaving([_bytes_of(store, record) for record in found.messages])
     return Answer(ResponseCode.SUCCESS, None, said, pieces, len(pieces))
 
 

@@ -118,7 +118,7 @@ def steps(
         group_sys_flag=group.sys_flag if has_flags else None,
     )
     code = code_of(found.status, header.queue_offset)
-    return Answer(code, found.status, said, found.pieces, found.messages)
+    return Answer(code, found.status, said, served.leaving(found.pieces), found.messages)
 
 
 def _find_now(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Steps[Found]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from reput.remoting.reading.hosts import with_host
 from reput.stores.queues.pull import IN_MEMORY, PullLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from reput.formats.filters.consumerfilter import ConsumerFilter
     from reput.remoting.names.known import Topic
     from reput.remoting.names.release import Release
+    from reput.remoting.reading.hosts import Host
     from reput.stores.query.message_store import MessageStore
     from reput.stores.queues.open_queues import AnyQueue
 
@@ -118,6 +120,7 @@ class Served:
             None takes all to be there, which suits an archive: a pull then gets four times more.
         resets: what a tool has set; None if nobody sets anything.
         kept: what consumers sent back; None if it is not kept.
+        own_host: returns the store host that records leave with; None if they keep theirs.
     """
 
     store: MessageStore
@@ -132,6 +135,11 @@ class Served:
     memory: int | None = None
     resets: Resets | None = None
     kept: Kept | None = None
+    own_host: Callable[[], Host] | None = None
+
+    def leaving(self, pieces: Sequence[memoryview]) -> Sequence[memoryview]:
+        """Return records as clients get them."""
+        return pieces if self.own_host is None else with_host(pieces, self.own_host())
 
     def store_of(self, topic: str, queue_id: int) -> MessageStore:
         """Return the store that has a queue, if any has."""

@@ -7,7 +7,8 @@ import ipaddress
 import socket
 
 from reput.formats.errors import UsageError
-from reput.remoting.keeping.records import Host, address_of
+from reput.remoting.keeping.records import address_of
+from reput.remoting.reading.hosts import Host
 
 
 @functools.lru_cache(64)

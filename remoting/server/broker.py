@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from reput.remoting.counting.counters import Counters
     from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offsets import Offsets
-    from reput.remoting.keeping.records import Host
     from reput.remoting.names.known import Topic
     from reput.remoting.names.release import Release
+    from reput.remoting.reading.hosts import Host
     from reput.remoting.server.desks import Handler
     from reput.remoting.server.rules import GroupSettings
     from reput.stores.query.message_store import MessageStore
@@ -50,6 +50,7 @@ class Identity:
         address: what clients dial: a host that they reach, and a port.
         release: whose broker it answers like.
         properties: its broker.conf.
+        rewrites_hosts: records leave with the address that clients dial, so that ids lead there.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Identity:
     address: str
     release: Release
     properties: Mapping[str, str]
+    rewrites_hosts: bool = False
 
 
 class Told(NamedTuple):
@@ -135,6 +137,7 @@ class StoreBroker:
             host,
             resets=offsets,
             kept=self._keeper,
+            own_host=self._host if identity.rewrites_hosts else None,
             **said,
         )
 

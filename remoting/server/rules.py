@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.keeping.keeper import Keeper
-    from reput.remoting.keeping.records import Host
     from reput.remoting.names.release import Release
+    from reput.remoting.reading.hosts import Host
     from reput.remoting.reading.served import Served
     from reput.remoting.reading.turns import Turns
     from reput.remoting.server.broker import Identity

@@ -118,6 +118,7 @@ def serving(
     accepts_brokers: bool = False,
     register_at: Sequence[Place] = (),
     names_port: int = 0,
+    rewrites_hosts: bool = False,
     **conf: str,
 ) -> Iterator[Running]:
     """Serve a store until the block ends; the server has to end then."""
@@ -126,7 +127,7 @@ def serving(
 
     async def begin() -> Server:
         place = Place(LOOPBACK, free_port())
-        identity = Identity(name, "cl0", f"{LOOPBACK}:{place.port}", release, conf)
+        identity = Identity(name, "cl0", f"{LOOPBACK}:{place.port}", release, conf, rewrites_hosts)
         file = store.output.parent / "offsets" / f"{name}.json"
         kept = GroupSettings(OffsetFile(file, store.root, loop.time), OnSentBack.REFUSE)
         broker = StoreBroker(store, identity, counters or Uncounted(), loop, kept)

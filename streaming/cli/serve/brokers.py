@@ -52,13 +52,20 @@ def broker_of(
         ReputError: a file of the settings cannot be used.
     """
     from reput.remoting.groups.offset_file import OffsetFile
+    from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.names.release import RELEASES
+    from reput.remoting.server.addresses import resolved
     from reput.remoting.server.broker import Identity, StoreBroker
     from reput.remoting.server.rules import GroupSettings
 
     name, cluster = name_of(options, config), cluster_of(options, config)
     release = RELEASES[config.settings.version.family]
-    identity = Identity(name, cluster, str(address), release, config.properties)
+    identity = Identity(
+        name, cluster, str(address), release, config.properties, options.rewrite_hosts
+    )
+    if address.port and (options.rewrite_hosts or options.sent_back is OnSentBack.KEEP):
+        # A name that has no address is an error now, and not with the first message.
+        resolved(str(address))
     loop, counters = asyncio.get_running_loop(), counters_of(metrics, cluster, name)
     access = _access(options, config, counters)
     path = options.offsets.expanduser() / f"{name}.json"

@@ -59,6 +59,14 @@ class ServeOptions(StoreOptions):
             "addresses. [default: as --listen]",
         ),
     ] = None
+    rewrite_hosts: Annotated[
+        bool,
+        Option(
+            panel=SERVING,
+            help="Messages leave with the address that clients dial as their store host, so that "
+            "tools find them here by their ids.",
+        ),
+    ] = False
     broker_name: Annotated[
         str | None,
         Option(

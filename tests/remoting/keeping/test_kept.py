@@ -18,7 +18,8 @@ from reput.remoting.keeping.keeper import own_settings
 from reput.remoting.keeping.kept import FullError, Kept, Rules
 from reput.remoting.keeping.log import FIRST
 from reput.remoting.keeping.queues import FILE_SIZE as QUEUE_SIZE
-from reput.remoting.keeping.records import Host, Wanted
+from reput.remoting.keeping.records import Wanted
+from reput.remoting.reading.hosts import Host
 from reput.stores.query.message_store import MessageStore
 from reput.streaming.settings.config import store_config
 from reput.streaming.verify.output import verify

@@ -100,3 +100,25 @@ def test_groups_and_their_lag_are_told(mqadmin):
     }
     assert reached == {0: (each, 0), 1: (each, 7), 2: (each, 0)}
     assert "g" in mqadmin("getConsumerConfig", "-g", "g")
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+def test_an_id_leads_here_if_hosts_are_rewritten(tmp_path, version):
+    """
+    Without it, mqadmin asks the broker that stored the message, which is not there.
+    """
+    store = dispatched(messages(3), tmp_path)
+    with serving(store, rewrites_hosts=True) as running:
+        seen = run_tool(
+            running.names, version, tmp_path, *("queryMsgByOffset", "-t", "t"), *("-b", "b0"),
+            *("-i", "0", "-o", "1"),
+        )  # fmt: skip
+        message_id = re.search(r"OffsetID:\s+([0-9A-F]{32})", seen)[1]
+        topic = ("-t", "t") if version.startswith("5") else ()
+        found = run_tool(
+            running.names, version, tmp_path, *("queryMsgById", "-i", message_id, *topic)
+        )
+
+    assert message_id.startswith(f"7F000001{running.broker:08X}")
+    assert message_id in found
+    assert re.search(r"Queue Offset:\s+1\b", found)
