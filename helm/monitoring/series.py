@@ -70,6 +70,7 @@ SERVE_SLOW = "rocketmq_reput_serve_slow_readers"
 SERVE_REFUSED = "rocketmq_reput_serve_refused_total"
 SERVE_ACCOUNTS = "rocketmq_reput_serve_acl_accounts"
 SERVE_ACL_BROKEN = "rocketmq_reput_serve_acl_broken"
+SERVE_TLS_BROKEN = "rocketmq_reput_serve_tls_broken"
 SERVE_SENT_BACK = "rocketmq_reput_serve_sent_back_total"
 SERVE_DUPLICATES = "rocketmq_reput_serve_duplicate_clients_total"
 SERVE_COLD = "rocketmq_reput_serve_cold_pulls_total"
@@ -156,6 +157,7 @@ SERVE: dict[str, tuple[str, ...]] = {
     SERVE_REFUSED: ("reason",),
     SERVE_ACCOUNTS: (),
     SERVE_ACL_BROKEN: (),
+    SERVE_TLS_BROKEN: (),
     SERVE_SENT_BACK: ("outcome",),
     SERVE_DUPLICATES: (),
     SERVE_COLD: (),

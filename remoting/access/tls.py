@@ -147,6 +147,11 @@ class Renewed:
 
     _error: str | None = None
 
+    @property
+    def is_broken(self) -> bool:
+        """Tell whether the newest files cannot be used, and those before them count."""
+        return self._error is not None
+
 
 def read_properties(path: Path) -> TlsFiles | None:
     """Return what a broker's `tls.properties` says; None where its mode is disabled.

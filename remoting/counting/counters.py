@@ -65,6 +65,9 @@ class Counters(Protocol):
     ) -> None:
         """Take what of an ACL is in force; see `remoting.access.check`."""
 
+    def tls_read(self, *, is_broken: bool) -> None:
+        """Take whether the newest files of TLS cannot be used, and those before them count."""
+
     def sent_back(self, outcome: SentBack) -> None:
         """Count a message that a consumer sent back."""
 
@@ -120,6 +123,9 @@ class Uncounted:
     def acl_read(
         self, accounts: int, repeated: Sequence[str] = (), error: str | None = None
     ) -> None:
+        """Do nothing."""
+
+    def tls_read(self, *, is_broken: bool) -> None:
         """Do nothing."""
 
     def sent_back(self, outcome: SentBack) -> None:

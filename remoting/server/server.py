@@ -49,11 +49,13 @@ class Tls(NamedTuple):
         context: returns what the next connection is wrapped in.
         mode: whether plain connections are taken too.
         tick: reads renewed files; returns why they are not in force.
+        is_broken: tells whether the newest files are not in force.
     """
 
     context: Callable[[], ssl.SSLContext]
     mode: Mode
     tick: Callable[[], str | None]
+    is_broken: Callable[[], bool] = lambda: False
 
 
 class Others(NamedTuple):
@@ -195,9 +197,20 @@ class Server:
                 broker.tick()
             if self._names is not None:
                 self._tick_names(self._names)
-            if self._tls is not None and (problem := self._tls.tick()) is not None:
-                LOG.error("%s; the certificate before it stays in force", problem)
+            if self._tls is not None:
+                self._tick_tls(self._tls)
             await asyncio.sleep(_TICK_SECONDS)
+
+    def _tick_tls(self, tls: Tls) -> None:
+        before = tls.context()
+        problem = tls.tick()
+        if problem is not None:
+            LOG.error("%s; the certificate before it stays in force", problem)
+        elif tls.context() is not before:
+            LOG.info("the new certificate is in force for connections that come from now on")
+        for counters in (*(broker.counters for broker in self._brokers), self._names):
+            if counters is not None:
+                counters.tls_read(is_broken=tls.is_broken())
 
     def _tick_names(self, counters: Counters) -> None:
         self._traffics[-1].tick(self._loop.time())

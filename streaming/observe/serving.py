@@ -57,6 +57,10 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "refused_total": ("Requests that the ACL refused, by what they lack.", ("reason",)),
     "acl_accounts": ("Accounts that are in force.", ()),
     "acl_broken": ("1 if the newest files of the ACL cannot be used and those before count.", ()),
+    "tls_broken": (
+        "1 if the newest files of TLS cannot be used and those before count.",
+        (),
+    ),
     "sent_back_total": (
         "Messages that consumers sent back, by what became of them.",
         ("outcome",),
@@ -102,7 +106,7 @@ class ServerCounters:
         self._lags: dict[str, int] = {}
         # Groups that have a series of their own keep it while they are there.
         self._shown: dict[str, None] = {}
-        self._has_acl = False
+        self._has_acl = self._has_tls = False
         self.seen = now()
         """When its event loop was last known to run."""
 
@@ -159,6 +163,11 @@ class ServerCounters:
         self._values["acl_accounts"] = accounts
         self._values["acl_broken"] = int(error is not None)
 
+    def tls_read(self, *, is_broken: bool) -> None:
+        """Take whether the newest files of TLS cannot be used."""
+        self._has_tls = True
+        self._values["tls_broken"] = int(is_broken)
+
     def sent_back(self, outcome: SentBack) -> None:
         """Count a message that a consumer sent back."""
         self._sent_back[outcome.value] += 1
@@ -207,8 +216,11 @@ class ServerCounters:
     def rows(self) -> Iterator[tuple[str, tuple[str, ...], int]]:
         """Return name, labels and value of each series, for a scrape on another thread."""
         for name, value in self._values.copy().items():
-            if self._has_acl or not name.startswith("acl_"):
-                yield name, (), value
+            if name.startswith("acl_") and not self._has_acl:
+                continue
+            if name.startswith("tls_") and not self._has_tls:
+                continue
+            yield name, (), value
         for labels, value in self._requests.copy().items():
             yield "requests_total", labels, value
         tables = {

@@ -46,6 +46,7 @@ FAILED_OF_PROCESS = f"rocketmq_reput_store_failed{{{OF_PROCESS}}}"
 SERVED = 'cluster="c",store="a",node_type="server"'
 SERVE_READY = f"rocketmq_reput_serve_ready{{{SERVED}}}"
 SERVE_ACL = f"rocketmq_reput_serve_acl_broken{{{SERVED}}}"
+SERVE_TLS = f"rocketmq_reput_serve_tls_broken{{{SERVED}}}"
 SERVE_SLOW = f"rocketmq_reput_serve_slow_readers{{{SERVED}}}"
 SERVE_TWICE = f"rocketmq_reput_serve_duplicate_clients_total{{{SERVED}}}"
 GIB = 1 << 30
@@ -106,6 +107,7 @@ HEALTHY = {
     KAFKA_HELD: "0x120",
     SERVE_READY: "1x120",
     SERVE_ACL: "0x120",
+    SERVE_TLS: "0x120",
     SERVE_SLOW: "0 2 0x118",
     SERVE_TWICE: "3x120",
     SERVE_REFUSED: "40x120",
@@ -373,6 +375,7 @@ CASES = [
     ("clients are not served", {SERVE_READY: later(0, 1)}, 46, "ServeNotReady"),
     ("a server is restarted", {SERVE_READY: "1x39 0x2 1x80"}, 44, ""),
     ("a new ACL is broken", {SERVE_ACL: later(1)}, 44, "ServeAclBroken"),
+    ("a new certificate is broken", {SERVE_TLS: later(1)}, 47, "ServeTlsNotRenewed"),
     ("the ACL refuses a client for good", {SERVE_REFUSED: "0x39 10+20x80"}, 75, "ServeRefusing"),
     ("the ACL refuses a few requests", {SERVE_REFUSED: "0x39 30x80"}, 60, ""),
     ("a client does not read", {SERVE_SLOW: later(1)}, 58, "ServeSlowReaders"),

@@ -37,6 +37,15 @@ ALERTS = (
         " account that was removed still reads.",
     ),
     Alert(
+        "ServeTlsNotRenewed",
+        WARNING,
+        "5m",
+        f"{s.SERVE_TLS_BROKEN}{_SERVER} == 1",
+        f"The new certificate of {STORE} is not in force",
+        "Its files changed and cannot be used. The certificate before them is shown to clients, and"
+        " they refuse it once it has expired.",
+    ),
+    Alert(
         "ServeRefusing",
         WARNING,
         "15m",

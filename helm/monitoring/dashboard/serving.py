@@ -135,12 +135,13 @@ def _trouble() -> list[timeseries.Panel]:
             8,
         ),
         graph(
-            "ACL",
+            "ACL and TLS",
             "Accounts in force; broken is 1 while new files cannot be used.",
             SHORT,
             [
                 (_one(s.SERVE_ACCOUNTS), f"{NAMED} accounts"),
-                (_one(s.SERVE_ACL_BROKEN), f"{NAMED} broken"),
+                (_one(s.SERVE_ACL_BROKEN), f"{NAMED} ACL broken"),
+                (_one(s.SERVE_TLS_BROKEN), f"{NAMED} TLS broken"),
             ],
             8,
         ),

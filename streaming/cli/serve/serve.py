@@ -232,7 +232,7 @@ def _tls(options: ServeOptions) -> Tls | None:
             mode=mode,
         )
     )
-    return Tls(lambda: renewed.context, mode, renewed.tick)
+    return Tls(lambda: renewed.context, mode, renewed.tick, lambda: renewed.is_broken)
 
 
 def _metrics(options: ServeOptions, stack: contextlib.ExitStack) -> ServeMetrics | None:

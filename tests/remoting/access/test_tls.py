@@ -187,11 +187,13 @@ class TestRenewing:
         assert "is not the key of" in renewed.tick()
         assert renewed.tick() is None
         assert renewed.context is before
+        assert renewed.is_broken
 
         self.copy(certs / "client.key", tmp_path).replace(tmp_path / "now.key")
         assert renewed.tick() is None
         assert shake(renewed.context, client(certs)).version()
         assert renewed.context is not before
+        assert not renewed.is_broken
 
     @staticmethod
     def copy(path, folder):

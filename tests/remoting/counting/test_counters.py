@@ -31,5 +31,6 @@ def test_without_metrics_everything_is_taken_and_nothing_said():
         given = [
             0 for each in list(signature.parameters.values())[1:] if each.kind != each.KEYWORD_ONLY
         ]
-        more = {"is_ready": True} if name == "ready" else {}
+        said = {"ready": "is_ready", "tls_read": "is_broken"}
+        more = {said[name]: True} if name in said else {}
         assert getattr(counters, name)(*given, **more) is None

@@ -126,6 +126,15 @@ class TestLags:
         assert ("group_lag_messages", "broker-a", OTHERS) not in found
 
 
+def test_tls_is_seen_only_where_there_is_some(metrics):
+    broker = metrics.server("c", "broker-a")
+    assert ("tls_broken", "broker-a") not in series(metrics)
+    broker.tls_read(is_broken=True)
+    assert series(metrics)["tls_broken", "broker-a"] == 1
+    broker.tls_read(is_broken=False)
+    assert series(metrics)["tls_broken", "broker-a"] == 0
+
+
 def test_an_acl_is_seen_only_where_there_is_one(metrics, caplog):
     broker = metrics.server("c", "broker-a")
     assert ("acl_broken", "broker-a") not in series(metrics)
@@ -147,6 +156,7 @@ def test_an_acl_is_seen_only_where_there_is_one(metrics, caplog):
 
 def test_all_series_are_described_and_known_to_alerts_and_dashboard(metrics):
     metrics.server("c", "broker-a").acl_read(1)
+    metrics.server("c", "broker-a").tls_read(is_broken=False)
     metrics.server("c", "broker-a").lags({"g": 1})
     metrics.server("c", "broker-a").answered(11, 0, 1)
 
