@@ -239,3 +239,40 @@ def test_the_broker_and_ours_answer_the_same_pulls(tmp_path: Path) -> None:
     assert ours["bytes_a_pull"] == pytest.approx(theirs["bytes_a_pull"], rel=0.2)
     assert document["ratios"] == [ours["pulls_per_second"] / theirs["pulls_per_second"]]
     assert "ratio of the pairs" in printed
+
+
+def test_cached_pulls_are_measured_beside_cold_ones(tmp_path: Path) -> None:
+    run(
+        "serve.cold", "--gib", 0.1, "--seconds", 0.5, "--rate", 100, "--runs", 1,
+        "--json", tmp_path / "json",
+    )  # fmt: skip
+    (found,) = json.loads((tmp_path / "json").read_text())
+
+    assert found["alone"]["pulls"] == found["beside"]["pulls"] == 50
+    assert found["drained_bytes_per_second"] > 0
+
+
+@pytest.mark.spark
+def test_each_message_of_a_live_store_has_a_latency_to_its_consumer(tmp_path: Path) -> None:
+    run(
+        "serve.latency", "--rate", 200, "--seconds", 2, "--warm", 1, "--runs", 1,
+        "--json", tmp_path / "json",
+    )  # fmt: skip
+    (found,) = json.loads((tmp_path / "json").read_text())
+
+    assert set(found) == {
+        "appended to delivered", "appended to dispatched", "dispatched to delivered",
+    }  # fmt: skip
+    assert all(way["messages"] == 400 for way in found.values())
+    assert found["appended to delivered"]["p50_ms"] > 0
+
+
+@pytest.mark.oracle
+def test_a_stock_consumer_drains_the_broker_and_ours(tmp_path: Path) -> None:
+    """The benchmark ends with an error if messages are missing."""
+    run("serve.drain", "--messages", 5000, "--pairs", 1, "--json", tmp_path / "json")
+    found = json.loads((tmp_path / "json").read_text())
+
+    assert found["messages"] > 3000
+    (ours,), (theirs,) = found["rates"]["reput"], found["rates"]["rocketmq"]
+    assert found["ratios"] == [ours / theirs]

@@ -26,15 +26,15 @@ import psutil
 
 from benchmarks.logs import QUEUES_A_TOPIC, topic_name
 from benchmarks.serve import servers
+from benchmarks.serve.servers import spread
 from reput.remoting.wire import frames
 from reput.remoting.wire.codes import RequestCode
 from reput.remoting.wire.command import Command
 from reput.remoting.wire.fields import write
 from reput.remoting.wire.pull_headers import PullMessageRequestHeader
-from tests.cluster.cluster import Cluster, build, network
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.serve.servers import Made
 
@@ -61,30 +61,15 @@ def pulls(load: Sequence[str], port: int, seconds: float, made: Made) -> dict[st
     return {"pulls_per_second": count / took, "bytes_a_pull": size / count}
 
 
-@contextlib.contextmanager
-def broker(directory: Path, made: Made) -> Iterator[tuple[int, list[str]]]:
-    """Have a real broker on a copy of the store; yield its port and what its clients begin with."""
-    build()
-    store = directory / "broker" / "store"
-    store.parent.mkdir()
-    subprocess.run(["cp", "-a", "--sparse=always", made.store, store], check=True)
-    with network() as prefix:
-        cluster = Cluster(directory / "broker", {}, prefix, heap="1g", store=store)
-        try:
-            cluster.start_broker()
-            yield int(cluster.broker_address.rpartition(":")[2]), prefix
-        finally:
-            cluster.close()
-
-
 def compare(work: Path, made: Made, pairs: int, seconds: float) -> dict[str, list]:
     """Return the figures of both sides, pair by pair."""
     load = str(compiled(work))
     runs: dict[str, list] = {"rocketmq": [], "reput": []}
     with (
-        broker(work, made) as (theirs, prefix),
+        servers.broker(work, made) as (cluster, prefix),
         servers.served(made, work / "offsets") as (ours, *_),
     ):
+        theirs = int(cluster.broker_address.rpartition(":")[2])
         sides = {"rocketmq": ([*prefix, load], theirs), "reput": ([load], ours)}
         for side in sides.values():
             # A JVM compiles what it runs often: not in the first pair.
@@ -105,7 +90,7 @@ def alone(work: Path, made: Made, runs: int, seconds: float) -> list[dict[str, f
 def idle(work: Path, made: Made, connections: int, seconds: float) -> dict[str, float]:
     """Hold a pull for each connection, and look at the server meanwhile."""
     with (
-        servers.served(made, work / "idle") as (port, process, _),
+        servers.served(made, work / "idle") as (port, process, *_),
         contextlib.ExitStack() as stack,
     ):
         server = psutil.Process(process)
@@ -142,15 +127,9 @@ def starts(work: Path, made: Made, runs: int) -> list[float]:
     """Return the seconds from command to first answer, after one start that is not counted."""
     seconds = []
     for _ in range(runs + 1):
-        with servers.served(made, work / "starts") as (*_, took):
-            seconds.append(took)
+        with servers.served(made, work / "starts") as serving:
+            seconds.append(serving.seconds)
     return seconds[1:]
-
-
-def spread(values: Sequence[float], form: str) -> str:
-    """Return a median with its minimum and maximum."""
-    least, middle, most = min(values), statistics.median(values), max(values)
-    return f"{middle:{form}} ({least:{form}} to {most:{form}})"
 
 
 def report(found: dict) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -19,10 +20,11 @@ from reput.stores.log.tail import find_tail
 from reput.stores.query.message_store import MessageStore
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.settings.config import store_config
+from tests.cluster.cluster import Cluster, build, network
 from tests.cluster.rig import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Records of 300 bytes.
@@ -76,13 +78,46 @@ def make(directory: Path, gib: float, queues: int) -> Made:
 
 
 @contextlib.contextmanager
-def served(made: Made, offsets: Path) -> Iterator[tuple[int, int, float]]:
-    """Serve a store; yield its port, the process, and the seconds from command to first answer."""
+def broker(directory: Path, made: Made) -> Iterator[tuple[Cluster, list[str]]]:
+    """Have a real broker on a copy of the store; yield it, and what its clients begin with."""
+    build()
+    store = directory / "broker" / "store"
+    store.parent.mkdir()
+    subprocess.run(["cp", "-a", "--sparse=always", made.store, store], check=True)
+    with network() as prefix:
+        cluster = Cluster(directory / "broker", {}, prefix, heap="1g", store=store)
+        try:
+            cluster.start_broker()
+            yield cluster, prefix
+        finally:
+            cluster.close()
+
+
+class Serving(NamedTuple):
+    """`reput serve` that runs.
+
+    Attributes:
+        port: of its broker.
+        process: its id.
+        seconds: from its command to its first answer.
+        names: port of its name server.
+    """
+
+    port: int
+    process: int
+    seconds: float
+    names: int
+
+
+@contextlib.contextmanager
+def served(made: Made, offsets: Path, *options: str) -> Iterator[Serving]:
+    """Serve a store, with more options of the command."""
     port, names = free_port(), free_port()
     command = [
         sys.executable, "-m", "reput", "serve", "--store", made.store, "--output", made.output,
         "--broker-version", "5.5", "--offsets", offsets,
         "--listen", f"127.0.0.1:{port}", "--namesrv-listen", f"127.0.0.1:{names}",
+        *options,
     ]  # fmt: skip
     log = offsets.with_suffix(".log")
     began = time.monotonic()
@@ -93,7 +128,7 @@ def served(made: Made, offsets: Path) -> Iterator[tuple[int, int, float]]:
             if process.poll() is not None or time.monotonic() - began > _START_SECONDS:
                 raise RuntimeError(f"reput serve does not answer: {log.read_text()[-2000:]}")
             time.sleep(0.005)
-        yield port, process.pid, time.monotonic() - began
+        yield Serving(port, process.pid, time.monotonic() - began, names)
     finally:
         process.terminate()
         try:
@@ -101,6 +136,12 @@ def served(made: Made, offsets: Path) -> Iterator[tuple[int, int, float]]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """Return a median with its minimum and maximum."""
+    least, middle, most = min(values), statistics.median(values), max(values)
+    return f"{middle:{form}} ({least:{form}} to {most:{form}})"
 
 
 def _answers(port: int) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, UsageError
 from reput.remoting.access.errors import AccessError
+from reput.stores.heap import give_back_large
 from reput.streaming.cli.asked import open_reader
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
 from reput.streaming.cli.serve.places import places_of
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 
+# Answers are smaller than this; frames that are not whole may be larger.
+_LARGE, _KEPT = 1 << 20, 8 << 20
+
 
 def serve(options: ServeOptions) -> None:
     """Serve stores to stock RocketMQ clients, mqadmin and dashboards, until stopped.
@@ -46,6 +50,7 @@ def serve(options: ServeOptions) -> None:
     from reput.streaming.show.log_lines import log_to_stderr
 
     log_to_stderr(as_json=options.log_format == LogMode.JSON)
+    give_back_large(_LARGE, _KEPT)
     configs = _configs_of(options)
     places = places_of(options, len(configs))
     with contextlib.ExitStack() as stack:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+import threading
+
 import pytest
 
+from reput.remoting.wire import frames
+from tests.builders.served import dispatched, messages
 from tests.remoting.server import damage
 from tests.remoting.server.damaged_frames import Streams
+from tests.remoting.server.served_process import ServedProcess
 
 
 def test_damaged_frames_harm_neither_the_server_nor_a_good_client(tmp_path):
@@ -42,6 +48,31 @@ def test_a_server_that_dies_is_seen(tmp_path, monkeypatch):
 
     assert "the server has ended" in found.faults
     assert any("of the good client" in fault for fault in found.faults)
+
+
+def test_the_largest_frames_leave_no_memory_behind(tmp_path):
+    """
+    Several at once, which are whole but for their last bytes.
+    """
+    dispatched(messages(8), tmp_path).close()
+    server = ServedProcess(tmp_path)
+    server.start()
+    largest = struct.pack(">iI", frames.MAX_FRAME_LENGTH - 4, 2) + b"{}"
+    largest += bytes(frames.MAX_FRAME_LENGTH - len(largest) - 1)
+    try:
+        before = server.rss()
+        for _ in range(3):
+            senders = [
+                threading.Thread(target=damage._say_all, args=(server.broker, largest[: -1 - less]))
+                for less in range(4)
+            ]
+            for sender in senders:
+                sender.start()
+            for sender in senders:
+                sender.join()
+        assert server.rss() - before < 12 << 20
+    finally:
+        assert server.end() == 0
 
 
 @pytest.mark.parametrize("seed", [1, 2])
