@@ -1,4 +1,4 @@
-"""Ends a job that was asked to end and does not, whatever keeps it: a JVM or a disk that hangs."""
+"""Ends a job that was asked to end and does not: a JVM, a disk or who reads its log may hang."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ LOG = logging.getLogger("reput")
 # A query ends within a second or two. A pod is killed after its grace period, 120 s in the chart;
 # the least that the chart takes is 30 s.
 PATIENCE_SECONDS = 15.0
+# For a line of the log.
+_SAYING_SECONDS = 1.0
 
 
 class LastResort:
@@ -45,15 +47,23 @@ class LastResort:
     def _run(self) -> None:
         if self._over.wait(PATIENCE_SECONDS):
             return
-        LOG.error(
-            "the job was asked to end %.0f s ago and has not ended: Spark's JVM, a disk or a "
-            "writer may hang. What this process has open is closed without Spark, and it ends",
-            PATIENCE_SECONDS,
-            extra={"event": STOPPED},
+        _say(
+            f"the job was asked to end {PATIENCE_SECONDS:.0f} s ago and has not ended: Spark's "
+            "JVM, a disk, a writer or who reads this log may hang. What this process has open is "
+            "closed without Spark, and it ends"
         )
         try:
             self._close()
         except (ReputError, OSError) as error:
-            LOG.error("%s", error, extra={"event": STOPPED})  # noqa: TRY400 - the operator's, in a line
+            _say(str(error))
         finally:
             os._exit(FAILED)
+
+
+def _say(text: str) -> None:
+    """Log an error, as far as the log takes it: nobody may read it any longer."""
+    saying = threading.Thread(
+        target=LOG.error, args=("%s", text), kwargs={"extra": {"event": STOPPED}}, daemon=True
+    )
+    saying.start()
+    saying.join(_SAYING_SECONDS)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,7 +18,8 @@ import yaml
 
 from reput.checkpoints import progress
 from reput.streaming.endings.exit_codes import FAILED
-from reput.streaming.job.last_resort import PATIENCE_SECONDS
+from reput.streaming.job import last_resort
+from reput.streaming.job.last_resort import PATIENCE_SECONDS, LastResort
 from reput.streaming.writers import live
 from tests.builders.brokers import Broker
 from tests.builders.stores import SMALL
@@ -33,6 +37,31 @@ def test_it_leaves_time_to_close_outputs_within_the_grace_period_of_the_chart():
 
     assert values["terminationGracePeriodSeconds"] > PATIENCE_SECONDS + live._ENDING_SECONDS
     assert PATIENCE_SECONDS < _GRACE_SECONDS
+
+
+def test_a_log_that_nobody_reads_keeps_no_job_from_its_end(monkeypatch):
+    """
+    A line into a pipe that is full blocks, and with it each line of another thread.
+    """
+    reads, left = threading.Event(), threading.Event()
+
+    class Full(logging.Handler):
+        def emit(self, _record):
+            reads.wait()
+
+    done: list[object] = []
+    monkeypatch.setattr(last_resort, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(last_resort, "_SAYING_SECONDS", 0.05)
+    monkeypatch.setattr(os, "_exit", lambda code: (done.append(code), left.set()))
+    handler = Full()
+    last_resort.LOG.addHandler(handler)
+    try:
+        LastResort(lambda: done.append("closed")).begin()
+        assert left.wait(30)
+    finally:
+        reads.set()
+        last_resort.LOG.removeHandler(handler)
+    assert done == ["closed", FAILED]
 
 
 @pytest.mark.spark
