@@ -250,7 +250,7 @@ def test_a_job_has_the_times_that_it_is_given(tmp_path):
 @pytest.mark.spark
 def test_the_demonstration_proves_itself():
     """
-    `reput demo` ends with a clean verify and a message found by its key.
+    `reput demo` ends with a clean verify, a message found by its key, and all of them consumed.
     """
     done = reput("demo", "--seconds", "3", "--rate", "1000", "--json")
 
@@ -260,6 +260,8 @@ def test_the_demonstration_proves_itself():
     assert shown["written"] == shown["dispatched"] > 1000
     assert shown["verify"]["found"] == 0
     assert shown["found"]
+    assert shown["consumed"]["messages"] == shown["written"]
+    assert shown["consumed"]["differing"] == 0
 
 
 @pytest.mark.spark

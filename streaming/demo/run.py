@@ -21,6 +21,7 @@ from reput.formats.rocketmq import names
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.stores.log.tail import find_tail
 from reput.stores.query.message_store import MessageStore
+from reput.streaming.demo.consumer import Consumed, consume
 from reput.streaming.endings.beside import elsewhere
 from reput.streaming.endings.verdict import Verdict, verdict_of
 from reput.streaming.job.job import Job
@@ -58,6 +59,7 @@ class Demo:
     topic: str
     key: str
     found: list[Record]
+    consumed: Consumed
 
     @property
     def is_sound(self) -> bool:
@@ -66,8 +68,9 @@ class Demo:
 
     @property
     def ok(self) -> bool:
-        """Tell whether everything that was written is there, right, and found."""
-        return self.written == self.dispatched and self.is_sound and bool(self.found)
+        """Tell whether everything that was written is there, right, found, and consumed."""
+        is_there = self.written == self.dispatched == self.consumed.messages
+        return is_there and self.is_sound and bool(self.found) and self.consumed.ok
 
 
 def run_demo(seconds: float, rate: int, directory: Path | None) -> Demo:
@@ -117,6 +120,9 @@ def _run(seconds: float, rate: int, directory: Path) -> Demo:
     report = verify(config)
     with MessageStore.open(store, output, config.settings) as asked:
         found = list(asked.by_key(written["topic"], written["key"]).messages)
+        conf = directory / "broker.conf"
+        conf.write_text("".join(f"{name}={value}\n" for name, value in BROKER_CONF.items()))
+        consumed = consume(asked, conf, directory / "offsets")
     return Demo(
         seconds=time.monotonic() - began,
         written=written["records"],
@@ -125,6 +131,7 @@ def _run(seconds: float, rate: int, directory: Path) -> Demo:
         topic=written["topic"],
         key=written["key"],
         found=found,
+        consumed=consumed,
     )
 
 
@@ -222,11 +229,18 @@ def print_demo(demo: Demo, *, as_json: bool) -> None:
             "topic": demo.topic,
             "key": demo.key,
             "found": [record.physical_offset for record in demo.found],
+            "consumed": demo.consumed._asdict(),
         }
         print(json.dumps(values))
         return
     OUT.print(f"{demo.written:,} records written, {demo.dispatched:,} dispatched")
     print_report(demo.report, as_json=False)
+    read = demo.consumed
+    same = "all as in the log" if read.ok else f"{read.differing:,} not as in the log"
+    OUT.print(
+        f"{read.messages:,} messages of {read.queues} queues of {read.topics} topics consumed from "
+        f"reput serve in {read.seconds:.1f} s, {same}"
+    )
     if not demo.found:
         OUT.print(f"key {demo.key} of topic {demo.topic} was not found", markup=False)
         return

@@ -12,6 +12,7 @@ from reput.formats.errors import ReputError, UsageError
 from reput.remoting.access.errors import AccessError
 from reput.stores.heap import give_back_large
 from reput.streaming.cli.asked import open_reader
+from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
 from reput.streaming.cli.serve.places import places_of
 from reput.streaming.cli.store_choice import named_in_file, one_store
@@ -96,6 +97,10 @@ def _refuse_equal_names(names: Sequence[str]) -> None:
 @contextlib.contextmanager
 def _opened(config: StoreConfig) -> Iterator[MessageStore]:
     with open_reader(config.path, config.output, config.settings) as store:
+        refuse_strangers(config, store)
+        doubt = doubts(config)
+        if doubt is not None:
+            LOG.warning("%s", doubt)
         yield store
 
 

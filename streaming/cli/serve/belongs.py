@@ -1,0 +1,90 @@
+"""Do store, output and version that are to be served belong together? Said before a port is open.
+
+An output of reput's names what it was made of. Where there is no such record, as of queues that
+were copied, the queues' own entries are asked: the record that one points to says which queue it
+is of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reput.checkpoints import output_record
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, HEAD, head_of
+from reput.stores.following.other_store import nothing_in_common
+from reput.stores.log.records import read_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reput.stores.query.message_store import MessageStore
+    from reput.stores.queues.reader import QueueReader
+    from reput.streaming.settings.config import StoreConfig
+
+# Queues whose entries are asked.
+_QUEUES = 32
+
+
+def refuse_strangers(config: StoreConfig, store: MessageStore) -> None:
+    """Refuse an output whose queues are certainly of another store.
+
+    Raises:
+        StoreError: names both.
+    """
+    if config.output is None or config.output.resolve() == config.path.resolve():
+        return
+    if output_record.read(config.output):
+        # Whatever opened the store has compared it.
+        return
+    seen = list(_agreeing(store))
+    if seen and not any(seen):
+        raise nothing_in_common(config.output, config.path)
+
+
+def _agreeing(store: MessageStore) -> Iterator[bool]:
+    """Tell of some entries whether they are of the log; those of expired records say nothing."""
+    asked = 0
+    for topic in store.topics():
+        if store.is_batch(topic):
+            continue
+        for queue_id in store.queue_ids(topic):
+            queue = store.queue(topic, queue_id)
+            if queue is None or queue.is_batch:
+                continue
+            for position in _entries(queue):
+                offset, size = head_of(queue.files.read(position, HEAD.size))
+                if size > 0 and offset >= store.log.min_offset:
+                    record = read_record(store.log, offset)
+                    is_own = record is not None and record.size == size
+                    yield is_own and store.log.holds(offset)
+            asked += 1
+            if asked >= _QUEUES:
+                return
+
+
+def _entries(queue: QueueReader) -> Iterator[int]:
+    """Yield where the first entry of a queue's first file is, and its last one."""
+    if queue.files.bases:
+        yield queue.files.bases[0]
+    if queue.end >= ENTRY_SIZE:
+        yield queue.end - ENTRY_SIZE
+
+
+def doubts(config: StoreConfig) -> str | None:
+    """Return what speaks against the broker version that is given, None if nothing does."""
+    from reput.streaming.verify.version_seen import of_another_version
+
+    given = config.settings.version.family
+    record = output_record.read(config.output or config.path)
+    settings = record.get("settings")
+    made = settings.get("version") if isinstance(settings, dict) else None
+    if made is not None:
+        if made == given:
+            return None
+        return (
+            f"{config.output}: its queues and index were made as by a broker {made}, and clients "
+            f"are answered as by {given}: give --broker-version {made} (broker_version in a "
+            "reput.toml), or rebuild it"
+        )
+    said = of_another_version(config)
+    return None if said is None else said.partition(" If the broker was upgraded")[0]

@@ -1,0 +1,72 @@
+"""What does not belong together is not served in silence."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from reput.formats.errors import StoreError
+from reput.stores.query.message_store import MessageStore
+from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
+from tests.builders.served import dispatched, messages
+from tests.builders.stores import config_of
+
+
+@pytest.fixture
+def made(tmp_path):
+    """
+    Return two stores with their outputs, as configurations.
+    """
+    for name, size in (("a", 40), ("b", 61)):
+        dispatched(messages(20, queues=2, size=size), tmp_path / name).close()
+    return [config_of(tmp_path / name / "store", tmp_path / name / "out") for name in ("a", "b")]
+
+
+def check(config) -> None:
+    with MessageStore.open(config.path, config.output, config.settings) as store:
+        refuse_strangers(config, store)
+
+
+def test_queues_of_another_store_are_refused(made, tmp_path):
+    one, other = made
+    copied = tmp_path / "copied"
+    shutil.copytree(other.output / "consumequeue", copied / "consumequeue")
+
+    with pytest.raises(StoreError, match="belongs to another store"):
+        check(config_of(one.path, copied))
+    check(config_of(other.path, copied))
+
+
+def test_queues_of_a_longer_log_are_refused(made, tmp_path):
+    dispatched(messages(400, queues=2, size=80), tmp_path / "long").close()
+    copied = tmp_path / "copied"
+    shutil.copytree(tmp_path / "long" / "out" / "consumequeue", copied / "consumequeue")
+    for queue in ("0", "1"):
+        (copied / "consumequeue" / "t" / queue / f"{0:020d}").unlink()
+
+    with pytest.raises(StoreError, match="belongs to another store"):
+        check(config_of(made[0].path, copied))
+
+
+def test_an_output_of_another_version_is_doubted(made):
+    one = made[0]
+    assert doubts(one) is None
+    said = doubts(config_of(one.path, one.output, "4.9"))
+    assert "made as by a broker 5.5" in said
+    assert "give --broker-version 5.5" in said
+
+
+def test_an_index_of_another_version_is_doubted(tmp_path):
+    """
+    5.4 and 5.5 index tags, which 4.9 does not.
+    """
+    big = {"maxIndexNum": "1000"}
+    dispatched(messages(40), tmp_path / "c", **big).close()
+    one = config_of(tmp_path / "c" / "store", tmp_path / "c" / "out", **big)
+    for name in ("consumequeue", "index"):
+        shutil.copytree(one.output / name, one.path / name)
+    (tmp_path / "copied").mkdir()
+    said = doubts(config_of(one.path, tmp_path / "copied", "4.9", **big))
+    assert "items for tags" in said
+    assert "--any-version" not in said
