@@ -85,6 +85,8 @@ class _RefusedError(Exception):
 class Open:
     """Refuses nothing: a store that nobody guards."""
 
+    may_pass: None = None
+
     def check(self, request: Command, channel: Channel) -> Answer | None:
         """Allow it."""
 
@@ -128,6 +130,10 @@ class Access:
             remark = _EXCEPTION if refusal.text is None else f"{_EXCEPTION}: {refusal.text}"
             return Answer(ResponseCode.SYSTEM_ERROR, remark)
         return None
+
+    def may_pass(self, channel: Channel) -> bool:
+        """Tell whether all that a connection asks is allowed, whatever it is."""
+        return self._rules.is_white(addresses.of_peer(channel.peer))
 
     def tick(self) -> None:
         """Read the files again if they changed; broken ones leave what was in force.

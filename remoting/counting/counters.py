@@ -35,14 +35,17 @@ class Counters(Protocol):
     def connected(self, change: int) -> None:
         """Take that a connection came (1) or went (-1)."""
 
-    def answered(self, request: int, answer: int, size: int, messages: int = 0) -> None:
-        """Count an answer.
+    def answered(
+        self, request: int, answer: int, size: int, messages: int = 0, answers: int = 1
+    ) -> None:
+        """Count an answer, or several of the same kind.
 
         Args:
             request: the code that was asked.
             answer: the code that was said.
-            size: bytes of the frame.
-            messages: in its body.
+            size: bytes of the frame, or of all of them.
+            messages: in its body, or in all of them.
+            answers: how many.
         """
 
     def oneway(self, request: int) -> None:
@@ -102,7 +105,9 @@ class Uncounted:
     def connected(self, change: int) -> None:
         """Do nothing."""
 
-    def answered(self, request: int, answer: int, size: int, messages: int = 0) -> None:
+    def answered(
+        self, request: int, answer: int, size: int, messages: int = 0, answers: int = 1
+    ) -> None:
         """Do nothing."""
 
     def oneway(self, request: int) -> None:

@@ -38,6 +38,11 @@ class Consumers(NamedTuple):
     members: Members
     filters: RegisteredFilters
 
+    @property
+    def changes(self) -> int:
+        """Return how often what `online` returns has become another answer."""
+        return self.members.changes
+
     def config(self, group: str) -> GroupConfig | None:
         """Return a group's configuration, None if there is none and the broker makes none."""
         return self.configs.find(group)

@@ -88,6 +88,10 @@ class Group:
         """Tell whether each member gets every message."""
         return self.model == BROADCASTING
 
+    def wants(self) -> tuple[str, dict[str, Subscription]]:
+        """Return what checks of pulls ask for, as it is now."""
+        return self.model, self.subscriptions.copy()
+
     def subscribe(self, wanted: Mapping[str, Subscription]) -> bool:
         """Take over what a member subscribes to; tell whether topics were added or removed."""
         is_changed = wanted.keys() != self.subscriptions.keys()
@@ -108,6 +112,7 @@ class Members:
         producers: by group, then by connection. To be read only.
         clashes: how often a member joined with the client id of another member of its group.
         turned_away: how often a member could not join: there were too many groups.
+        changes: how often a group came, went, or wants something else than before.
     """
 
     def __init__(
@@ -128,7 +133,7 @@ class Members:
         self.producers: dict[str, dict[Channel, Member]] = {}
         # Each is logged once.
         self._clashed: set[tuple[str, str]] = set()
-        self.clashes = self.turned_away = 0
+        self.clashes = self.turned_away = self.changes = 0
         # Most connections that close in a storm never sent a heartbeat.
         self._heard: set[Channel] = set()
 
@@ -165,16 +170,18 @@ class Members:
             return False
         said = (consumer.consume_type, consumer.model, consumer.from_where)
         group = self.groups.setdefault(consumer.group, Group(*said))
+        before = group.wants() if group.members else None
         group.consume_type, group.model, group.from_where = said
         is_new = channel not in group.members
         if is_new and client_id in group.client_ids:
             self._clash(consumer.group, client_id, channel)
         self._hear(group.members, request, channel, client_id)
-        if consumer.subscriptions is None:
-            return is_new
-        is_changed = group.subscribe(consumer.subscriptions)
-        self._filters.register(consumer.group, consumer.subscriptions)
-        return is_new or is_changed
+        if consumer.subscriptions is not None:
+            is_changed = group.subscribe(consumer.subscriptions)
+            self._filters.register(consumer.group, consumer.subscriptions)
+            is_new = is_new or is_changed
+        self.changes += before != group.wants()
+        return is_new
 
     def produce(self, heartbeat: Heartbeat, request: Command, channel: Channel) -> None:
         """Take over which groups a client produces for."""
@@ -241,6 +248,7 @@ class Members:
         group.members.pop(channel, None)
         if not group.members:
             del self.groups[name]
+            self.changes += 1
             self._filters.unregister(name)
         return True
 

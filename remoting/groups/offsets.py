@@ -37,6 +37,7 @@ class Offsets:
     Attributes:
         version: how often one was set; tells whether there is something to save.
         refused: offsets of new queues that were not kept: there are too many already.
+        reset_count: how many a tool has set so far.
     """
 
     def __init__(self, said: Mapping[str, Any] | None = None) -> None:
@@ -58,6 +59,7 @@ class Offsets:
         self._resets: set[tuple[str, int]] = set()
         self.version = 0
         self.refused = 0
+        self.reset_count = 0
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return where a group resumes, None if it has not said."""
@@ -89,6 +91,7 @@ class Offsets:
         if not self.set(group, topic, queue_id, offset):
             return False
         self._resets.add((_key(topic, group), queue_id))
+        self.reset_count += 1
         return True
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:

@@ -65,9 +65,14 @@ class GroupState:
         A reset that came while the pull's records were read stays: its client does not know it.
         """
         del channel
-        place = header.consumer_group, header.topic, header.queue_id
-        if header.sys_flag & COMMIT_OFFSET and not self.offsets.is_reset(*place):
-            self.offsets.set(*place, header.commit_offset)
+        if header.sys_flag & COMMIT_OFFSET:
+            place = header.consumer_group, header.topic, header.queue_id
+            self.commit_to(*place, header.commit_offset)
+
+    def commit_to(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take down where a group is, unless it was reset and has not been told."""
+        if not self.offsets.is_reset(group, topic, queue_id):
+            self.offsets.set(group, topic, queue_id, offset)
 
     def closed(self, channel: Channel) -> None:
         """Forget a connection that has closed."""

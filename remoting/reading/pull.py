@@ -30,8 +30,9 @@ from reput.stores.reads import ColdError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from reput.remoting.names.known import Topic
     from reput.remoting.reading.pull_checks import Filter
-    from reput.remoting.reading.served import Resets, Served
+    from reput.remoting.reading.served import GroupConfig, Resets, Served
     from reput.remoting.reading.turns import Steps
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
     from reput.stores.query.message_store import MessageStore
@@ -108,17 +109,29 @@ def steps(
     except StoreError:
         # Said where it is seen first, not to each client.
         return Answer(ResponseCode.SYSTEM_ERROR, "store getMessage return null")
-    has_flags = served.release.has_flags
-    said = PullMessageResponseHeader(
+    places = found.next_offset, found.min_offset, found.max_offset
+    said = said_of(places, topic, group, has_flags=served.release.has_flags)
+    code = code_of(found.status, header.queue_offset)
+    return Answer(code, found.status, said, served.leaving(found.pieces), found.messages)
+
+
+def said_of(
+    places: tuple[int, int, int], topic: Topic, group: GroupConfig, *, has_flags: bool
+) -> PullMessageResponseHeader:
+    """Return the fields of an answer.
+
+    Args:
+        places: where the next pull resumes, the queue's min offset and its max offset.
+        topic: what is known of it.
+        group: likewise.
+        has_flags: see `Release`.
+    """
+    return PullMessageResponseHeader(
         _MASTER,
-        found.next_offset,
-        found.min_offset,
-        found.max_offset,
+        *places,
         topic_sys_flag=topic.sys_flag if has_flags else None,
         group_sys_flag=group.sys_flag if has_flags else None,
     )
-    code = code_of(found.status, header.queue_offset)
-    return Answer(code, found.status, said, served.leaving(found.pieces), found.messages)
 
 
 def _find_now(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> Steps[Found]:

@@ -68,6 +68,10 @@ class Online(NamedTuple):
 class Groups(Protocol):
     """What is known of consumer groups."""
 
+    @property
+    def changes(self) -> int:
+        """Return how often what `online` returns has become another answer."""
+
     def config(self, group: str) -> GroupConfig | None:
         """Return a group's configuration, None if there is none and the broker makes none."""
 
@@ -80,6 +84,10 @@ class Groups(Protocol):
 
 class Resets(Protocol):
     """Offsets of groups that a tool has set, and of which no pull has been told."""
+
+    @property
+    def reset_count(self) -> int:
+        """Return how many a tool has set so far."""
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Tell whether there is one."""

@@ -24,12 +24,13 @@ from reput.remoting.server.traffic import Traffic
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from reput.remoting.access.check import Access
     from reput.remoting.counting.counters import Counters
     from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offsets import Offsets
+    from reput.remoting.lanes.lanes import Lanes
     from reput.remoting.names.known import Topic
     from reput.remoting.names.release import Release
     from reput.remoting.reading.hosts import Host
@@ -115,13 +116,13 @@ class StoreBroker:
         self._members = consumers.members
         found = topics_of(store)
         self._topics: dict[str, Topic] = self._with_kept(found)
-        served = self._as_served(consumers, groups.file.offsets)
+        served = self._served = self._as_served(consumers, groups.file.offsets)
         self._groups = rules.group_state(
             consumers, served, groups, self._now, self._turns, self._host
         )
         self.desk = self._make_desk(served, reads_all=groups.new_groups_read_all)
         self.traffic = Traffic(counters)
-        topics = Topics(found, self._topics, self._with_kept)
+        topics = Topics(found, self._topics, self._with_kept, self._forget_lanes)
         self._following = Following(store, self._pulls, topics, counters, loop)
 
     def _as_served(self, consumers: Consumers, offsets: Offsets) -> Served:
@@ -166,6 +167,16 @@ class StoreBroker:
         """Return what ids of messages lead to, if it is ours that they are to lead to."""
         return resolved(self._identity.address)
 
+    def use_lanes(self, kind: Callable[..., Lanes]) -> None:
+        """Answer what is asked often by compiled code.
+
+        Args:
+            kind: `remoting.lanes.lanes.Lanes`, which takes a while to import.
+        """
+        if self._served.memory is None and self._served.own_host is None:
+            commit, may_pass = self._groups.commit_to, self._access.may_pass
+            self.desk.lanes = kind(self._served, self.counters, commit, may_pass)
+
     @property
     def has_held(self) -> bool:
         """Tell whether pulls wait."""
@@ -205,6 +216,8 @@ class StoreBroker:
         self._tell()
 
     def _tell(self) -> None:
+        if self.desk.lanes is not None:
+            self.desk.lanes.tick()
         counters, members = self.counters, self._groups.consumers.members
         sent_back, told = self._groups.sent_back, self._told
         counters.held(len(self._pulls.holds))
@@ -227,6 +240,10 @@ class StoreBroker:
         )
         counters.alive()
 
+    def _forget_lanes(self) -> None:
+        if self.desk.lanes is not None:
+            self.desk.lanes.forget()
+
     def _with_kept(self, found: Mapping[str, Topic]) -> dict[str, Topic]:
         if self._keeper is None:
             return dict(found)
@@ -241,6 +258,8 @@ class StoreBroker:
             OSError: they could not be.
         """
         try:
+            if self.desk.lanes is not None:
+                self.desk.lanes.close()
             self._groups.close()
         finally:
             self._turns.close()

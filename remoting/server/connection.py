@@ -18,6 +18,7 @@ from reput.remoting.wire.errors import FrameError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from reput.remoting.lanes.lanes import Lanes
     from reput.remoting.server.traffic import Traffic
     from reput.remoting.wire.command import Command
 
@@ -30,7 +31,13 @@ _ASK_SECONDS = 10.0
 
 
 class Desk(Protocol):
-    """What takes the requests of a port."""
+    """What takes the requests of a port.
+
+    Attributes:
+        lanes: answer some of what comes before it is taken apart; None where there are none.
+    """
+
+    lanes: Lanes | None
 
     def take(self, request: Command, connection: Connection) -> None:
         """Answer a request, now or later, by `connection.send`. It does not raise."""
@@ -66,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._has_turn = False
         self._pending = 0
         self._peer = ""
+        self._socket = -1
         self.active_at = self._loop.time()
         self.stuck_since: float | None = None
 
@@ -85,11 +93,38 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(HIGH_WATER, _LOW_WATER)
         host, port, *_ = transport.get_extra_info("peername") or ("", 0)
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        # With TLS, what goes out is not what is said.
+        socket = transport.get_extra_info("socket")
+        if socket is not None and transport.get_extra_info("sslcontext") is None:
+            self._socket = socket.fileno()
         self._traffic.opened(self)
+
+    @property
+    def outlet(self) -> int:
+        """Return the socket that may be written to at once; below 0 where others are before."""
+        if self._transport is None or self._transport.get_write_buffer_size():
+            return -1
+        return self._socket
+
+    def write(self, data: bytes) -> None:
+        """Send bytes after those that were sent before."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def _in_lanes(self, data: bytes) -> bytes:
+        """Answer requests that need no further look; return what is left."""
+        lanes = self._desk.lanes
+        waits = self._pending or self._requests or self.stuck_since is not None
+        if lanes is None or waits or self._is_broken or not self.is_open:
+            return data
+        return lanes.take(data, self)
 
     def data_received(self, data: bytes) -> None:
         """Take what has come."""
         self.active_at = self._loop.time()
+        data = self._in_lanes(data)
+        if not data:
+            return
         try:
             self._requests.extend(self._decoder.feed(data))
         except FrameError as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from reput.remoting.counting.counters import Counters
+    from reput.remoting.lanes.lanes import Lanes
     from reput.remoting.names.known import Known
     from reput.remoting.names.registry import Registry
     from reput.remoting.names.release import Release
@@ -31,7 +32,11 @@ LOG = logging.getLogger("reput")
 
 
 class BrokerDesk:
-    """Answers as a broker: each request by the room that has its code."""
+    """Answers as a broker: each request by the room that has its code.
+
+    Attributes:
+        lanes: see `Desk`.
+    """
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class BrokerDesk:
         self._checks = checks
         self._on_close = on_close
         self._counters = counters
+        self.lanes: Lanes | None = None
 
     def closed(self, connection: Connection) -> None:
         """Tell the rooms that keep something of a connection."""
@@ -104,6 +110,8 @@ class BrokerDesk:
 
 class NameDesk:
     """Answers as a name server."""
+
+    lanes: Lanes | None = None
 
     def __init__(
         self,

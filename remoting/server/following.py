@@ -31,11 +31,13 @@ class Topics(NamedTuple):
         found: what the store has.
         served: what clients are told; kept up to date.
         told: returns what clients are to be told of what was found.
+        changed: is called after what is served has become something else.
     """
 
     found: dict[str, Topic]
     served: dict[str, Topic]
     told: Callable[[Mapping[str, Topic]], dict[str, Topic]]
+    changed: Callable[[], None]
 
 
 class Following:
@@ -123,6 +125,7 @@ class Following:
         if told != served:
             served.clear()
             served.update(told)
+            self._topics.changed()
 
     def close(self) -> None:
         """End the thread; what it reads is not waited for."""

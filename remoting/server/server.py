@@ -11,6 +11,7 @@ from reput.formats.errors import UsageError
 from reput.remoting.access.tls import Mode
 from reput.remoting.names.known import Known
 from reput.remoting.names.registry import Registry
+from reput.remoting.server import compiled
 from reput.remoting.server.desks import NameDesk
 from reput.remoting.server.ports import Port
 from reput.remoting.server.registrar import Registrar
@@ -179,7 +180,15 @@ class Server:
             await self._close()
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._look(), self._tick(), self._registrar.run()]
+        return [self._look(), self._tick(), self._registrar.run(), self._open_lanes()]
+
+    async def _open_lanes(self) -> None:
+        """Use lanes once they are compiled, or loaded; until then all is answered without."""
+        kind = await self._loop.run_in_executor(None, compiled.lanes)
+        if kind is not None:
+            for broker in self._brokers:
+                broker.use_lanes(kind)
+        await self._over.wait()
 
     async def _look(self) -> None:
         until, pause = 0.0, _LOOK_SECONDS

@@ -53,6 +53,7 @@ class LogFiles:
         damages: bytes that are missing between files, in order: they read as the end of a file.
         unfinished: what the last file lacks, None if nothing: a copy of it may be in progress.
         left_overs: records past the log's end that are known to be cut away.
+        taken: how often other files were taken for the log's.
     """
 
     damages: tuple[Damage, ...]
@@ -84,6 +85,7 @@ class LogFiles:
         self.stamps: dict[int, Stamp] = {}
         self._listed: listing.Listed | None = None
         self.left_overs = LeftOvers()
+        self.taken = 0
         self._left_behind = LeftBehind()
         self.refresh()
 
@@ -123,6 +125,7 @@ class LogFiles:
 
     def _take(self, found: dict[int, LogFile]) -> None:
         """Take these files for the log's."""
+        self.taken += 1
         # An empty file in between counts as missing; one at the end is still being made.
         there = [base for base in sorted(found) if found[base].size]
         # A file that was removed and made again has only its name in common with the old one.

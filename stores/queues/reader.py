@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.formats.rocketmq.consumequeue_ext import Unit
     from reput.stores.findings import Report
@@ -53,6 +55,8 @@ class QueueReader:
 
     Attributes:
         floor: where the log began when `min_offset` was found.
+        shown: has `max_offset` and `min_offset` for compiled readers, -1 for the first once the
+            queue is closed; None where there are none.
     """
 
     is_batch: Literal[False] = False
@@ -89,6 +93,7 @@ class QueueReader:
         self._last, self._tail, self._tail_at = b"", b"", 0
         # The log was cut since: this queue's entries, and those of others, may be past its end.
         self.is_replaced = False
+        self.shown: NDArray[np.int64] | None = None
         self.settle()
 
     def settle(self) -> None:
@@ -97,6 +102,8 @@ class QueueReader:
         self.min_position = self._min_position()
         self.min_offset = self.min_position // ENTRY_SIZE
         self.floor = floor
+        if self.shown is not None:
+            self.shown[1] = self.min_offset
 
     def is_there(self) -> bool:
         """Tell whether its files are those that were there, or those and new ones after them."""
@@ -147,6 +154,8 @@ class QueueReader:
             self._last, self._tail = data[(count - 1) * ENTRY_SIZE : count * ENTRY_SIZE], b""
             self.end += count * ENTRY_SIZE
             self.max_offset = self.end // ENTRY_SIZE
+            if self.shown is not None:
+                self.shown[0] = self.max_offset
             log.reached(sum(head_of(self._last)))
         return True
 
@@ -285,6 +294,8 @@ class QueueReader:
 
     def close(self) -> None:
         """Close the files."""
+        if self.shown is not None:
+            self.shown[0] = -1
         self.files.close()
         if self._ext is not None:
             self._ext.close()

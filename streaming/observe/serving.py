@@ -121,9 +121,11 @@ class ServerCounters:
         if change > 0:
             self._values["connections_opened_total"] += change
 
-    def answered(self, request: int, answer: int, size: int, messages: int = 0) -> None:
-        """Count an answer. Codes that RocketMQ does not have are one series."""
-        self._count(_REQUESTS.get(request, "OTHER"), _ANSWERS.get(answer, "OTHER"))
+    def answered(
+        self, request: int, answer: int, size: int, messages: int = 0, answers: int = 1
+    ) -> None:
+        """Count answers. Codes that RocketMQ does not have are one series."""
+        self._count(_REQUESTS.get(request, "OTHER"), _ANSWERS.get(answer, "OTHER"), answers)
         self._values["answer_bytes_total"] += size
         self._values["messages_total"] += messages
 
@@ -233,9 +235,9 @@ class ServerCounters:
             for label, value in table.copy().items():
                 yield name, (label,), value
 
-    def _count(self, request: str, answer: str) -> None:
+    def _count(self, request: str, answer: str, answers: int = 1) -> None:
         key = request, answer
-        self._requests[key] = self._requests.get(key, 0) + 1
+        self._requests[key] = self._requests.get(key, 0) + answers
 
 
 class ServeMetrics:

@@ -31,6 +31,7 @@ class FixedGroups:
     configs: dict[str, GroupConfig | None] = field(default_factory=dict)
     members: dict[str, Online] = field(default_factory=dict)
     filters: dict[tuple[str, str], ConsumerFilter] = field(default_factory=dict)
+    changes: int = 0
 
     def config(self, group: str) -> GroupConfig | None:
         return self.configs.get(group, GroupConfig())

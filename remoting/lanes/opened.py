@@ -1,0 +1,152 @@
+"""The files that lanes read, by descriptors of their own: no other file gets their numbers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from reput.remoting.lanes.places import (
+    FILE_BASES,
+    FILE_DESCRIPTORS,
+    LOG_FILES,
+    QUEUE_BASES,
+    QUEUE_DESCRIPTORS,
+    QUEUE_FILE_SIZE,
+    QUEUE_FILES,
+    QUEUE_MAX,
+    QUEUE_MIN,
+    QUEUES,
+)
+from reput.stores.log.files import LogChangedError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reput.stores.log.files import LogFiles
+    from reput.stores.queues.reader import QueueReader
+
+    Key = tuple[str, int]
+
+_NONE = -1
+
+
+class OpenLog:
+    """Files of the log."""
+
+    def __init__(self, log: LogFiles, state: NDArray[np.int64]) -> None:
+        """Open none yet.
+
+        Args:
+            log: whose files.
+            state: see `places`.
+        """
+        self._log = log
+        self._state = state
+        state[FILE_BASES : FILE_DESCRIPTORS + LOG_FILES] = _NONE
+
+    def open(self, base: int) -> bool:
+        """Open the file that begins at a physical offset; False where that is not possible."""
+        number = base // self._log.file_size % LOG_FILES
+        self._close(number)
+        try:
+            descriptor = self._log.open_file(base)
+        except (OSError, LogChangedError):
+            return False
+        self._state[FILE_DESCRIPTORS + number] = descriptor
+        self._state[FILE_BASES + number] = base
+        return True
+
+    def _close(self, number: int) -> None:
+        descriptor = int(self._state[FILE_DESCRIPTORS + number])
+        self._state[FILE_BASES + number] = self._state[FILE_DESCRIPTORS + number] = _NONE
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Close all; those that are needed are opened again."""
+        for number in range(LOG_FILES):
+            self._close(number)
+
+
+class OpenQueues:
+    """Queues by number, with some of their files."""
+
+    def __init__(self, table: NDArray[np.int64]) -> None:
+        """Begin with none.
+
+        Args:
+            table: `queues` of `places`.
+        """
+        self._table = table
+        table[:] = _NONE
+        self._numbers: dict[Key, int] = {}
+        self._readers: list[QueueReader | None] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether there is no room for another queue."""
+        return len(self._readers) >= QUEUES
+
+    def add(self, key: Key, reader: QueueReader) -> int:
+        """Return the number of a queue, as it is now.
+
+        Args:
+            key: topic and queue id.
+            reader: of the queue, open.
+        """
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._readers)
+            self._readers.append(None)
+        if self._readers[number] is not reader:
+            self._leave(number)
+            self._readers[number] = reader
+            row = self._table[number]
+            row[QUEUE_MIN], row[QUEUE_FILE_SIZE] = reader.min_offset, reader.files.file_size
+            row[QUEUE_MAX] = reader.max_offset
+            reader.shown = row[QUEUE_MAX : QUEUE_MIN + 1]
+        return number
+
+    def open(self, number: int, base: int) -> bool:
+        """Open a queue's file by where it begins; False where that is not possible."""
+        reader = self._readers[number]
+        if reader is None or base not in reader.files.bases:
+            return False
+        file = base // reader.files.file_size % QUEUE_FILES
+        self._close(number, file)
+        try:
+            descriptor = os.open(reader.files.path(base), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        self._table[number, QUEUE_DESCRIPTORS + file] = descriptor
+        self._table[number, QUEUE_BASES + file] = base
+        return True
+
+    def tidy(self) -> None:
+        """Close the files of queues that are closed."""
+        for number in (self._table[: len(self._readers), QUEUE_MAX] < 0).nonzero()[0].tolist():
+            self._leave(number)
+
+    def _leave(self, number: int) -> None:
+        reader = self._readers[number]
+        if reader is not None:
+            reader.shown = None
+        self._readers[number] = None
+        self._table[number, QUEUE_MAX] = _NONE
+        for file in range(QUEUE_FILES):
+            self._close(number, file)
+
+    def _close(self, number: int, file: int) -> None:
+        descriptor = int(self._table[number, QUEUE_DESCRIPTORS + file])
+        self._table[number, QUEUE_DESCRIPTORS + file] = _NONE
+        self._table[number, QUEUE_BASES + file] = _NONE
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Forget all queues."""
+        for number in range(len(self._readers)):
+            self._leave(number)
+        self._readers.clear()
+        self._numbers.clear()

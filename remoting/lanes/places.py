@@ -1,0 +1,105 @@
+"""Where things stand in the arrays that kernels and Python share.
+
+All are made once and live as long as their server's `Lanes`.
+
+========= ==================== ====================================================
+array     shape                has
+========= ==================== ====================================================
+state     (STATE,)             the log's bounds, limits, tallies, files of the log
+lanes     (LANES, COLUMNS)     by lane: what Python found out about its pulls
+texts     (LANES, TEXT)        by lane: the outline of its requests, then its answers'
+slots     (2 * SLOTS,)         by hash: number of a lane plus one; then outlines seen once
+queues    (QUEUES, 12)         by queue: its bounds and files
+out       (OUT,)               answers, one after the other
+work      (WORK,)              an outline, entries of a queue, bytes between records
+vectors   (VECTORS,)           places for `preadv2`, records of one answer, numbers
+commits   (TURN, 2)            lane and offset of pulls that commit one
+========= ==================== ====================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = tuple[NDArray[Any], ...]
+
+# Of `state`.
+LOG_MIN, LOG_END, LOG_FILE_SIZE, MOST_MESSAGES, MOST_BYTES = range(5)
+# Answers, bytes of their bodies, messages: of `PULL_MESSAGE`, then of its lite twin.
+TALLIES = 8
+TALLY = 3
+# Files of the log by number: where each begins, and its descriptor.
+LOG_FILES = 64
+FILE_BASES = 16
+FILE_DESCRIPTORS = FILE_BASES + LOG_FILES
+STATE = FILE_DESCRIPTORS + LOG_FILES
+
+# Of `lanes`.
+OUTLINE, QUEUE, MAX_MESSAGES, KIND, CODES = range(5)
+# Lengths of the parts of an answer's header, between which there are numbers.
+PARTS, PART_COUNT = 5, 5
+FIRST_CODE, MOST_CODES = 16, 32
+COLUMNS = FIRST_CODE + MOST_CODES
+LANES = 2048
+
+OUTLINE_ROOM = 1024
+TEXT = 2 * OUTLINE_ROOM
+SLOTS = 2 * LANES
+
+# Of `queues`. Below 0 the queue is closed.
+QUEUE_MAX, QUEUE_MIN, QUEUE_FILE_SIZE = range(3)
+QUEUE_FILES = 4
+QUEUE_BASES, QUEUE_DESCRIPTORS = 4, 8
+QUEUE_COLUMNS = QUEUE_DESCRIPTORS + QUEUE_FILES
+QUEUES = 1024
+
+# Requests of one call, as many as a connection's turn has.
+TURN = 32
+# Bytes of records that one answer may have here: more than a pull's limit.
+BODY_ROOM = 320 << 10
+HEADER_ROOM = 2 * OUTLINE_ROOM
+OUT = 4 * BODY_ROOM
+
+# Of `work`.
+MOST_ENTRIES = 800
+ENTRIES_AT = OUTLINE_ROOM + 64
+GAP_AT = ENTRIES_AT + MOST_ENTRIES * 20 + 64
+# Bytes between two records that are read with them: another call takes as long.
+GAP = 8 << 10
+WORK = GAP_AT + GAP
+
+# Of `vectors`: pairs of address and length, then position, size and place in `out` by record.
+MOST_RECORDS = 64
+POSITIONS = 4 * MOST_RECORDS + 8
+SIZES = POSITIONS + MOST_RECORDS
+RECORDS_AT = SIZES + MOST_RECORDS
+# Numbers of a request, and where each stands in its outline.
+NUMBERS = RECORDS_AT + MOST_RECORDS
+OPAQUE, OFFSET, COMMIT, NUMBER_COUNT = 0, 1, 2, 3
+PLACES = NUMBERS + NUMBER_COUNT
+VECTORS = PLACES + NUMBER_COUNT
+
+# Why a call ended: all was answered; enough was; a frame is not whole; one that is not for lanes;
+# one whose outline is new, or was seen before; a lane's queue is closed; a file of a queue, or of
+# the log, has to be opened.
+DONE, ENOUGH, PARTIAL, OTHER, NEW, REPEATED, CLOSED, QUEUE_FILE, LOG_FILE = range(9)
+
+
+def arrays() -> Arrays:
+    """Return new arrays, in the order of the table."""
+    return (
+        np.zeros(STATE, np.int64),
+        np.zeros((LANES, COLUMNS), np.int64),
+        np.zeros((LANES, TEXT), np.uint8),
+        np.zeros(2 * SLOTS, np.int64),
+        np.zeros((QUEUES, QUEUE_COLUMNS), np.int64),
+        np.zeros(OUT, np.uint8),
+        np.zeros(WORK, np.uint8),
+        np.zeros(VECTORS, np.int64),
+        np.zeros((TURN, 2), np.int64),
+    )
