@@ -22,6 +22,7 @@ SPARK = (
 # File: values file and settings.
 RENDERS = {
     "minimal": ("minimal", ()),
+    "serve": ("minimal", ("serve.enabled=true", "serve.alone=true", "serve.register={ns:9876}")),
     "full": ("test", ("dashboard.enabled=false",)),
     "single-job": ("test", ("dashboard.enabled=false", "singleJob=true")),
     "sidecar": ("extras", ("mode=sidecar",)),

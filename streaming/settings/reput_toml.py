@@ -35,7 +35,11 @@ def _none_is_silent(places: Sequence[Sequence[Path]]) -> Sequence[OSError | None
 
 
 def read_config(
-    path: Path, *, reads_kafka: bool = True, silent: Silent = _none_is_silent
+    path: Path,
+    *,
+    reads_kafka: bool = True,
+    silent: Silent = _none_is_silent,
+    needs_output: bool = True,
 ) -> list[StoreConfig]:
     """Return the stores of a `reput.toml`; relative paths in it begin at its directory.
 
@@ -44,6 +48,7 @@ def read_config(
         reads_kafka: its [kafka] as well.
         silent: gets the places of each store; returns the errors of those that do not answer: these
             are not compared then.
+        needs_output: a store without an output is an error; else its own queues are meant.
 
     Raises:
         UsageError: it cannot be read, an unknown key, two stores of one name or output.
@@ -62,7 +67,10 @@ def read_config(
     kafka = _kafka(path, tables.get("kafka")) if reads_kafka else None
     lost = _lost(path.parent, stores, silent)
     configs = [
-        replace(_from_table(path, number, table, is_unchecked=is_lost), kafka=kafka)
+        replace(
+            _from_table(path, number, table, is_unchecked=is_lost, needs_output=needs_output),
+            kafka=kafka,
+        )
         for number, (table, is_lost) in enumerate(zip(stores, lost, strict=True), 1)
     ]
     _refuse_twins(path, configs)
@@ -138,7 +146,7 @@ def in_keys(text: str) -> str:
 
 
 def _from_table(
-    path: Path, number: int, table: dict[str, Any], *, is_unchecked: bool
+    path: Path, number: int, table: dict[str, Any], *, is_unchecked: bool, needs_output: bool
 ) -> StoreConfig:
     """Return the store of a `[[store]]` table.
 
@@ -153,6 +161,7 @@ def _from_table(
         raise UsageError(f"{where}: name {name!r} may have letters, digits, '.', '_' and '-'")
     base = path.parent
     conf = table.get("broker_conf")
+    is_own = not needs_output and "output" not in table
     try:
         return store_config(
             base / table["path"],
@@ -160,7 +169,7 @@ def _from_table(
             name=name,
             broker_version=table.get("broker_version", broker.NEWEST),
             broker_conf=base / conf if conf else None,
-            in_place=table.get("in_place", False),
+            in_place=table.get("in_place", is_own),
             any_version=table.get("any_version", False),
             commitlog=[base / place for place in places],
             is_unchecked=is_unchecked,

@@ -159,3 +159,8 @@ annotations:
 {{- . -}}
 {{- end -}}
 {{- end }}
+
+{{/* "true" where only the server runs: nothing dispatches. */}}
+{{- define "reput.alone" -}}
+{{- with .Values.serve }}{{ if .alone }}true{{ end }}{{ end -}}
+{{- end }}

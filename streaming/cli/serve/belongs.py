@@ -31,7 +31,7 @@ def refuse_strangers(config: StoreConfig, store: MessageStore) -> None:
     Raises:
         StoreError: names both.
     """
-    if config.output is None or config.output.resolve() == config.path.resolve():
+    if config.output.resolve() == config.path.resolve():
         return
     if output_record.read(config.output):
         # Whatever opened the store has compared it.
@@ -75,7 +75,7 @@ def doubts(config: StoreConfig) -> str | None:
     from reput.streaming.verify.version_seen import of_another_version
 
     given = config.settings.version.family
-    record = output_record.read(config.output or config.path)
+    record = output_record.read(config.output)
     settings = record.get("settings")
     made = settings.get("version") if isinstance(settings, dict) else None
     if made is not None:

@@ -75,7 +75,7 @@ def _configs_of(options: ServeOptions) -> list[StoreConfig]:
         given = (options.store, options.output, options.broker_version, options.broker_conf)
         if any(each is not None for each in (*given, options.commitlog)):
             named_in_file(options)
-        configs = read_config(options.config, reads_kafka=False)
+        configs = read_config(options.config, reads_kafka=False, needs_output=False)
     if options.broker_name is not None and len(configs) > 1:
         raise UsageError(
             f"--broker-name is for one store, and there are {len(configs)}: each is called as in "
