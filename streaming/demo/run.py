@@ -117,16 +117,23 @@ def _run(seconds: float, rate: int, directory: Path) -> Demo:
         spark.stop()
     if failures:
         raise failures[0]
+    return _shown(config, written, job.summary.stores[0].messages, began, directory)
+
+
+def _shown(
+    config: StoreConfig, written: dict[str, Any], dispatched: int, began: float, directory: Path
+) -> Demo:
+    """Ask the output in all ways."""
     report = verify(config)
-    with MessageStore.open(store, output, config.settings) as asked:
+    conf = directory / "broker.conf"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in BROKER_CONF.items()))
+    with MessageStore.open(config.path, config.output, config.settings) as asked:
         found = list(asked.by_key(written["topic"], written["key"]).messages)
-        conf = directory / "broker.conf"
-        conf.write_text("".join(f"{name}={value}\n" for name, value in BROKER_CONF.items()))
         consumed = consume(asked, conf, directory / "offsets")
     return Demo(
         seconds=time.monotonic() - began,
         written=written["records"],
-        dispatched=job.summary.stores[0].messages,
+        dispatched=dispatched,
         report=report,
         topic=written["topic"],
         key=written["key"],

@@ -70,7 +70,8 @@ def _configs_of(options: ServeOptions) -> list[StoreConfig]:
         UsageError: none, or something wrong with them.
     """
     if options.config is None or options.store_name is not None:
-        configs = [one_store(options)]
+        named = named_in_file(options, needs_output=False)
+        configs = [named if named is not None else one_store(options)]
     else:
         given = (options.store, options.output, options.broker_version, options.broker_conf)
         if any(each is not None for each in (*given, options.commitlog)):
