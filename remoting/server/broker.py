@@ -122,8 +122,10 @@ class StoreBroker:
         )
         self.desk = self._make_desk(served, reads_all=groups.new_groups_read_all)
         self.traffic = Traffic(counters)
-        topics = Topics(found, self._topics, self._with_kept, self._forget_lanes)
-        self._following = Following(store, self._pulls, topics, counters, loop)
+        self._following = Following(store, self._pulls, self._followed(found), counters, loop)
+
+    def _followed(self, found: dict[str, Topic]) -> Topics:
+        return Topics(found, self._topics, self._with_kept, self._forget_lanes)
 
     def _as_served(self, consumers: Consumers, offsets: Offsets) -> Served:
         identity = self._identity

@@ -28,7 +28,9 @@ class ServedProcess:
         log: where its lines go.
     """
 
-    def __init__(self, directory: Path, *words: str, settings: Mapping[str, str] = SMALL) -> None:
+    def __init__(
+        self, directory: Path, *words: object, settings: Mapping[str, str] = SMALL
+    ) -> None:
         """Do not start yet.
 
         Args:
@@ -49,7 +51,8 @@ class ServedProcess:
             "--namesrv-listen": f"{LOOPBACK}:{self.names}",
         }
         pairs = [str(word) for pair in said.items() for word in pair]
-        self._command = [sys.executable, "-m", "reput", "serve", *pairs, *words]
+        self._command = [sys.executable, "-m", "reput", "serve", *pairs]
+        self._command += map(str, words)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
