@@ -1,16 +1,17 @@
 """What tools ask about a broker itself: its state, its settings, its rates.
 
-Source: RocketMQ `AdminBrokerProcessor#prepareRuntimeInfo`.
+Source: RocketMQ `AdminBrokerProcessor`.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reput.remoting.admin.runtime import DELAYS, runtime_table
 from reput.remoting.admin.topics import body_of, data_version
 from reput.remoting.reading.answer import Answer
 from reput.remoting.wire.codes import RequestCode, ResponseCode
@@ -26,31 +27,25 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Command, Channel], Answer]
 
-_VERSIONS = {409: "V4_9_8", 479: "V5_3_3", 493: "V5_4_0", 513: "V5_5_0"}
-_DELAYS = "delayOffset.json"
-# Tools read each of them, and fail where one is missing; only a broker that writes has others.
-_ZEROS = (
-    "EndTransactionQueueSize",
-    "dispatchBehindBytes",
-    "getMessageEntireTimeMax",
-    "msgGetTotalTodayMorning",
-    "msgGetTotalYesterdayMorning",
-    "msgPutTotalTodayMorning",
-    "msgPutTotalTodayNow",
-    "msgPutTotalYesterdayMorning",
-    "pageCacheLockTimeMills",
-    "putMessageEntireTimeMax",
-    "putMessageFailedTimes",
-    "putMessageSizeTotal",
-    "putMessageTimesTotal",
-    "remainTransientStoreBufferNumbs",
-    "startAcceptSendRequestTimeStamp",
-    "timerCongestNum",
-    "timerOffsetBehind",
-    "timerReadBehind",
-)
-_RATES = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps")
-_QUEUES = ("send", "pull", "litePull", "query", "ack")
+# What tools read of the settings, as a broker has it that is not told otherwise.
+_DEFAULTS = {
+    "autoCreateSubscriptionGroup": "true",
+    "autoCreateTopicEnable": "true",
+    "brokerId": "0",
+    "brokerRole": "ASYNC_MASTER",
+    "fileReservedTime": "72",
+    "flushDiskType": "ASYNC_FLUSH",
+    "maxMessageSize": "4194304",
+    "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+    "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+    "slaveReadEnable": "false",
+    "traceOn": "true",
+    "traceTopicEnable": "false",
+    "useTLS": "false",
+}
+_MORE_OF_4_9 = {"filterServerNums": "0"}
+# A broker has as many of these as there are cores, and tools take it for their number.
+_CORES = "clientCallbackExecutorThreads"
 
 
 class RuntimeInfo:
@@ -82,59 +77,18 @@ class RuntimeInfo:
         }
 
     def runtime(self, request: Command, channel: Channel) -> Answer:
-        """Answer with texts by name. What only a broker that writes can have is 0."""
+        """Answer with texts by name."""
         del request, channel
-        return body_of({"table": self._zeros() | self._known()})
-
-    def _zeros(self) -> dict[str, str]:
-        zeros = dict.fromkeys(_ZEROS, "0")
-        zeros |= dict.fromkeys(_RATES, "0.0 0.0 0.0")
-        for queue in _QUEUES:
-            zeros[f"{queue}ThreadPoolQueueSize"] = "0"
-            zeros[f"{queue}ThreadPoolQueueCapacity"] = "0"
-            zeros[f"{queue}ThreadPoolQueueHeadWaitTimeMills"] = "0"
-        zeros |= dict.fromkeys(("timerEnqueueTps", "timerDequeueTps"), "0.0")
-        zeros |= dict.fromkeys(("putLatency99", "putLatency999"), "0.0")
-        return zeros | {
-            "EndTransactionThreadPoolQueueCapacity": "0",
-            "dispatchMaxBuffer": "0",
-            "msgGetTotalTodayNow": "0",
-            "putMessageAverageSize": "0.0",
-            "putMessageDistributeTime": "null",
-            "remainHowManyDataToCommit": "0 B",
-            "remainHowManyDataToFlush": "0 B",
-        }
-
-    def _known(self) -> dict[str, str]:
-        """Return what a reader knows."""
-        store = self._served.store
-        log, began = store.log, self._began
-        disk = shutil.disk_usage(store.root)
-        ratio = str((disk.total - disk.free) / disk.total if disk.total else 0.0)
-        first = store.first_since(0, ascending=True)
-        earliest = -1
-        if first is not None:
-            earliest = store.at(first).store_timestamp
-        version = _VERSIONS.get(self._served.release.version, str(self._served.release.version))
-        return {
-            "bootTimestamp": str(int(began * 1000)),
-            "brokerActive": "true",
-            "brokerVersion": str(self._served.release.version),
-            "brokerVersionDesc": version,
-            "commitLogDirCapacity": f"Total : {_size(disk.total)}, Free : {_size(disk.free)}.",
-            "commitLogDiskRatio": ratio,
-            "commitLogMaxOffset": str(log.end()),
-            "commitLogMinOffset": str(log.min_offset),
-            "consumeQueueDiskRatio": ratio,
-            "earliestMessageTimeStamp": str(earliest),
-            "runtime": _since(began),
-        }
+        return body_of({"table": runtime_table(self._served, self._properties, self._began)})
 
     def config(self, request: Command, channel: Channel) -> Answer:
         """Answer with the settings that are known, as Java properties."""
         del request, channel
         name, cluster = self._named
-        said = {**self._properties, "brokerName": name, "brokerClusterName": cluster}
+        defaults = _DEFAULTS | {_CORES: str(os.cpu_count() or 1)}
+        if not self._served.release.has_flags:
+            defaults |= _MORE_OF_4_9
+        said = defaults | {**self._properties, "brokerName": name, "brokerClusterName": cluster}
         text = "".join(f"{key}={said[key]}\n" for key in sorted(said))
         version = json.dumps(data_version(self._served), separators=(",", ":"))
         return Answer(
@@ -170,9 +124,9 @@ class RuntimeInfo:
     def delays(self, request: Command, channel: Channel) -> Answer:
         """Answer with the broker's file of how far delayed messages are."""
         del request, channel
-        text = read_config(self._served.store.root, _DELAYS)
+        text = read_config(self._served.store.root, DELAYS)
         if text is None:
-            return Answer(ResponseCode.SYSTEM_ERROR, f"{_DELAYS}: the broker has not written it")
+            return Answer(ResponseCode.SYSTEM_ERROR, f"{DELAYS}: the broker has not written it")
         return Answer(ResponseCode.SUCCESS, None, None, (memoryview(text.encode()),))
 
 
@@ -181,19 +135,3 @@ class _ConfigHeader(Header):
     """What stands beside the settings."""
 
     version: str
-
-
-def _size(size: int) -> str:
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    value, unit = float(size), 0
-    while value >= 1024 and unit < len(units) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {units[unit]}"
-
-
-def _since(began: float) -> str:
-    seconds = int(time.time() - began)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

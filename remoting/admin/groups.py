@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reput.formats.java.strings import hash_code
+from reput.formats.rocketmq.messageid import parse_offset_id
+from reput.remoting.admin.subscriptions import subscribed
 from reput.remoting.admin.topics import body_of, data_version
 from reput.remoting.groups.forwarding import forward
 from reput.remoting.reading.answer import Answer
 from reput.remoting.wire import fields
 from reput.remoting.wire.admin_headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetProducerConnectionListRequestHeader,
@@ -20,13 +22,14 @@ from reput.remoting.wire.admin_headers import (
     QuerySubscriptionByConsumerRequestHeader,
 )
 from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.stores.log.records import NoRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from reput.remoting.groups.members import Member
     from reput.remoting.groups.requests import GroupState
-    from reput.remoting.reading.served import Served, Subscription
+    from reput.remoting.reading.served import Served
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
 
@@ -55,13 +58,15 @@ _MORE_OF_5: dict[str, Any] = {
 class Groups:
     """Answers what concerns the members of groups."""
 
-    def __init__(self, state: GroupState, served: Served) -> None:
+    def __init__(self, state: GroupState, served: Served, broker_name: str) -> None:
         """Answer for a store.
 
         Args:
             state: what is known of groups.
             served: how the store is served.
+            broker_name: what clients are told that a message comes from.
         """
+        self._broker_name = broker_name
         self._state = state
         self._served = served
         self._members = state.consumers.members
@@ -77,6 +82,7 @@ class Groups:
             RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.running,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume,
         }
 
     def all_configs(self, request: Command, channel: Channel) -> Answer:
@@ -84,7 +90,7 @@ class Groups:
         del request, channel
         configs = self._state.consumers.configs
         names = {**configs.documents, **configs.made}
-        said: dict[str, Any] = {"dataVersion": data_version(self._served)}
+        said: dict[str, Any] = {"dataVersion": configs.data_version or data_version(self._served)}
         if self._is_5:
             said["forbiddenTable"] = configs.forbidden
         return body_of(said | {"subscriptionGroupTable": {n: self._document(n) for n in names}})
@@ -119,7 +125,7 @@ class Groups:
         if group is None:
             code = ResponseCode.CONSUMER_NOT_ONLINE
             return Answer(code, f"the consumer group[{name}] not online")
-        table = {topic: _subscribed(topic, each) for topic, each in group.subscriptions.items()}
+        table = {topic: subscribed(topic, each) for topic, each in group.subscriptions.items()}
         return body_of(
             {
                 "connectionSet": [_connection(each) for each in group.members.values()],
@@ -151,8 +157,8 @@ class Groups:
                 {
                     "clientId": each.client_id,
                     "language": each.language.name if each.language is not None else None,
-                    "lastUpdateTimestamp": 0,
-                    "remoteIP": each.channel.peer.rpartition(":")[0],
+                    "lastUpdateTimestamp": self._members.heard_at(each),
+                    "remoteIP": f"/{each.channel.peer}",
                     "version": each.version,
                 }
                 for each in members.values()
@@ -173,7 +179,7 @@ class Groups:
         said: dict[str, Any] = {"group": header.group}
         if online is not None and header.topic in online.subscriptions:
             wanted = online.subscriptions[header.topic]
-            said["subscriptionData"] = _subscribed(header.topic, wanted)
+            said["subscriptionData"] = subscribed(header.topic, wanted)
         if header.topic is not None:
             said["topic"] = header.topic
         return body_of(said)
@@ -189,6 +195,36 @@ class Groups:
         who = header.consumer_group, header.client_id
         return forward(request, channel, self._members, *who, version)
 
+    def consume(self, request: Command, channel: Channel) -> Answer | None:
+        """Send a member a message that it is to consume at once, and hand on how that went.
+
+        Raises:
+            FieldError: the group is missing.
+        """
+        header = fields.read(ConsumeMessageDirectlyResultRequestHeader, request.fields)
+        store = self._served.store
+        try:
+            offset = parse_offset_id(header.msg_id or "").physical_offset
+            record = store.at(offset)
+        except (ValueError, NoRecordError) as error:
+            remark = f"there is no message {header.msg_id}: {error}"
+            return Answer(ResponseCode.SYSTEM_ERROR, remark)
+        said = {**(request.fields or {}), "brokerName": self._broker_name}
+        if self._is_5:
+            said |= self._flags(header)
+        body = store.log.bytes_at(record.physical_offset, record.size)
+        version = self._served.release.version
+        who = header.consumer_group, header.client_id or ""
+        asked = request._replace(fields=said, body=body)
+        return forward(asked, channel, self._members, *who, version)
+
+    def _flags(self, header: ConsumeMessageDirectlyResultRequestHeader) -> dict[str, str]:
+        """Return the flags of topic and group, of those that are known."""
+        topic = self._served.topics.get(header.topic or "")
+        said = {} if topic is None else {"topicSysFlag": str(topic.sys_flag)}
+        group = self._served.groups.config(header.consumer_group)
+        return said if group is None else said | {"groupSysFlag": str(group.sys_flag)}
+
 
 def _connection(member: Member) -> dict[str, Any]:
     return {
@@ -196,20 +232,4 @@ def _connection(member: Member) -> dict[str, Any]:
         "clientId": member.client_id,
         "language": member.language.name if member.language is not None else None,
         "version": member.version,
-    }
-
-
-def _subscribed(topic: str, wanted: Subscription) -> dict[str, Any]:
-    """Return a subscription as its client writes it."""
-    tags: Iterable[str] = ()
-    if wanted.kind == "TAG" and wanted.expression.strip() not in {"", "*"}:
-        tags = [tag.strip() for tag in wanted.expression.split("||") if tag.strip()]
-    return {
-        "classFilterMode": False,
-        "codeSet": [hash_code(tag) for tag in tags],
-        "expressionType": wanted.kind,
-        "subString": wanted.expression,
-        "subVersion": wanted.version,
-        "tagsSet": list(tags),
-        "topic": topic,
     }

@@ -99,26 +99,30 @@ class Lags:
         del channel
         header = fields.read(GetConsumeStatsRequestHeader, request.fields)
         group = header.consumer_group
-        topics = [header.topic] if header.topic else self._topics_of(group)
-        table = {queue: each for topic in topics for queue, each in self._lags(group, topic)}
+        topics = [each for each in (header.topic_list or "").split(";") if each]
+        if not topics:
+            topics = [header.topic] if header.topic else self._state.offsets.topics(group)
+            topics = [each for each in topics if self._wants(group, each)]
+        known = [self._served.topics[each] for each in topics if each in self._served.topics]
+        table: dict[MessageQueue, dict[str, int]] = {}
+        for topic in known:
+            for queue, lag in self._lags(group, topic.name, topic.read_queues):
+                if self._is_5:
+                    pulled = self._state.offsets.pulled(group, topic.name, queue.queue_id)
+                    lag["pullOffset"] = max(lag["consumerOffset"], pulled)
+                table[queue] = lag
         return body_of({"consumeTps": 0.0, "offsetTable": table})
 
-    def _topics_of(self, group: str) -> list[str]:
+    def _wants(self, group: str, topic: str) -> bool:
+        """Tell whether a group still wants a topic; one that is away wants all that it had."""
         online = self._members.groups.get(group)
-        subscribed = online.subscriptions if online is not None else {}
-        return list(dict.fromkeys((*self._state.offsets.topics(group), *subscribed)))
+        return online is None or not online.subscriptions or topic in online.subscriptions
 
-    def _lags(self, group: str, topic: str) -> Iterator[tuple[MessageQueue, dict[str, int]]]:
-        config = self._served.topics.get(topic)
-        if config is None:
-            return
-        online = self._members.groups.get(group)
-        if online is not None and topic not in online.subscriptions:
-            # What it no longer subscribes to is left out, as by a broker.
-            return
-        for number in range(config.read_queues):
-            store = self._served.store_of(topic, number)
-            queue = store.queue_now(topic, number)
+    def _lags(
+        self, group: str, topic: str, queues: int
+    ) -> Iterator[tuple[MessageQueue, dict[str, int]]]:
+        for number in range(queues):
+            queue = self._served.queue_now(topic, number)
             end = queue.max_offset if queue is not None else 0
             found = self._state.offsets.find(group, topic, number)
             consumed = max(found if found is not None else 0, 0)
@@ -126,10 +130,8 @@ class Lags:
             if queue is not None and consumed > 0:
                 last = next(queue.all_entries(consumed - 1), None)
                 if last is not None and last.queue_offset < consumed:
-                    stored = store.stored_at(last) or 0
+                    stored = self._served.store_at(last.physical_offset).stored_at(last) or 0
             said = {"brokerOffset": end, "consumerOffset": consumed, "lastTimestamp": stored}
-            if self._is_5:
-                said["pullOffset"] = consumed
             yield MessageQueue(self._broker_name, number, topic), said
 
     def all_stats(self, request: Command, channel: Channel) -> Answer:
@@ -139,19 +141,27 @@ class Lags:
             FieldError: a field is missing.
         """
         del channel
-        fields.read(GetConsumeStatsInBrokerHeader, request.fields)
-        listed, total = [], 0
+        header = fields.read(GetConsumeStatsInBrokerHeader, request.fields)
+        listed, total, reached = [], 0, 0
         for group in self._groups():
             of_group = []
-            for topic in self._state.offsets.topics(group):
-                table = dict(self._lags(group, topic))
-                if table:
-                    of_group.append({"consumeTps": 0.0, "offsetTable": table})
-                    total += sum(e["brokerOffset"] - e["consumerOffset"] for e in table.values())
+            for name in self._state.offsets.topics(group):
+                topic = self._served.topics.get(name)
+                if topic is None or (header.is_order and not topic.is_ordered):
+                    continue
+                if not self._wants(group, name):
+                    continue
+                table = dict(self._lags(group, name, topic.write_queues))
+                if self._is_5:
+                    # A broker does not look up what was pulled here, and counts from 0.
+                    table = {queue: lag | {"pullOffset": 0} for queue, lag in table.items()}
+                of_group.append({"consumeTps": 0.0, "offsetTable": table})
+                total += sum(e["brokerOffset"] - e["consumerOffset"] for e in table.values())
+                reached += sum(e["consumerOffset"] for e in table.values())
             listed.append({group: of_group})
         said: dict[str, Any] = {"brokerAddr": self._address, "consumeStatsList": listed}
         said["totalDiff"] = total
-        return body_of(said | ({"totalInflightDiff": 0} if self._is_5 else {}))
+        return body_of(said | ({"totalInflightDiff": -reached} if self._is_5 else {}))
 
     def _groups(self) -> list[str]:
         configs = self._state.consumers.configs

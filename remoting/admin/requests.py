@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from reput.remoting.admin.broker import RuntimeInfo
 from reput.remoting.admin.groups import Groups
+from reput.remoting.admin.lacking import Lacking
 from reput.remoting.admin.lags import Lags
 from reput.remoting.admin.topics import Topics
 
@@ -38,8 +39,9 @@ def handlers(
         address: what clients dial.
     """
     return {
-        **Topics(served, named[0]).handlers(),
-        **Groups(state, served).handlers(),
+        **Topics(served, named).handlers(),
+        **Groups(state, served, named[0]).handlers(),
         **Lags(state, served, named[0], address).handlers(),
+        **Lacking(state, served, properties).handlers(),
         **RuntimeInfo(served, properties, named).handlers(),
     }

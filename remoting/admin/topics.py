@@ -5,8 +5,11 @@ Source: RocketMQ `AdminBrokerProcessor`.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
+from reput.remoting.admin.subscriptions import filter_text, subscribed
 from reput.remoting.reading.answer import Answer
 from reput.remoting.wire import bodies, fields
 from reput.remoting.wire.admin_headers import (
@@ -16,6 +19,8 @@ from reput.remoting.wire.admin_headers import (
 )
 from reput.remoting.wire.bodies import MessageQueue
 from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.stores.config.config_files import read_config
+from reput.stores.config.topics import TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,36 +34,38 @@ if TYPE_CHECKING:
 
 UNSET = "not set any response code"
 """The remark of answers whose code nobody sets in a broker: it is that of its constructor."""
-# Tools of 5.x ask for pages of this many, and take a page without a total for all there is.
-_SYSTEM = frozenset(
-    (
-        "SELF_TEST_TOPIC",
-        "TBW102",
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "rmq_sys_wheel_timer",
-    )
+_VERSION = re.compile(r'"dataVersion"\s*:\s*(\{[^{}]*\})')
+_SYSTEM = (
+    "SELF_TEST_TOPIC",
+    "TBW102",
+    "BenchmarkTest",
+    "OFFSET_MOVED_EVENT",
+    "SCHEDULE_TOPIC_XXXX",
+    "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
 )
-_SYSTEM_PREFIX = "rmq_sys_"
+_MORE_OF_5 = (
+    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+    "rmq_sys_wheel_timer",
+    "CHECKPOINT_TOPIC",
+)
 
 
 class Topics:
     """Answers what concerns topics."""
 
-    def __init__(self, served: Served, broker_name: str) -> None:
+    def __init__(self, served: Served, named: tuple[str, str]) -> None:
         """Answer for a store.
 
         Args:
             served: how it is served.
-            broker_name: what it is called in queues.
+            named: what it is called in queues, and the name of its cluster.
         """
         self._served = served
-        self._broker_name = broker_name
+        self._broker_name, self._cluster = named
 
     def handlers(self) -> dict[int, Handler]:
         """Return what is answered here, by code of the request."""
@@ -74,10 +81,17 @@ class Topics:
         """Answer with all configurations; without a total, so that 5.x takes them for one page."""
         del request, channel
         table = {name: self._document(each) for name, each in self._served.topics.items()}
-        said: dict[str, Any] = {"dataVersion": data_version(self._served)}
+        version = self._version() or data_version(self._served)
+        said: dict[str, Any] = {"dataVersion": version}
         if self._served.release.has_flags:
             said["mappingDataVersion"] = data_version(self._served)
         return body_of(said | {"topicConfigTable": table})
+
+    def _version(self) -> Mapping[str, int] | None:
+        """Return the version of the broker's file, None if it has none."""
+        text = read_config(self._served.store.root, TOPICS)
+        found = _VERSION.search(text) if text is not None else None
+        return json.loads(found[1]) if found is not None else None
 
     def config(self, request: Command, channel: Channel) -> Answer:
         """Answer with one configuration.
@@ -94,7 +108,7 @@ class Topics:
 
     def _document(self, topic: Topic) -> dict[str, Any]:
         document = {
-            "order": False,
+            "order": topic.is_ordered,
             "perm": topic.perm,
             "readQueueNums": topic.read_queues,
             "topicFilterType": "SINGLE_TAG",
@@ -104,17 +118,19 @@ class Topics:
         }
         if not self._served.release.has_flags:
             return document
-        is_batch = self._served.store.is_batch(topic.name)
-        return {"attributes": {"queue.type": "BatchCQ"} if is_batch else {}} | document
+        attributes = dict(topic.attributes)
+        if self._served.store.is_batch(topic.name):
+            attributes.setdefault("queue.type", "BatchCQ")
+        return {"attributes": attributes} | document
 
     def system(self, request: Command, channel: Channel) -> Answer:
-        """Answer which of the topics are the broker's own."""
+        """Answer which topics are a broker's own, whether it has them or not."""
         del request, channel
-        names = [
-            name
-            for name in self._served.topics
-            if name in _SYSTEM or name.lower().startswith(_SYSTEM_PREFIX)
-        ]
+        broker, cluster = self._broker_name, self._cluster
+        names = [*_SYSTEM, cluster, broker, f"{cluster}_REPLY_TOPIC"]
+        if self._served.release.has_flags:
+            names += [*_MORE_OF_5, f"rmq_sys_REVIVE_LOG_{cluster}"]
+            names.append(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}")
         return body_of({"topicList": names})
 
     def stats(self, request: Command, channel: Channel) -> Answer:
@@ -161,28 +177,42 @@ class Topics:
         if queue is None:
             place = f"{header.queue_id}@{header.topic}"
             return Answer(ResponseCode.SYSTEM_ERROR, f"{place} is not exist!")
-        said: dict[str, Any] = {
-            "maxQueueIndex": queue.max_offset,
-            "minQueueIndex": max(queue.min_offset, 0),
-        }
+        said: dict[str, Any] = {}
+        if header.consumer_group is not None:
+            said = self._filter(header.consumer_group, header.topic or "")
+        least = max(queue.min_offset, 0)
+        said |= {"maxQueueIndex": queue.max_offset, "minQueueIndex": least}
+        if not least <= header.index < queue.max_offset:
+            place = f"{header.index} of {header.queue_id}@{header.topic}"
+            return Answer(ResponseCode.SUCCESS, f"Index {place} is not exist!")
         found = []
-        if header.count > 0:
-            for entry in queue.all_entries(header.index):
-                found.append(
-                    {
-                        "eval": False,
-                        "physicOffset": entry.physical_offset,
-                        "physicSize": entry.size,
-                        "tagsCode": entry.tags_code,
-                    }
-                )
-                if len(found) >= header.count:
-                    break
+        for entry in queue.all_entries(header.index):
+            if entry.queue_offset - header.index >= header.count:
+                break
+            found.append(
+                {
+                    "eval": False,
+                    "physicOffset": entry.physical_offset,
+                    "physicSize": entry.size,
+                    "tagsCode": entry.tags_code,
+                }
+            )
         return body_of(said | {"queueData": found}, UNSET)
+
+    def _filter(self, group: str, topic: str) -> dict[str, Any]:
+        """Return what a group wants of a topic."""
+        groups = self._served.groups
+        online = groups.online(group)
+        wanted = online.subscriptions.get(topic) if online is not None else None
+        if wanted is None:
+            return {"filterData": f"{group}@{topic} is not online!"}
+        registered = groups.filter_of(topic, group)
+        text = filter_text(topic, registered)
+        return {"filterData": text, "subscriptionData": subscribed(topic, wanted)}
 
 
 def data_version(served: Served) -> Mapping[str, int]:
-    """Return a version that never changes: tools of 5.x ask page by page only while it stays."""
+    """Return the version of what no file says; it never changes."""
     version = {"counter": 0, "timestamp": 0}
     return {"stateVersion": 0} | version if served.release.has_flags else version
 

@@ -36,8 +36,8 @@ PREDEFINED = (
     "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
 )
+_MORE_OF_5 = ("CID_RMQ_SYS_TRANS",)
 _SYSTEM = "CID_RMQ_SYS_"
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LONGEST = 120
@@ -71,7 +71,8 @@ class GroupConfigs:
         """
         self._release = release
         self._makes_unknown = makes_unknown
-        predefined: dict[str, Any] = {name: {"groupName": name} for name in PREDEFINED}
+        own = PREDEFINED + (_MORE_OF_5 if release.has_flags else ())
+        predefined: dict[str, Any] = {name: {"groupName": name} for name in own}
         self.documents = predefined | _table(said, "subscriptionGroupTable")
         self.forbidden = _table(said, "forbiddenTable")
         self.data_version = said.get("dataVersion")

@@ -14,6 +14,7 @@ Source: RocketMQ `ConsumerManager`, `ConsumerGroupInfo`, `ProducerManager`.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -147,6 +148,10 @@ class Members:
     def silence(self, member: Member) -> float:
         """Return the seconds since a member was heard of."""
         return self._now() - member.heard
+
+    def heard_at(self, member: Member) -> int:
+        """Return when a member was heard of, in milliseconds since 1970."""
+        return int((time.time() - self.silence(member)) * 1000)
 
     def find(self, group: str, client_id: str) -> Member | None:
         """Return the member of a group that has a client id, None if there is none."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 TABLE = "offsetTable"
+_PULLED = "pullOffsetTable"
 
 _SEPARATOR = "@"
 # Any peer can name queues, so their number is bounded. It is that of a large cluster's.
@@ -49,12 +50,10 @@ class Offsets:
         Raises:
             ValueError: the file does not say what such a file says; names the place.
         """
-        self._queues: dict[str, dict[int, int]] = {}
-        for key, queues in _object(said or {}, TABLE, "the file").items():
-            if not isinstance(queues, dict):
-                raise ValueError(f"{key!r} is not an object")  # noqa: TRY004 - the file's value
-            self._queues[key] = {_number(n, key): _number(at, key) for n, at in queues.items()}
-        self._count = sum(map(len, self._queues.values()))
+        self._queues = _table(said or {}, TABLE)
+        # Where the next pull of a group begins. It ends with the server: each pull says it again.
+        self._pulled = _table(said or {}, _PULLED)
+        self._count = sum(len(each) for each in (*self._queues.values(), *self._pulled.values()))
         # Resets that no pull has been told of. They end with the server, as a broker's do.
         self._resets: set[tuple[str, int]] = set()
         self.version = 0
@@ -81,6 +80,17 @@ class Offsets:
         queues[queue_id] = offset
         self.version += 1
         return True
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """Return where the next pull of a group begins, -1 if that is not known."""
+        return self._pulled.get(_key(topic, group), {}).get(queue_id, -1)
+
+    def set_pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set where the next pull of a group begins."""
+        if self._count < _MOST_QUEUES:
+            queues = self._pulled.setdefault(_key(topic, group), {})
+            self._count += queue_id not in queues
+            queues[queue_id] = offset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Set where a group resumes, whatever its members say before they are told.
@@ -135,6 +145,15 @@ class Offsets:
 
 def _key(topic: str, group: str) -> str:
     return f"{topic}{_SEPARATOR}{group}"
+
+
+def _table(said: Mapping[str, Any], name: str) -> dict[str, dict[int, int]]:
+    found = {}
+    for key, queues in _object(said, name, "the file").items():
+        if not isinstance(queues, dict):
+            raise ValueError(f"{key!r} is not an object")  # noqa: TRY004 - the file's value
+        found[key] = {_number(n, key): _number(at, key) for n, at in queues.items()}
+    return found
 
 
 def _object(said: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:

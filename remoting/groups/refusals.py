@@ -64,9 +64,10 @@ ACCOUNTS = (
 
 def handlers() -> dict[int, Handler]:
     """Return what refuses writes, by code of the request."""
-    return dict.fromkeys((*MESSAGES, *CONFIGURATION, *FILES, *ACCOUNTS), _refuse)
+    return dict.fromkeys((*MESSAGES, *CONFIGURATION, *FILES, *ACCOUNTS), refuse)
 
 
-def _refuse(request: Command, channel: Channel) -> Answer:
+def refuse(request: Command, channel: Channel) -> Answer:
+    """Refuse a request that writes."""
     del request, channel
     return Answer(ResponseCode.NO_PERMISSION, READ_ONLY, Header())

@@ -59,14 +59,15 @@ class GroupState:
         if self.file is not None:
             self.file.tick(now)
 
-    def commit(self, header: PullMessageRequestHeader, channel: Channel) -> None:
-        """Take down the offset that a pull commits, if its flags say that it does.
+    def commit(self, header: PullMessageRequestHeader, channel: Channel, following: int) -> None:
+        """Take down where the next pull begins, and the offset that a pull commits if it does.
 
         A reset that came while the pull's records were read stays: its client does not know it.
         """
         del channel
+        place = header.consumer_group, header.topic, header.queue_id
+        self.offsets.set_pulled(*place, following)
         if header.sys_flag & COMMIT_OFFSET:
-            place = header.consumer_group, header.topic, header.queue_id
             self.commit_to(*place, header.commit_offset)
 
     def commit_to(self, group: str, topic: str, queue_id: int, offset: int) -> None:

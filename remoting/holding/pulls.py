@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reput.remoting.wire.command import Command
 
     Handler = Callable[[Command, Channel], Answer | None]
-    Commit = Callable[[PullMessageRequestHeader, Channel], None]
+    Commit = Callable[[PullMessageRequestHeader, Channel, int], None]
 
 
 _log = logging.getLogger(__name__)
@@ -58,8 +58,8 @@ class Pulls:
             served: what is asked.
             now: seconds, of a clock that never goes back.
             turns: of the event loop; None answers each pull at once, whatever it takes.
-            commit: keeps the offset that a pull commits; called once for each pull that passes the
-                checks, and looks at its flags itself.
+            commit: keeps the offset that a pull commits, and where the next one begins; called once
+                for each pull that passes the checks, and looks at its flags itself.
             short_polling: see `Holds`.
         """
         self._served = served
@@ -108,7 +108,7 @@ class Pulls:
     ) -> Answer | None:
         """Return the first answer to a pull, None if the pull waits instead."""
         if self._commit is not None and isinstance(answer.header, PullMessageResponseHeader):
-            self._commit(header, channel)
+            self._commit(header, channel, int(answer.header.next_begin_offset))
         if answer.code != ResponseCode.PULL_NOT_FOUND or not header.sys_flag & SUSPEND:
             return answer
         try:

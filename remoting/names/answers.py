@@ -146,6 +146,20 @@ def _values(request: Command, known: Known, _: Release) -> Said:
     return said_body({"table": dict(found)})
 
 
+def _settings(_: Command, __: Known, release: Release) -> Said:
+    """Return the settings of a name server that are so here, as Java properties."""
+    said = _SETTINGS | (_MORE_OF_5 if release.has_flags else {})
+    text = "".join(f"{name}={value}\n" for name, value in sorted(said.items()))
+    return Said(ResponseCode.SUCCESS, body=text.encode())
+
+
+_SETTINGS = {"clusterTest": "false", "orderMessageEnable": "false", "productEnvName": "center"}
+_MORE_OF_5 = {
+    "enableAllTopicList": "true",
+    "enableTopicList": "true",
+    "needWaitForService": "false",
+    "supportActingMaster": "false",
+}
 # Which of a topic's flags are looked at, and what they have to be.
 _UNIT_FLAGS = {
     RequestCode.GET_UNIT_TOPIC_LIST.value: (UNIT, UNIT),
@@ -161,6 +175,7 @@ _HANDLERS: dict[int, Callable[[Command, Known, Release], Said]] = {
     **dict.fromkeys(_UNIT_FLAGS, _unit_topics),
     RequestCode.GET_KV_CONFIG: _value,
     RequestCode.GET_KVLIST_BY_NAMESPACE: _values,
+    RequestCode.GET_NAMESRV_CONFIG: _settings,
 }
 _REFUSED = {
     RequestCode.PUT_KV_CONFIG,

@@ -22,6 +22,8 @@ class Topic:
         perm: `READABLE` and `WRITABLE`, and 1 to inherit. Producers fail at once on a topic that is
             only readable, and not with each message.
         sys_flag: `UNIT` and `UNIT_SUB`, of setups with several units.
+        is_ordered: messages of one queue are in order (`order`).
+        attributes: of 5.x, by name.
     """
 
     name: str
@@ -29,6 +31,8 @@ class Topic:
     write_queues: int
     perm: int = READABLE
     sys_flag: int = 0
+    is_ordered: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MOST_QUEUES = 1 << 16
 # Any peer can name groups; the topics of more are found once they have messages.
 _MOST_KEPT = 1 << 16
+# A broker of 4.9 writes to it without having it as a topic.
+_OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 
 
 def topics_of(store: MessageStore) -> dict[str, Topic]:
@@ -34,6 +36,8 @@ def topics_of(store: MessageStore) -> dict[str, Topic]:
     told = _told(store)
     found = {}
     for name in sorted({*told, *store.topics()}):
+        if name == _OP and told and name not in told:
+            continue
         config = told.get(name, {})
         ids = store.queue_ids(name)
         least = ids[-1] + 1 if ids and ids[-1] < _MOST_QUEUES else 0
@@ -42,7 +46,9 @@ def topics_of(store: MessageStore) -> dict[str, Topic]:
             continue
         perm = _number(config, "perm", READABLE) & READABLE
         writes = max(_number(config, "writeQueueNums"), least)
-        found[name] = Topic(name, reads, writes, perm, _number(config, "topicSysFlag"))
+        flags = _number(config, "topicSysFlag")
+        is_ordered = config.get("order") is True
+        found[name] = Topic(name, reads, writes, perm, flags, is_ordered, _attributes(config))
     return found
 
 
@@ -81,6 +87,12 @@ def _told(store: MessageStore) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise unreadable(path, "topicConfigTable is not an object")
     return {name: each for name, each in table.items() if isinstance(each, dict)}
+
+
+def _attributes(config: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    said = config.get("attributes")
+    pairs = said.items() if isinstance(said, dict) else ()
+    return tuple((name, value) for name, value in pairs if isinstance(value, str))
 
 
 def _number(config: dict[str, Any], name: str, default: int = 0) -> int:

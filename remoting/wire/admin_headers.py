@@ -67,6 +67,7 @@ class GetConsumeStatsRequestHeader(Header):
 
     consumer_group: str
     topic: str | None = None
+    topic_list: str | None = None
 
 
 @dataclass(frozen=True)
@@ -142,3 +143,40 @@ class QuerySubscriptionByConsumerRequestHeader(Header):
 
     group: str
     topic: str | None = None
+
+
+@dataclass(frozen=True)
+class ConsumeMessageDirectlyResultRequestHeader(Header):
+    """309, which is sent to a client with a message. The flags are those of 5.x."""
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    topic: str | None = None
+    topic_sys_flag: Int | None = None
+    group_sys_flag: Int | None = None
+
+
+@dataclass(frozen=True)
+class GetParentTopicInfoRequestHeader(Header):
+    """200075."""
+
+    topic: str
+
+
+@dataclass(frozen=True)
+class GetLiteTopicInfoRequestHeader(Header):
+    """200076. 200077 begins with the same topic."""
+
+    parent_topic: str | None = None
+    lite_topic: str | None = None
+
+
+@dataclass(frozen=True)
+class GetLiteGroupInfoRequestHeader(Header):
+    """200078, and 200079 with the id of a client."""
+
+    group: str
+    lite_topic: str | None = None
+    top_k: Int = 0

@@ -1,7 +1,7 @@
 """The protocol's numbers by RocketMQ's own names: requests, answers, languages, codecs of headers.
 
-The names are those of 5.5.0. A peer may send numbers that are not here, so a command keeps plain
-integers.
+The names are those of 5.5.0, and those of 4.9.8 for its accounts. A peer may send numbers that are
+not here, so a command keeps plain integers.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ class RequestCode(IntEnum):
     GET_ALL_DELAY_OFFSET = 45
     CHECK_CLIENT_CONFIG = 46
     GET_CLIENT_CONFIG = 47
+    UPDATE_AND_CREATE_ACL_CONFIG = 50
+    DELETE_ACL_CONFIG = 51
+    GET_BROKER_CLUSTER_ACL_INFO = 52
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53
     GET_TIMER_CHECK_POINT = 60
     GET_TIMER_METRICS = 61
     PUT_KV_CONFIG = 100

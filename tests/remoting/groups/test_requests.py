@@ -154,7 +154,7 @@ class TestReset:
 
     def test_a_pull_that_it_overtakes_does_not_commit(self, broker, client):
         self.reset(broker, client)
-        broker.state.commit(replace(request(5, flags=5), commit_offset=5), client)
+        broker.state.commit(replace(request(5, flags=5), commit_offset=5), client, 6)
 
         assert broker.state.offsets.find("g", "t", 0) == 0
 
