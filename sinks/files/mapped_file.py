@@ -147,9 +147,12 @@ class MappedFile:
         return start, min(-(-end // PAGE) * PAGE, -(-self.size // PAGE) * PAGE)
 
     def _take_coming(self) -> None:
-        """Wait for what `prepare_ahead` has begun."""
+        """Wait for what `prepare_ahead` has begun, if it has.
+
+        Both helpers may wait for the disk of another store.
+        """
         coming, self._coming = self._coming, None
-        if coming is not None and coming.exception() is None:
+        if coming is not None and not coming.cancel() and coming.exception() is None:
             self.prepared = max(self.prepared, self._coming_end)
 
     def prepare_again(self, start: int, end: int) -> None:

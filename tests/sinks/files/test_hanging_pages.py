@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,6 @@ PAGE = 4096
 
 def touch(call: str) -> None:
     """Touch a page that does not come, on another thread; end once it has come."""
-    import threading
-
     with tempfile.TemporaryDirectory(dir=MEMORY) as made:
         file = MappedFile.create(Path(made) / "0", 4 * PAGE, Path(made))
         argument = b"entry" if call == "write" else 5
@@ -63,3 +63,30 @@ def test_what_is_not_in_the_map_is_neither_read_nor_written(tmp_path):
     file.close()
     with pytest.raises(IndexError):
         file.read(0, 1)
+
+
+def test_a_file_is_prepared_though_all_helpers_wait_for_another_disk(tmp_path):
+    """
+    They work for all stores of a process.
+    """
+    size = 1 << 16
+    hanging = [MappedFile.create(tmp_path / str(number), size, tmp_path) for number in range(2)]
+    for file in hanging:
+        # To open a pipe waits for a writer, within the system call, as a disk that hangs does.
+        file.path.unlink()
+        os.mkfifo(file.path)
+        file.begin_flush_meanwhile()
+    file = MappedFile.create(tmp_path / "2", size, tmp_path)
+    file.prepare_ahead(2 * PAGE)
+    preparing = threading.Thread(target=file.prepare, args=(3 * PAGE,), daemon=True)
+    preparing.start()
+    preparing.join(20)
+    is_held_up = preparing.is_alive()
+    for each in hanging:
+        os.close(os.open(each.path, os.O_RDWR))
+    preparing.join()
+
+    assert not is_held_up
+    assert file.prepared == 3 * PAGE
+    for each in (*hanging, file):
+        each.close()

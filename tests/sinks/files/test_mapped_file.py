@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def _killed(*_):
 
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def wait_for_helper(file: MappedFile) -> None:
+    """Wait until what the file is to be prepared for has been begun."""
+    coming = file._coming
+    while coming is not None and not (coming.running() or coming.done()):
+        time.sleep(0.001)
 
 
 def blocks(path) -> int:
@@ -206,6 +214,7 @@ class TestPrepareAhead:
         file = MappedFile.create(root / "a", 8 * PAGE, staging)
         file.prepare(PAGE)
         file.prepare_ahead(5 * PAGE)
+        wait_for_helper(file)
         file.prepare(3 * PAGE)
 
         assert file.prepared == 5 * PAGE
@@ -233,6 +242,7 @@ class TestPrepareAhead:
         file = MappedFile.create(root / "a", 8 * PAGE, staging)
         file.prepare_ahead(2 * PAGE)
         file.prepare_ahead(4 * PAGE)
+        wait_for_helper(file)
         gate.set()
         file.close()
 
@@ -270,6 +280,7 @@ class TestPrepareAhead:
         monkeypatch.setattr(changes, "unmap", lambda *args: (done.append("unmap"), unmap(*args)))
         file = MappedFile.create(root / "a", 8 * PAGE, staging)
         file.prepare_ahead(4 * PAGE)
+        wait_for_helper(file)
         threading.Timer(0.05, gate.set).start()
         file.close()
 
@@ -282,6 +293,7 @@ class TestPrepareAhead:
         child = os.fork()
         if child == 0:
             file.prepare_ahead(4 * PAGE)
+            wait_for_helper(file)
             file.prepare(3 * PAGE)
             os._exit(0 if file.prepared == 4 * PAGE else 1)
         _, status = os.waitpid(child, 0)
