@@ -46,27 +46,17 @@ class _Done(NamedTuple):
 
     Attributes:
         errors: for each message that was to be put, None if it is on disk.
-        delivered: how many messages were.
         next_due_ms: when the next one is due.
         last_file: where the log's last file begins.
-        failed: the disk did.
     """
 
     errors: list[Exception | None]
-    delivered: int
     next_due_ms: int | None
     last_file: int
-    failed: bool = False
 
 
 class Keeper:
-    """What consumers of one store have sent back; a `remoting.reading.served.Kept`.
-
-    Attributes:
-        waiting: how many messages wait for their delay.
-        bytes: what the files of its log take.
-        failures: how often the disk failed.
-    """
+    """What consumers of one store have sent back; a `remoting.reading.served.Kept`."""
 
     def __init__(
         self,
@@ -102,7 +92,6 @@ class Keeper:
         for topic, queue_id in kept.queues.ends:
             if topic.startswith((RETRY, DEAD)):
                 self._ids[topic] = max(queue_id, self._ids.get(topic, 0))
-        self.waiting, self.bytes, self.failures = len(kept), kept.size, 0
 
     @property
     def store(self) -> MessageStore:
@@ -192,20 +181,20 @@ class Keeper:
 
     def _turn(self, messages: list[Message], now_ms: int, *, expires: bool) -> _Done:
         """Write; on the thread."""
-        kept, delivered, failed = self._kept, 0, False
+        kept = self._kept
         errors = self._put_all(messages, now_ms)
+        has_failed = any(isinstance(each, OSError) for each in errors)
         try:
-            delivered = kept.deliver(now_ms)
+            kept.deliver(now_ms)
             if expires:
                 kept.expire(now_ms)
         except OSError as error:
             LOG.error("messages that were sent back could not be delivered: %s", error)  # noqa: TRY400 - it says all
-            failed = True
-        failed = failed or any(isinstance(each, OSError) for each in errors)
+            has_failed = True
         due = kept.next_due_ms
-        if failed and due is not None:
+        if has_failed and due is not None:
             due = max(due, now_ms + _PAUSE_MS)
-        return _Done(errors, delivered, due, kept.last_file, failed)
+        return _Done(errors, due, kept.last_file)
 
     def _put_all(self, messages: list[Message], now_ms: int) -> list[Exception | None]:
         try:
@@ -232,8 +221,6 @@ class Keeper:
             return
         done = job.result()
         self._next_due_ms = done.next_due_ms
-        self.failures += done.failed
-        self.waiting, self.bytes = len(self._kept), self._kept.size
         if done.last_file != self._last_file:
             self._last_file = done.last_file
             # The look of each second tells what is not there.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.formats.rocketmq import names
 from reput.remoting.keeping.records import RETRY
-from reput.remoting.names.known import READABLE, WRITABLE, Topic
+from reput.remoting.names.known import READABLE, Topic
 from reput.stores.config.config_files import read_config, unreadable
 from reput.stores.config.topics import TOPICS
 
@@ -70,8 +70,7 @@ def with_kept(
     topics = dict(found)
     for name in keeper.topics():
         queues = max(keeper.id_in(name) + 1, found[name].read_queues if name in found else 0)
-        perm = READABLE | WRITABLE if name.startswith(RETRY) else READABLE
-        topics[name] = Topic(name, queues, queues, perm)
+        topics[name] = Topic(name, queues, queues)
     return dict(sorted(topics.items()))
 
 

@@ -43,6 +43,16 @@ def directory(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def process(directory):
+    """
+    Return a server that keeps messages; a test that fails leaves none behind.
+    """
+    made = ServedProcess(directory, "--sent-back", "keep")
+    yield made
+    made.end()
+
+
 def pulled(client: Client, topic: str, queue: int, offset: int = 0) -> list[commitlog.Record]:
     """
     Return what a pull that may wait gets.
@@ -75,8 +85,7 @@ def send_back(client: Client, offset: int, level: int, **more: str) -> None:
     assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
 
 
-def test_a_kill_loses_nothing_and_repeats_nothing(directory):
-    process = ServedProcess(directory, "--sent-back", "keep")
+def test_a_kill_loses_nothing_and_repeats_nothing(process):
     process.start()
     client = Client(process.broker)
     first, second, third = pulled(client, "t", 0)
