@@ -13,12 +13,14 @@ from reput.formats.rocketmq.encode import Message
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.fields import write
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from tests.builders.java_clients import consuming
 from tests.builders.served import NOW, dispatched, messages, request
 from tests.builders.servers import Client, serving
 from tests.builders.stores import config_of
+from tests.oracle import oracle
 
 COUNT, SIZE = 64, 100
-SECONDS = 20
+SECONDS = 60
 AWAY = (ResponseCode.SYSTEM_ERROR, "store getMessage return null")
 
 
@@ -72,6 +74,10 @@ class Place:
 
     def dispatch(self, log):
         log.write(self.directory / "store")
+        self.dispatch_written()
+
+    def dispatch_written(self):
+        log = self.log
         again = StoreDispatcher(config_of(self.directory / "store", self.directory / "out", "5.5"))
         again.dispatch(log.end)
         again.close()
@@ -268,3 +274,32 @@ class TestChanged:
 
         assert place.said(lost[0], limit=1) == (20, "MESSAGE_WAS_REMOVING")
         assert place.pull(lost[-1] + 1, limit=1).body
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.8"])
+def test_a_stock_consumer_gets_each_message_once_whatever_goes_meanwhile(tmp_path, version):
+    """
+    The log is away for a while, its first file expires, and more comes.
+    """
+    count, more = 200, 50
+    # A connection on which nothing moves meanwhile would be closed.
+    oracle.build(version)
+    log = messages(count, size=SIZE)
+    with serving(dispatched(log, tmp_path)) as running:
+        place = Place(tmp_path, running, log)
+        with consuming(running.names, version, "push", tmp_path, count=count + more) as consumer:
+            place.until(lambda: place.broker.has_held)
+            place.log_files.rename(tmp_path / "away")
+            place.until(lambda: place.said(0) == AWAY)
+            (tmp_path / "away").rename(place.log_files)
+            place.until(lambda: place.said(0) == (0, "FOUND"))
+            place.files()[0].unlink()
+            place.until(lambda: place.said(0, limit=1) == (20, "MESSAGE_WAS_REMOVING"))
+            for number in range(count, count + more):
+                log.append(Message("t", bytes(SIZE), {}, 0, number, store_timestamp=NOW))
+            place.log.write(tmp_path / "store", first=1)
+            place.dispatch_written()
+            taken = consumer.taken()
+
+    assert sorted(int(offset) for _, offset, *_ in taken) == list(range(count + more))
