@@ -111,9 +111,8 @@ class StoreBroker:
         self._told = Told()
         self._access = access or Open()
         self._turns = Turns(loop)
-        self._keeper = groups.keeper
         consumers = rules.consumers_of(store, identity, self._now)
-        self._members = consumers.members
+        self._keeper, self._members = groups.keeper, consumers.members
         found = topics_of(store)
         self._topics: dict[str, Topic] = self._with_kept(found)
         served = self._served = self._as_served(consumers, groups.file.offsets)

@@ -66,13 +66,11 @@ def read_config(
         raise UsageError(f"{path}: {what}; it holds one [[store]] table for each store")
     kafka = _kafka(path, tables.get("kafka")) if reads_kafka else None
     lost = _lost(path.parent, stores, silent)
-    configs = [
-        replace(
-            _from_table(path, number, table, is_unchecked=is_lost, needs_output=needs_output),
-            kafka=kafka,
-        )
+    made = (
+        _from_table(path, number, table, is_unchecked=is_lost, needs_output=needs_output)
         for number, (table, is_lost) in enumerate(zip(stores, lost, strict=True), 1)
-    ]
+    )
+    configs = [replace(config, kafka=kafka) for config in made]
     _refuse_twins(path, configs)
     return configs
 
