@@ -173,3 +173,23 @@ def test_ending_a_session_ends_the_jvm_with_the_process():
 
     assert (said, errors) == (b"3\n", b"")
     assert wait_for_the_end_of(process.pid) == []
+
+
+def test_workers_of_a_job_look_for_no_module_in_the_working_directory(monkeypatch, tmp_path):
+    """
+    They asked each entry of it what it is, and a disk that hangs may be mounted there.
+    """
+    (tmp_path / "found.py").write_text("")
+    monkeypatch.setenv("REPUT_PYTHON", sys.executable)
+    monkeypatch.setenv("REPUT_SPARK", "/none")
+    codes = []
+    for is_safe in (False, True):
+        monkeypatch.setenv("PYTHONSAFEPATH", "")
+        if is_safe:
+            session.leave_directory_alone()
+        words = [str(session._WORKER), "-m", "found"]
+        codes.append(
+            subprocess.run(words, cwd=tmp_path, check=False, capture_output=True).returncode
+        )
+
+    assert codes == [0, 1]
