@@ -90,7 +90,8 @@ class RuntimeInfo:
             defaults |= _MORE_OF_4_9
         said = defaults | {**self._properties, "brokerName": name, "brokerClusterName": cluster}
         text = "".join(f"{key}={said[key]}\n" for key in sorted(said))
-        version = json.dumps(data_version(self._served), separators=(",", ":"))
+        began = {"timestamp": int(self._began * 1000)}
+        version = json.dumps({**data_version(self._served), **began}, separators=(",", ":"))
         return Answer(
             ResponseCode.SUCCESS, None, _ConfigHeader(version), (memoryview(text.encode()),)
         )

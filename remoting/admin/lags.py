@@ -5,6 +5,7 @@ Source: RocketMQ `AdminBrokerProcessor`.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from reput.remoting.admin.topics import body_of, data_version
@@ -88,7 +89,8 @@ class Lags:
         """
         del channel
         group = fields.read(QueryTopicsByConsumerRequestHeader, request.fields).group
-        return body_of({"topicList": self._state.offsets.topics(group)})
+        topics = self._state.offsets.topics(group)
+        return body_of({"brokerAddr": self._address, "topicList": topics})
 
     def stats(self, request: Command, channel: Channel) -> Answer:
         """Answer how far a group is in its topics.
@@ -99,7 +101,7 @@ class Lags:
         del channel
         header = fields.read(GetConsumeStatsRequestHeader, request.fields)
         group = header.consumer_group
-        topics = [each for each in (header.topic_list or "").split(";") if each]
+        topics = [each for each in (header.topic_list or "").split(";") if each and self._is_5]
         if not topics:
             topics = [header.topic] if header.topic else self._state.offsets.topics(group)
             topics = [each for each in topics if self._wants(group, each)]
@@ -190,7 +192,7 @@ class Lags:
             "messageQueue": {"brokerName": self._broker_name, "queueId": number, "topic": topic}
         }
         if queue is None:
-            return said | {"consumeTimeStamp": -1, "maxTimeStamp": -1, "minTimeStamp": -1}
+            return said | _times(-1, -1, -1) | {"delayTime": _now() + 1}
 
         def stored(offset: int) -> int:
             entry = next(queue.all_entries(max(offset, queue.min_offset, 0)), None)
@@ -200,4 +202,26 @@ class Lags:
         consumed = self._state.offsets.find(group, topic, number)
         first, last = stored(queue.min_offset), stored(queue.max_offset - 1)
         at = stored(consumed - 1) if consumed is not None and consumed > 0 else first
-        return said | {"consumeTimeStamp": at, "maxTimeStamp": last, "minTimeStamp": first}
+        said |= _times(first, last, at)
+        reached = consumed if consumed is not None else -1
+        if reached < queue.max_offset:
+            # A broker that knows no offset takes the time before the first one, which is none.
+            following = stored(reached) if reached >= queue.min_offset else -1
+            said["delayTime"] = _now() - following
+        return said
+
+
+def _times(first: int, last: int, at: int) -> dict[str, Any]:
+    """Return times in milliseconds, and as a broker prints them."""
+    times = {"consumeTimeStamp": at, "maxTimeStamp": last, "minTimeStamp": first}
+    return times | {f"{name}Str": _shown(each) for name, each in times.items()}
+
+
+def _shown(milliseconds: int) -> str:
+    """Return a time of the server's zone (`UtilAll#timeMillisToHumanString`)."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(seconds))}:{rest:03d}"
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -13,6 +13,7 @@ from reput.remoting.admin.subscriptions import filter_text, subscribed
 from reput.remoting.reading.answer import Answer
 from reput.remoting.wire import bodies, fields
 from reput.remoting.wire.admin_headers import (
+    GetAllTopicConfigResponseHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryConsumeQueueRequestHeader,
@@ -78,14 +79,18 @@ class Topics:
         }
 
     def all_configs(self, request: Command, channel: Channel) -> Answer:
-        """Answer with all configurations; without a total, so that 5.x takes them for one page."""
+        """Answer with all configurations: one page has all there are."""
         del request, channel
         table = {name: self._document(each) for name, each in self._served.topics.items()}
         version = self._version() or data_version(self._served)
         said: dict[str, Any] = {"dataVersion": version}
         if self._served.release.has_flags:
             said["mappingDataVersion"] = data_version(self._served)
-        return body_of(said | {"topicConfigTable": table})
+        if not self._served.release.counts_pages:
+            return body_of(said | {"topicConfigTable": table})
+        said |= {"topicQueueMappingDetailMap": {}, "topicQueueMappingInfoMap": {}}
+        answer = body_of(said | {"topicConfigTable": table})
+        return answer._replace(header=GetAllTopicConfigResponseHeader(len(table)))
 
     def _version(self) -> Mapping[str, int] | None:
         """Return the version of the broker's file, None if it has none."""

@@ -86,10 +86,13 @@ class Progress:
         served = self._served
         store = served.store_of(topic, queue_id)
         queue = store.queue_now(topic, queue_id)
-        if queue is None or queue.min_offset > 0:
+        if queue is not None and queue.min_offset > 0:
             return False
-        first = next(queue.all_entries(), None)
-        if first is None or first.queue_offset != 0:
+        first = next(queue.all_entries(), None) if queue is not None else None
+        if first is None:
+            # A broker of 4.9 asks whether it is on disk, and of nothing it is not.
+            return not served.release.has_flags
+        if first.queue_offset != 0:
             return False
         if served.memory is None:
             return True

@@ -23,6 +23,7 @@ class Release(NamedTuple):
             for groups and topics that are there.
         resets_offsets: offsets are reset at the broker, for groups that are not online as well
             (`useServerSideResetOffset`).
+        counts_pages: lists of topics and groups come in pages, with how many there are in all.
     """
 
     version: int
@@ -35,6 +36,7 @@ class Release(NamedTuple):
     notifies_broadcasting: bool
     checks_names: bool
     resets_offsets: bool
+    counts_pages: bool = False
 
 
 RELEASE_4_9 = Release(
@@ -60,10 +62,11 @@ RELEASE_5_5 = Release(
     notifies_broadcasting=False,
     checks_names=True,
     resets_offsets=True,
+    counts_pages=True,
 )
 RELEASES = {
     "4.9": RELEASE_4_9,
-    "5.3": RELEASE_5_5._replace(version=479),
+    "5.3": RELEASE_5_5._replace(version=479, counts_pages=False),
     "5.4": RELEASE_5_5._replace(version=493),
     "5.5": RELEASE_5_5,
 }

@@ -62,6 +62,20 @@ class GetTopicConfigRequestHeader(Header):
 
 
 @dataclass(frozen=True)
+class GetAllTopicConfigResponseHeader(Header):
+    """How many topics there are, of which a page has some."""
+
+    total_topic_num: Int
+
+
+@dataclass(frozen=True)
+class GetAllSubscriptionGroupResponseHeader(Header):
+    """How many groups there are, of which a page has some."""
+
+    total_group_num: Int
+
+
+@dataclass(frozen=True)
 class GetConsumeStatsRequestHeader(Header):
     """208."""
 

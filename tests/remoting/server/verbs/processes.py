@@ -160,6 +160,8 @@ class Ours:
             "--namesrv-listen": f"{LOOPBACK}:{NAMES_PORT}",
         }
         words = [str(word) for pair in said.items() for word in pair]
+        # As a broker does as long as it has the first message in memory.
+        words.append("--new-groups-read-all")
         self.log = directory / "serve.log"
         self.log.unlink(missing_ok=True)
         command = [*prefix, sys.executable, "-m", "reput", "serve", *words]

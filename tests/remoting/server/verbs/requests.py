@@ -93,10 +93,6 @@ ASKED: tuple[Asked, ...] = (
         _broker(Code.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
         for name, key in _STATS.items()
     ),
-    _broker(Code.QUERY_CORRECTION_OFFSET, topic="T1", compareGroup="CGP", filterGroups=""),
-    _broker(Code.QUERY_CORRECTION_OFFSET, topic="T1", compareGroup="CG1"),
-    _broker(Code.GET_TIMER_CHECK_POINT),
-    _broker(Code.GET_TIMER_METRICS),
     _broker(Code.GET_BROKER_EPOCH_CACHE),
     _broker(Code.GET_COLD_DATA_FLOW_CTR_INFO),
     _broker(Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, topic="T1", checkStoreTime="0"),
@@ -117,7 +113,6 @@ ASKED: tuple[Asked, ...] = (
         clientId="nobody",
         msgId="7F00000100002A9F0000000000000000",
     ),
-    _broker(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T1", group="CG1", clientAddr=""),
     _broker(Code.QUERY_CONSUMER_OFFSET, consumerGroup="CGP", topic="T1", queueId="0"),
     _broker(Code.QUERY_CONSUMER_OFFSET, consumerGroup="CGP", topic="T1", queueId="7"),
     _broker(Code.GET_MAX_OFFSET, topic="T1", queueId="0"),

@@ -44,10 +44,12 @@ class Asked(NamedTuple):
     Attributes:
         only: a pattern: only verbs that match; None for all.
         requests: the captured requests as well.
+        members: groups have members; without them it takes half the time.
     """
 
     only: str | None = None
     requests: bool = True
+    members: bool = True
 
 
 class Row(NamedTuple):
@@ -93,7 +95,7 @@ def run(
             asked = [each for each in asked if re.search(what.only, " ".join(each.words))]
         sides = (OURS,) if reuse else (REAL, OURS)
         for side in sides:
-            _ask(side, version, directory, prefix, asked, frames=what.requests)
+            _ask(side, version, directory, prefix, asked, what)
         said = {side: _kept(directory, side) for side in (REAL, OURS)}
     return [*_verbs(asked, said, since), *_requests(said, since)]
 
@@ -129,8 +131,7 @@ def _ask(
     directory: Path,
     prefix: Sequence[str],
     asked: Sequence[Case],
-    *,
-    frames: bool,
+    what: Asked,
 ) -> None:
     """Ask one side, and keep what it says. Both have the store at the same place."""
     store = directory / "store"
@@ -143,11 +144,15 @@ def _ask(
         start = processes.Real if side == REAL else processes.Ours
         server = start(version, directory / side, store, prefix)
         try:
-            _settle(tools)
+            _wait_for_broker(tools)
+            if what.members:
+                _settle(tools)
             asked = [each for each in asked if side == OURS or not each.writes]
             texts = {each.words: _printed(tools, home, each.words) for each in asked}
             output = directory / side / "answers.json"
-            if frames:
+            if what.requests:
+                # Members commit as well, each second.
+                tools.do("close")
                 writes = "yes" if side == OURS else "no"
                 words = ("-m", "tests.remoting.server.verbs.replay", version, writes, str(output))
                 subprocess.run([*prefix, sys.executable, *words], check=True, timeout=600)
@@ -156,7 +161,7 @@ def _ask(
     if side == OURS and _sums(store) != before:
         raise ClusterError(f"files of the store changed: {_changes(before, _sums(store))}")
     said = [[list(words), said] for words, said in texts.items()]
-    answered = json.loads(output.read_text()) if frames else []
+    answered = json.loads(output.read_text()) if what.requests else []
     (directory / f"{side}.json").write_text(json.dumps({"texts": said, "answers": answered}))
 
 
@@ -165,14 +170,18 @@ def _kept(directory: Path, side: str) -> Said:
     return Said({tuple(words): text for words, text in said["texts"]}, said["answers"])
 
 
-def _settle(tools: Tools) -> None:
-    """Let the members join, and consume what there is."""
+def _wait_for_broker(tools: Tools) -> None:
+    """A broker says that it is there before its name server knows."""
     until = time.monotonic() + _SECONDS
-    # A broker says that it is there before its name server knows.
     while "brokerName" not in tools.mqadmin("topicRoute", "-t", "T1"):
         if time.monotonic() > until:
             raise ClusterError("no broker registers at the name server")
         time.sleep(0.2)
+
+
+def _settle(tools: Tools) -> None:
+    """Let the members join, and consume what there is."""
+    until = time.monotonic() + _SECONDS
     said = tools.do("online")
     if said:
         raise ClusterError(f"the members did not start: {said}")

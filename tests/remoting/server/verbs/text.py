@@ -58,6 +58,7 @@ RULES = (
     # In and out since yesterday and today.
     Rule("clusterList -m", r"(\d+ +){3}\d+ *$"),
     Rule("statsAll", rf"{_RATE}( +{_RATE})? +\d+( +\d+)? *$|{_RATE} +\d+ +NO_CONSUMER"),
+    Rule("statsAll -a", r"^(T1|TG) .*\n?", "rates are not counted, so no topic is active"),
     Rule("consumerProgress$|consumerProgress -s true$", r"(?<=ING) +\d+(?= )"),
     Rule("consumerProgress -g", rf"(?<=Consume TPS: ){_RATE}"),
     Rule("consumerStatus", rf" +({_RATE} +){{5}}\d+"),
