@@ -130,7 +130,9 @@ def _walk(place: str, value: Any, found: dict[str, Any], since: float) -> None:
         if not value:
             found[place] = "[]"
     else:
-        found[place] = _value(place.rpartition("/")[2], value, since)
+        # A disk's name has a path in it.
+        name = "DiskRatio" if "DiskRatio" in place else place.rpartition("/")[2]
+        found[place] = _value(name, value, since)
 
 
 def _plain(value: Any, since: float) -> Any:
