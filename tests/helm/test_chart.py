@@ -24,6 +24,13 @@ SPARK = golden.SPARK
 MOUNTED = ("secretMounts[0].name=s", "secretMounts[0].mountPath=/etc/s")
 RENDERS = {
     "minimal": (("minimal",), ()),
+    "server alone": (
+        ("minimal",),
+        (
+            "serve.enabled=true", "serve.alone=true", "serve.register={ns:9876}",
+            "serve.sentBack.choice=keep",
+        ),
+    ),
     "everything": (("test",), ()),
     "one job": (("test",), ("singleJob=true",)),
     "pod monitor": (("minimal",), ("metrics.podMonitor.enabled=true",)),
@@ -296,10 +303,15 @@ def test_the_job_understands_its_configuration(render, tmp_path, values, setting
     The reput.toml that is rendered is read by the code that reads it in the cluster.
     """
     names = []
-    for each in objects(render(*settings, values=values, show="configmap.yaml")):
+    is_alone = "serve.alone=true" in settings
+    shown = "serve.yaml" if is_alone else "configmap.yaml"
+    for each in objects(render(*settings, values=values, show=shown)):
+        if each["kind"] != "ConfigMap":
+            continue
         for name, text in each["data"].items():
             (tmp_path / name).write_text(text)
-        names += [config.name for config in read_config(tmp_path / "reput.toml")]
+        configs = read_config(tmp_path / "reput.toml", needs_output=not is_alone)
+        names += [config.name for config in configs]
 
     assert names[0] == "broker-a"
     assert len(set(names)) == len(names)
