@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 32
 _SUSPEND_AND_SUBSCRIPTION = 6
+_LOADED_SECONDS = 5.0
 
 
 def compiled(directory: Path) -> Path:
@@ -94,6 +95,8 @@ def idle(work: Path, made: Made, connections: int, seconds: float) -> dict[str, 
         contextlib.ExitStack() as stack,
     ):
         server = psutil.Process(process)
+        # By then it has loaded what is compiled.
+        time.sleep(_LOADED_SECONDS)
         before = server.memory_full_info().uss
         clients = [
             stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))

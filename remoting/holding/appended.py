@@ -52,6 +52,11 @@ class Appended:
         self._buffer = memoryview(bytearray(_PIECE))
         self.restart()
 
+    @property
+    def position(self) -> int:
+        """Return the physical offset where the next record is expected."""
+        return self._position
+
     def restart(self) -> None:
         """Stand at the log's end again: it was cut, or what follows is not a record."""
         self._position = self._log.end()

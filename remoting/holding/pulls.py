@@ -42,6 +42,7 @@ class Pulls:
 
     Attributes:
         holds: those that wait.
+        watch: sees what comes for them.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Pulls:
         self._turns = turns
         self._commit = commit
         self.holds = Holds(self._wake, now, short_polling)
-        self._watch = Watch(served, self.holds, now)
+        self.watch = Watch(served, self.holds, now)
 
     def handlers(self) -> dict[int, Handler]:
         """Return what is answered here, by code of the request."""
@@ -118,7 +119,7 @@ class Pulls:
         except RefusedError as error:
             return error.answer
         self.holds.hold(request, header, channel, wanted)
-        self._watch.add((header.topic, header.queue_id), header.queue_offset)
+        self.watch.add((header.topic, header.queue_id), header.queue_offset)
         return None
 
     def _wake(self, held: Held) -> None:
@@ -144,7 +145,7 @@ class Pulls:
     @property
     def pause(self) -> float:
         """Return the seconds until the next `look`; as few as possible while many are answered."""
-        return 0.0 if self.holds.is_ready else self._watch.pause
+        return 0.0 if self.holds.is_ready else self.watch.pause
 
     def follow(self) -> None:
         """Look at the store's files again; call it each second.
@@ -152,12 +153,12 @@ class Pulls:
         Raises:
             StoreError: the log or all queues are not there.
         """
-        self._watch.follow()
+        self.watch.follow()
 
     def look(self) -> None:
         """See what has come, and answer those that wait for it."""
         if self._served.store.presence.away is None:
-            self._watch.look()
+            self.watch.look()
         else:
             # What waits still waits, as long as it says.
             self.holds.tick()

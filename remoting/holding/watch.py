@@ -12,12 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reput.remoting.holding.appended import Appended
+from reput.remoting.holding.spots import MOST_SPOTS, Spots
 from reput.stores.log.records import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from reput.remoting.holding.holds import Holds
+    from reput.remoting.holding.spots import Spot
     from reput.remoting.reading.served import Served
     from reput.stores.queues.open_queues import AnyQueue
     from reput.stores.queues.reader import QueueEntry
@@ -40,8 +42,16 @@ _ASLEEP_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
 
 
+def _nothing() -> None:
+    pass
+
+
 class Watch:
-    """Tells `Holds` of what comes into the queues of one store."""
+    """Tells `Holds` of what comes into the queues of one store.
+
+    Attributes:
+        on_unwatched: called when a pull waits for a queue that is not among the last `spots`.
+    """
 
     def __init__(self, served: Served, holds: Holds, now: Callable[[], float]) -> None:
         """Stand at the log's end.
@@ -60,6 +70,12 @@ class Watch:
         self._expected: dict[Key, float] = {}
         self._others: list[Key] = []
         self._told: dict[Key, int] = {}
+        self._spots = Spots(served.store)
+        self._watched: dict[Key, int] = {}
+        # Spots where something stands that is not taken in: queues with their ends, the log's end.
+        self._odd: dict[Key, int] = {}
+        self._odd_end = -1
+        self.on_unwatched: Callable[[], None] = _nothing
         self._came_at = now()
         self._ticked_at = self._looked_at = now()
         self._cuts = served.store.presence.cuts
@@ -73,6 +89,51 @@ class Watch:
         """
         self._told[key] = min(self._told.get(key, offset), offset)
         self._expected.setdefault(key, self._now())
+        if key not in self._watched:
+            self.on_unwatched()
+
+    def spots(self) -> list[Spot] | None:
+        """Return where the next bytes come, the log first; None where that is not enough."""
+        store = self._served.store
+        if self._served.kept is not None or store.presence.away is not None:
+            # What was sent back comes at another log's end.
+            return None
+        end = self._appended.position
+        if self.pause < _LONG_PAUSE or self._expected or end == self._odd_end:
+            return None
+        log = None if self._appended.is_lost else self._spots.of_log(end)
+        if log is None:
+            return None
+        keys = list(self._holds)
+        found = self._spots.of_queues(keys) if len(keys) <= MOST_SPOTS else []
+        if len(found) < len(keys):
+            # Of a queue that has no file yet, nothing shows that its first message comes.
+            return None
+        found = [each for each in found if self._odd.get(each.key or ("", 0)) != each.position]
+        self._watched = {each.key: each.position for each in found if each.key is not None}
+        return [log, *found]
+
+    def came(self, spot: Spot) -> None:
+        """See what has come at a spot."""
+        if self._served.store.presence.away is not None:
+            return
+        if spot.key is None:
+            end = self._appended.position
+            self.look()
+            self._odd_end = end if self._appended.position == end else -1
+            return
+        before = self._watched.get(spot.key)
+        self._expected.setdefault(spot.key, self._now())
+        self.look()
+        queue = self._served.store.queue(*spot.key)
+        at = None if queue is None else queue.end % queue.files.file_size
+        if at == before and before is not None:
+            self._odd = {key: self._odd[key] for key in self._odd if key in self._holds}
+            self._odd[spot.key] = before
+
+    def close(self) -> None:
+        """Close the files."""
+        self._spots.close()
 
     @property
     def pause(self) -> float:

@@ -1,4 +1,4 @@
-"""Calls of the C library for lanes: reads that do not wait for a device, and sending.
+"""Calls of the C library for lanes: reads that do not wait for a device, sending, sleeping.
 
 numba finds the functions by name in the process.
 """
@@ -27,6 +27,15 @@ _preadv2: Any = types.ExternalFunction(
 _send: Any = types.ExternalFunction(
     "send", types.intp(types.int32, types.uintp, types.uintp, types.int32)
 )
+
+
+_usleep: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
+
+
+@register_jitable
+def pause(microseconds: int) -> None:
+    """Sleep."""
+    _usleep(np.uint32(microseconds))
 
 
 @register_jitable

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from reput.remoting.counting.counters import Counters
     from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offsets import Offsets
+    from reput.remoting.holding.watch import Watch
     from reput.remoting.lanes.lanes import Lanes
     from reput.remoting.names.known import Topic
     from reput.remoting.names.release import Release
@@ -198,6 +199,11 @@ class StoreBroker:
         """Tell whether clients are served."""
         self.counters.ready(is_ready=is_ready)
 
+    @property
+    def watch(self) -> Watch:
+        """Return what sees messages come for pulls that wait."""
+        return self._pulls.watch
+
     def look(self) -> float:
         """See what has come for pulls that wait; return the seconds until the next look."""
         self._pulls.look()
@@ -261,6 +267,7 @@ class StoreBroker:
         try:
             if self.desk.lanes is not None:
                 self.desk.lanes.close()
+            self.watch.close()
             self._groups.close()
         finally:
             self._turns.close()

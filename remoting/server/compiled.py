@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from reput.remoting.holding.sentry import Sentry
     from reput.remoting.lanes.lanes import Lanes
 
 LOG = logging.getLogger("reput")
@@ -14,15 +15,18 @@ LOG = logging.getLogger("reput")
 _OFF = "NUMBA_DISABLE_JIT"
 
 
-def lanes() -> type[Lanes] | None:
-    """Return the lanes, compiled; None where they cannot be."""
+def load() -> tuple[type[Lanes], Sentry] | None:
+    """Return lanes and what watches files, compiled; None where they cannot be."""
     if os.environ.get(_OFF, "0") not in {"", "0"}:
         return None
     try:
-        from reput.remoting.lanes.lanes import Lanes, load  # noqa: PLC0415 - numba
+        from reput.remoting.holding.sentry import Sentry  # noqa: PLC0415 - numba
+        from reput.remoting.lanes.lanes import Lanes  # noqa: PLC0415 - numba
+        from reput.remoting.lanes.lanes import load as load_lanes  # noqa: PLC0415
 
-        load()
+        load_lanes()
+        sentry = Sentry()
     except Exception:
         LOG.warning("pulls are answered without compiled code", exc_info=True)
         return None
-    return Lanes
+    return Lanes, sentry

@@ -26,6 +26,10 @@ HIGH_WATER = 1 << 20
 _LOW_WATER = HIGH_WATER // 4
 # Requests of one connection that are taken before others have their turn.
 _TURN = 32
+# Requests of one piece that are answered one by one, so that lanes may have those after them.
+_TIMES = 8
+# Bytes of a frame that has begun; lanes look at those again when more has come.
+_SHORT = 4096
 # A client answers our requests within this, in seconds; Java's own limit is 3.
 _ASK_SECONDS = 10.0
 
@@ -111,19 +115,39 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
+    def _waits(self) -> bool:
+        """Tell whether what comes has to wait for what came before, or is taken no longer."""
+        is_busy = bool(self._requests) or self.stuck_since is not None
+        return is_busy or self._is_broken or self._desk.lanes is None or not self.is_open
+
     def _in_lanes(self, data: bytes) -> bytes:
         """Answer requests that need no further look; return what is left."""
         lanes = self._desk.lanes
-        waits = self._pending or self._requests or self.stuck_since is not None
-        if lanes is None or waits or self._is_broken or not self.is_open:
+        if lanes is None or self._waits():
             return data
+        if self._pending:
+            if self._pending > _SHORT:
+                return data
+            data = self._decoder.take_back() + data
+            self._keep(0)
         return lanes.take(data, self)
 
     def data_received(self, data: bytes) -> None:
         """Take what has come."""
         self.active_at = self._loop.time()
-        data = self._in_lanes(data)
-        if not data:
+        for _ in range(_TIMES):
+            data = self._in_lanes(data)
+            length = frames.first_length(data)
+            if not data or not length or self._waits():
+                break
+            self._feed(data[:length])
+            data = data[length:]
+        if data:
+            self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        """Take apart what has come."""
+        if self._is_broken or self._transport is None:
             return
         try:
             self._requests.extend(self._decoder.feed(data))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import UsageError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from reput.remoting.counting.counters import Counters
+    from reput.remoting.holding.sentry import Sentry
     from reput.remoting.names.release import Release
     from reput.remoting.server.broker import StoreBroker
 
@@ -105,6 +108,8 @@ class Server:
         self._over = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._names: Counters | None = None
+        self._sentry: Sentry | None = None
+        self._resting = ThreadPoolExecutor(1, "sentry")
         self._traffics = [broker.traffic for broker in self._brokers]
         own = {broker.described().name for broker in self._brokers}
         self._registry = Registry(lambda: own, self._loop.time) if others.may_register else None
@@ -184,10 +189,12 @@ class Server:
 
     async def _open_lanes(self) -> None:
         """Use lanes once they are compiled, or loaded; until then all is answered without."""
-        kind = await self._loop.run_in_executor(None, compiled.lanes)
-        if kind is not None:
+        found = await self._loop.run_in_executor(None, compiled.load)
+        if found is not None:
+            kind, self._sentry = found
             for broker in self._brokers:
                 broker.use_lanes(kind)
+                broker.watch.on_unwatched = self._sentry.stir
         await self._over.wait()
 
     async def _look(self) -> None:
@@ -198,7 +205,25 @@ class Server:
                 until = self._loop.time() + _MOMENT_SECONDS
                 pause = min([broker.look() for broker in held])
             is_awaited = self._loop.time() < until
-            await asyncio.sleep(pause if is_awaited else _REST_SECONDS)
+            if not is_awaited or not await self._rests(held):
+                await asyncio.sleep(pause if is_awaited else _REST_SECONDS)
+
+    async def _rests(self, held: Sequence[StoreBroker]) -> bool:
+        """Rest until something comes for pulls that wait; False where that cannot be."""
+        if self._sentry is None or not held:
+            return False
+        self._sentry.begin()
+        spots = [each.watch.spots() for each in held]
+        if None in spots:
+            return False
+        owners = {
+            id(spot): each for each, found in zip(held, spots, strict=True) for spot in found or ()
+        }
+        wanted = sorted(chain(*filter(None, spots)), key=lambda spot: spot.key is not None)
+        came = await self._loop.run_in_executor(self._resting, self._sentry.rest, wanted)
+        if came is not None:
+            owners[id(came)].watch.came(came)
+        return True
 
     async def _tick(self) -> None:
         while True:
@@ -243,6 +268,9 @@ class Server:
         # Before the ports are closed: clients that ask where a topic is are not sent here.
         await self._registrar.close()
         self._close_ports()
+        if self._sentry is not None:
+            self._sentry.stir()
+        self._resting.shutdown()
         for traffic in self._traffics:
             traffic.close()
         with contextlib.suppress(asyncio.TimeoutError):

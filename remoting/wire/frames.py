@@ -94,6 +94,11 @@ class FrameDecoder:
         """Return how many bytes wait for the rest of their frame."""
         return len(self._pending)
 
+    def take_back(self) -> bytes:
+        """Return the bytes that wait for the rest of their frame; they are not known here now."""
+        pending, self._pending = bytes(self._pending), bytearray()
+        return pending
+
     def feed(self, data: Bytes) -> Iterator[Command]:
         """Yield the commands that end in `data`; take all of them before the next call.
 
@@ -138,6 +143,12 @@ class FrameDecoder:
         lacking = length - len(self._pending)
         self._pending += view[:lacking]
         return view[lacking:]
+
+
+def first_length(data: bytes) -> int:
+    """Return the bytes of the first frame, 0 where it is not whole, or is none."""
+    length = _LENGTH.unpack_from(data)[0] + _LENGTH.size if len(data) >= _LENGTH.size else 0
+    return length if _LENGTH.size <= length <= len(data) else 0
 
 
 def _frame_length(view: Bytes, at: int = 0) -> int | None:

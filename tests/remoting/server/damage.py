@@ -44,7 +44,8 @@ _STORM_RATE = 1000
 # A peer that has said all is closed within this; a good pull is answered within this.
 _SECONDS = 30.0
 # What a server that is done with its peers may still have open besides, such as a loop's own.
-_MORE_FILES = 8
+# Lanes open files of the log and of queues when the first pull needs them: at most 64, and 4 a queue.
+_MORE_FILES = 64 + 8 * 4
 
 
 class Found(NamedTuple):

@@ -1,0 +1,127 @@
+"""While nothing comes, compiled looks at a few spots of files take the place of the loop's own."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from reput.remoting.holding.sentry import Sentry
+from tests.builders.live import Live
+
+
+@pytest.fixture(scope="module")
+def sentry():
+    return Sentry()
+
+
+@pytest.fixture
+def live(tmp_path):
+    live = Live(tmp_path, mappedFileSizeConsumeQueue=str(1000 * 20))
+    assert live.pull(1) is None
+    live.look(3000)
+    yield live
+    live.pulls.watch.close()
+    live.dispatcher.close()
+    live.store.close()
+
+
+def spots(live):
+    found = live.pulls.watch.spots()
+    assert found is not None
+    return found
+
+
+def test_at_rest_there_is_the_log_s_end_and_that_of_each_queue(live, sentry):
+    log, queue = spots(live)
+
+    assert (log.key, log.position) == (None, live.log.end)
+    assert (queue.key, queue.position) == (("t", 0), 20)
+    sentry.begin()
+    assert sentry.rest([log, queue]) is None
+
+
+def test_what_is_appended_is_seen_and_then_its_entry(live, sentry):
+    found = spots(live)
+    live.append()
+    live.write()
+    sentry.begin()
+    assert sentry.rest(found) == found[0]
+    live.pulls.watch.came(found[0])
+    assert live.channel.sent == []
+    # The entry is due: each millisecond counts now.
+    assert live.pulls.watch.spots() is None
+    live.dispatch()
+    assert live.look() == 1
+
+
+def test_an_entry_without_a_record_that_names_its_queue(live, sentry):
+    """
+    As of a message that goes to further queues, or of a log that was dispatched late.
+    """
+    found = spots(live)
+    live.append()
+    live.dispatch()
+    sentry.begin()
+    came = sentry.rest(found[1:])
+    assert came == found[1]
+    live.pulls.watch.came(came)
+    assert live.look() == 1
+
+
+def test_a_pull_for_another_queue_ends_the_rest(live, sentry):
+    found = spots(live)
+    live.pulls.watch.on_unwatched = sentry.stir
+    sentry.begin()
+    assert live.pull(1, topic="first") is None
+    assert sentry._stirred[0] == 1
+    assert sentry.rest(found) is None
+    sentry.begin()
+    live.look(3000)
+    assert len(spots(live)) == 3
+    # One of a queue that is watched does not.
+    assert live.pull(1) is None
+    assert sentry._stirred[0] == 0
+
+
+def test_a_rest_ends_when_it_is_stirred_from_elsewhere(live, sentry):
+    found = spots(live)
+    sentry.begin()
+    resting = threading.Thread(target=sentry.rest, args=(found,))
+    resting.start()
+    sentry.stir()
+    resting.join(10)
+    assert not resting.is_alive()
+
+
+def test_bytes_that_are_not_an_entry_do_not_wake_for_ever(live, sentry):
+    """
+    Such as those of a record that is not whole yet, or of an entry past the log's end.
+    """
+    log, queue = spots(live)
+    path = live.store.queue("t", 0).files.path(0)
+    with path.open("r+b") as file:
+        file.seek(queue.position)
+        file.write((-1).to_bytes(8, "big", signed=True))
+    sentry.begin()
+    assert sentry.rest([queue]) == queue
+    live.pulls.watch.came(queue)
+    live.look(3000)
+    assert spots(live) == [log]
+    raw = min((live.directory / "store" / "commitlog").iterdir())
+    with raw.open("r+b") as file:
+        file.seek(live.log.end)
+        file.write(b"\0\0\0\7\0\0\0\0")
+    sentry.begin()
+    assert sentry.rest([log]) == log
+    live.pulls.watch.came(log)
+    live.look(3000)
+    assert live.pulls.watch.spots() is None
+
+
+def test_files_that_are_gone_are_not_watched(live):
+    assert len(spots(live)) == 2
+    for path in (live.directory / "store" / "commitlog").iterdir():
+        path.unlink()
+    live.store.log.taken += 1
+    assert live.pulls.watch.spots() is None
