@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
     from reput.remoting.holding.spots import Spot
 
-# Of a store's log; a process may serve several.
+# Stores of a process.
 _MOST_LOGS = 64
 _PAUSE_US = 1400
 # Looks of one rest: a tenth of a second.
@@ -97,7 +97,7 @@ class Sentry:
         """Return a spot where something stands, None if there is none after a while.
 
         Args:
-            spots: logs come before queues.
+            spots: logs first, then queues.
         """
         spots = spots[: len(self._spots)]
         logs = sum(each.key is None for each in spots)

@@ -72,7 +72,7 @@ class Watch:
         self._told: dict[Key, int] = {}
         self._spots = Spots(served.store)
         self._watched: dict[Key, int] = {}
-        # Spots where something stands that is not taken in: queues with their ends, the log's end.
+        # Ends of queues, and of the log, after which there are bytes that nobody takes in.
         self._odd: dict[Key, int] = {}
         self._odd_end = -1
         self.on_unwatched: Callable[[], None] = _nothing
@@ -107,7 +107,7 @@ class Watch:
         keys = list(self._holds)
         found = self._spots.of_queues(keys) if len(keys) <= MOST_SPOTS else []
         if len(found) < len(keys):
-            # Of a queue that has no file yet, nothing shows that its first message comes.
+            # A queue without a file has no spot: its first message would not be seen.
             return None
         found = [each for each in found if self._odd.get(each.key or ("", 0)) != each.position]
         self._watched = {each.key: each.position for each in found if each.key is not None}
