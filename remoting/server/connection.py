@@ -16,7 +16,7 @@ from reput.remoting.wire import frames
 from reput.remoting.wire.errors import FrameError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from reput.remoting.lanes.lanes import Lanes
     from reput.remoting.server.traffic import Traffic
@@ -70,6 +70,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._decoder = frames.FrameDecoder()
         self._requests: deque[Command] = deque()
+        self._came: Iterator[Command] = iter(())
         self._opaques = itertools.count(1)
         self._asked: dict[int, tuple[float, Callable[[Command | None], None]]] = {}
         self._transport: asyncio.Transport | None = None
@@ -117,7 +118,7 @@ class Connection(asyncio.Protocol):
 
     def _waits(self) -> bool:
         """Tell whether what comes has to wait for what came before, or is taken no longer."""
-        is_busy = bool(self._requests) or self.stuck_since is not None
+        is_busy = self.stuck_since is not None or self._has_turn or self._has_request()
         return is_busy or self._is_broken or self._desk.lanes is None or not self.is_open
 
     def _in_lanes(self, data: bytes) -> bytes:
@@ -149,18 +150,33 @@ class Connection(asyncio.Protocol):
         """Take apart what has come."""
         if self._is_broken or self._transport is None:
             return
-        try:
-            self._requests.extend(self._decoder.feed(data))
-        except FrameError as error:
-            # What came before it is answered.
-            self._is_broken = True
-            self._traffic.broken(self, error)
-        self._keep(self._decoder.pending)
-        if self._traffic.is_full and self._pending:
-            self._traffic.broken(self, FrameError("no memory for more frames that are not whole"))
-            self.abort()
-        elif not self._has_turn:
+        self._came = itertools.chain(self._came, self._decoder.feed(data))
+        if not self._has_turn:
             self._work()
+
+    def _has_request(self) -> bool:
+        """Tell whether there is one to take.
+
+        What has come is taken apart no further: hundreds of requests stand in what one read brings,
+        and as commands they take ten times as much.
+        """
+        if not self._requests:
+            try:
+                self._requests.extend(itertools.islice(self._came, 1))
+            except FrameError as error:
+                # What came before it is answered.
+                self._came = iter(())
+                self._break(error)
+            if not self._requests:
+                self._keep(self._decoder.pending)
+                if self._traffic.is_full and self._pending:
+                    self._break(FrameError("no memory for more frames that are not whole"))
+                    self.abort()
+        return bool(self._requests)
+
+    def _break(self, error: FrameError) -> None:
+        self._is_broken = True
+        self._traffic.broken(self, error)
 
     def _keep(self, pending: int) -> None:
         self._traffic.pending += pending - self._pending
@@ -170,12 +186,12 @@ class Connection(asyncio.Protocol):
         """Take requests, some at once, while the client takes the answers."""
         self._has_turn = False
         for _ in range(_TURN):
-            if self.stuck_since is not None or not self._requests:
+            if self.stuck_since is not None or not self._has_request():
                 break
             self._take(self._requests.popleft())
         if self._transport is None:
             return
-        if self._requests:
+        if self._has_request():
             self._transport.pause_reading()
             if self.stuck_since is None:
                 self._has_turn = True
@@ -252,6 +268,7 @@ class Connection(asyncio.Protocol):
         """Forget the client."""
         self._transport = None
         self._requests.clear()
+        self._came = iter(())
         self._keep(0)
         self._traffic.closed(self)
         asked, self._asked = self._asked, {}

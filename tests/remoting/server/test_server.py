@@ -94,7 +94,7 @@ class TestRequests:
         def fail(*_args, **_said) -> None:
             raise RuntimeError("on purpose")
 
-        monkeypatch.setattr(store, "queue", fail)
+        monkeypatch.setattr(store, "queue_now", fail)
         answer = client.ask(RequestCode.GET_MAX_OFFSET, topic="t", queueId="0")
 
         assert (answer.code, answer.remark) == (
