@@ -44,7 +44,7 @@ def one(client: str, way: str, said: argparse.Namespace) -> bool:
         f"{found.seconds:.0f} s, {found.shared.again} of them again, at most "
         f"{found.shared.back / 1000:.1f} s back; "
         + "".join(
-            f"{len(found.pauses[kind])} x {kind}, a queue without owner for {most:.1f} s at most; "
+            f"{len(found.pauses[kind])} x {kind}, a queue without owner for {most:.2f} s at most; "
             for kind, most in longest.items()
         )
         + f"{len(faults)} faults",

@@ -151,7 +151,7 @@ def run(
     clients: Sequence[str] = members.CLIENTS,
     change: int = 5,
     seed: int = 1,
-    seconds: tuple[float, float] = (0.5, 9.0),
+    seconds: tuple[float, float] = (0.5, 7.0),
     said: Callable[[str], None] = lambda _: None,
 ) -> Found:
     """Kill the server this often.
