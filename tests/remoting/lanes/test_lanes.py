@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reput.formats.errors import StoreError
 from reput.remoting.counting.counters import Uncounted
 from reput.remoting.groups.offsets import Offsets
-from reput.remoting.lanes import places
+from reput.remoting.lanes import learning, places
 from reput.remoting.lanes.lanes import Lanes
 from reput.remoting.reading.pull import pull
 from reput.remoting.reading.served import Online, Subscription
@@ -370,7 +371,7 @@ def test_a_log_that_is_cut(live):
     live.dispatch()
     rig.ask(request(3))
     live.store.queue_now("t", 0)
-    live.store.follow()
+    live.store.presence.follow()
     live.store.log.end()
     for offset in (0, 3, 8, 70, 80, 100):
         for _ in range(3):
@@ -391,11 +392,49 @@ def test_files_that_expire(tmp_path):
         first, second, *_ = sorted((tmp_path / "store" / "commitlog").iterdir())
         first.unlink()
         second.unlink()
-        assert store.follow() in {True, False}
+        store.presence.follow()
         assert not rig.ask(request())
         low = store.queue("t", 0).min_offset
         assert low > 0
         assert rig.known(request(low))
+
+
+@pytest.mark.parametrize("what", ["store/commitlog", "out/consumequeue"])
+def test_files_that_are_away_are_not_answered_from(tmp_path, what):
+    """
+    Descriptors are still open: what stands in them is no longer the store's.
+    """
+    with dispatched(messages(400), tmp_path, mappedFileSizeConsumeQueue=str(1000 * 20)) as store:
+        rig = Rig(served(store))
+        assert rig.known(request(3))
+        (tmp_path / what).rename(tmp_path / "away")
+        with pytest.raises(StoreError):
+            store.presence.follow()
+        assert not rig.ask(request(3))
+        (tmp_path / "away").rename(tmp_path / what)
+        store.presence.follow()
+        assert rig.ask(request(3))
+        assert rig.ask(request(3))
+
+
+def test_queues_of_kept_messages_are_left_to_python(store):
+    """
+    They stand in another log than the store's.
+    """
+
+    class Kept:
+        store = None
+
+        def has(self, topic, queue_id):
+            return queue_id == 0
+
+    other = dataclasses.replace(served(store), kept=Kept())
+    assert learning.queue_of(_lane(), served(store)) is not None
+    assert learning.queue_of(_lane(), other) is None
+
+
+def _lane():
+    return learning.Lane("g", "t", 0, 0, commits=False, max_messages=32, codes=None, parts=())
 
 
 def test_a_record_that_was_overwritten_is_left_to_python(tmp_path):
