@@ -320,6 +320,7 @@ def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
         filled = head + body
         commits[turn, 0] = lane
         commits[turn, 1] = vectors[p.NUMBERS + p.COMMIT]
+        lanes[lane, p.NEXT] = vectors[p.NUMBERS + p.OFFSET] + seen
         tally = p.TALLIES + p.TALLY * lanes[lane, p.KIND]
         state[tally] += 1
         state[tally + 1] += body

@@ -71,6 +71,7 @@ class Lanes:
         counters: Counters,
         commit: Commit,
         may_pass: Callable[[Any], bool] | None = None,
+        pulled: Commit | None = None,
     ) -> None:
         """Begin without any lane.
 
@@ -80,8 +81,11 @@ class Lanes:
             commit: keeps the offset that a pull commits: group, topic, queue id, offset.
             may_pass: tells whether all that a connection asks is allowed; None if that holds for
                 each.
+            pulled: takes down where a group's next pull begins, at each `tick`; None if nobody
+                wants to know.
         """
         self._served, self._counters, self._commit = served, counters, commit
+        self._pulled = pulled
         self._may_pass = may_pass
         log = served.store.log
         self._log = log
@@ -154,6 +158,7 @@ class Lanes:
 
     def forget(self) -> None:
         """Forget all lanes: what they were judged by has changed."""
+        self._tell_pulled()
         self._known.clear()
         self._slots[:] = 0
         self._commits_any = False
@@ -214,6 +219,7 @@ class Lanes:
         """Let kernels find a lane."""
         row, codes = self._lanes[number], lane.codes
         row[p.OUTLINE], row[p.MAX_MESSAGES], row[p.KIND] = len(text), lane.max_messages, lane.kind
+        row[p.NEXT] = -1
         row[p.CODES] = -1 if codes is None else len(codes)
         row[p.FIRST_CODE : p.FIRST_CODE + len(codes or ())] = codes or ()
         row[p.PARTS : p.PARTS + p.PART_COUNT] = list(map(len, lane.parts))
@@ -231,12 +237,22 @@ class Lanes:
     def tick(self) -> None:
         """Tell of what was answered, and close files that are not needed; call it each second."""
         self._open_queues.tidy()
+        self._tell_pulled()
         for kind, code in enumerate(learning.KINDS):
             tally = slice(p.TALLIES + p.TALLY * kind, p.TALLIES + p.TALLY * (kind + 1))
             answers, size, messages = self._state[tally].tolist()
             if answers:
                 self._state[tally] = 0
                 self._counters.answered(code, ResponseCode.SUCCESS, size, messages, answers)
+
+    def _tell_pulled(self) -> None:
+        if self._pulled is None:
+            return
+        following = self._lanes[: len(self._known), p.NEXT]
+        for number in (following >= 0).nonzero()[0].tolist():
+            lane = self._known[number]
+            self._pulled(lane.group, lane.topic, lane.queue_id, int(following[number]))
+        following[:] = -1
 
     def close(self) -> None:
         """Close the files."""

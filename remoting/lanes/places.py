@@ -43,6 +43,8 @@ STATE = FILE_DESCRIPTORS + LOG_FILES
 OUTLINE, QUEUE, MAX_MESSAGES, KIND, CODES = range(5)
 # Lengths of the parts of an answer's header, between which there are numbers.
 PARTS, PART_COUNT = 5, 5
+# Where the pull after the last one begins; below 0 if Python knows.
+NEXT = PARTS + PART_COUNT
 FIRST_CODE, MOST_CODES = 16, 32
 COLUMNS = FIRST_CODE + MOST_CODES
 LANES = 2048

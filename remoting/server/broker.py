@@ -176,8 +176,10 @@ class StoreBroker:
             kind: `remoting.lanes.lanes.Lanes`, which takes a while to import.
         """
         if self._served.memory is None and self._served.own_host is None:
-            commit, may_pass = self._groups.commit_to, self._access.may_pass
-            self.desk.lanes = kind(self._served, self.counters, commit, may_pass)
+            groups, may_pass = self._groups, self._access.may_pass
+            self.desk.lanes = kind(
+                self._served, self.counters, groups.commit_to, may_pass, groups.offsets.set_pulled
+            )
 
     @property
     def has_held(self) -> bool:

@@ -266,6 +266,19 @@ def test_offsets_are_committed_as_the_flag_says(store):
     assert rig.commits == [("g", "t", 0, 3), ("g", "t", 0, 8)]
 
 
+def test_where_the_next_pull_begins_is_told_each_second(store):
+    """
+    Tools ask how far a group has pulled.
+    """
+    told = []
+    rig = Rig(served(store), pulled=lambda *said: told.append(said))
+    assert rig.known(request(3, limit=5))
+    assert rig.ask(request(8, limit=5))
+    rig.lanes.tick()
+    rig.lanes.tick()
+    assert told == [("g", "t", 0, 13)]
+
+
 def test_a_subscription_that_changes(store):
     """
     What a group subscribes to by heartbeat counts from the next pull on.
