@@ -195,6 +195,7 @@ class Server:
             for broker in self._brokers:
                 broker.use_lanes(kind)
                 broker.watch.on_unwatched = self._sentry.stir
+            LOG.info("pulls that repeat are answered by compiled code")
         await self._over.wait()
 
     async def _look(self) -> None:

@@ -33,6 +33,7 @@ class Live:
         self.served.topics["new"] = self.served.topics["t"]
         self.pulls = Pulls(self.served, self.clock)
         self.opaque = 100
+        self.followed_at = self.clock.now
 
     def append(self, topic="t", queue=0, size=4, count=1, **properties):
         for _ in range(count):
@@ -62,6 +63,9 @@ class Live:
     def look(self, times=1):
         for _ in range(times):
             self.clock.now += 0.001
+            if self.clock.now >= self.followed_at + 1:
+                self.followed_at = self.clock.now
+                self.pulls.follow()
             self.pulls.look()
         return len(self.channel.sent)
 

@@ -187,6 +187,7 @@ def run(count: int, seed: int, directory: Path, storm_seconds: float = 5.0) -> F
     store.close()
     server = ServedProcess(directory)
     server.start()
+    server.settle()
     try:
         return _try(server, expected, count, seed, storm_seconds)
     finally:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _START_SECONDS = 60.0
+_SETTLED = "answered by compiled code"
 
 
 class ServedProcess:
@@ -65,6 +66,14 @@ class ServedProcess:
                 if not self.is_alive or time.monotonic() > until:
                     raise RuntimeError(f"the server did not start: {self.log.read_text()[-2000:]}")
                 time.sleep(0.05)
+
+    def settle(self) -> None:
+        """Wait until what is compiled has been loaded: it takes memory, seconds after the start."""
+        until = time.monotonic() + _START_SECONDS
+        while _SETTLED not in self.log.read_text("utf-8"):
+            if not self.is_alive or time.monotonic() > until:
+                raise RuntimeError(f"nothing is compiled: {self.log.read_text()[-2000:]}")
+            time.sleep(0.05)
 
     @property
     def is_alive(self) -> bool:

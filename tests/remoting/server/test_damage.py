@@ -57,6 +57,7 @@ def test_the_largest_frames_leave_no_memory_behind(tmp_path):
     dispatched(messages(8), tmp_path).close()
     server = ServedProcess(tmp_path)
     server.start()
+    server.settle()
     largest = struct.pack(">iI", frames.MAX_FRAME_LENGTH - 4, 2) + b"{}"
     largest += bytes(frames.MAX_FRAME_LENGTH - len(largest) - 1)
     try:

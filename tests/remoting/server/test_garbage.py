@@ -62,6 +62,7 @@ def test_garbage_instead_of_tls_harms_nobody_and_leaves_nothing(server, tmp_path
     context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
     secret.socket = context.wrap_socket(secret.socket, server_hostname=LOOPBACK)
     assert pull(plain).body == pull(secret).body
+    server.settle()
     files, memory = server.files(), server.rss()
 
     for seed in range(2):
