@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 BROKERS_FILE = "consumerOffset.json"
-# With a tick each second and the time of a write, what a kill loses is at most five seconds old, on a
-# busy machine too.
+# With a tick each second and the time of a write, what a kill loses is at most five seconds old,
+# on a busy machine too.
 SAVE_SECONDS = 2.0
 
 _REMEDY = "Restore it, or remove it to begin with the broker's offsets or from scratch"

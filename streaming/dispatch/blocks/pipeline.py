@@ -83,7 +83,7 @@ class Pipeline:
         is_small = end - start <= _SMALL
         if is_small and self._keeps_large:
             self._free.clear()
-        # What a moment's delay has left is no backlog: to give back and take again costs 0.2 ms.
+        # What a moment's delay has left is not a backlog: to give back and take again costs 0.2 ms.
         self._keeps_large = end - start > self.block_size or (self._keeps_large and not is_small)
         parse = self._parsed if is_small else self._submitted
         try:

@@ -22,5 +22,5 @@ def test_what_is_not_as_in_the_log_is_counted(tmp_path):
         first, second, _ = (record.physical_offset for _, record in store.messages("t", 0, 0))
 
         assert _differing(store, {}) == 3
-        # Another record, one that came twice, and one that is none of the log's.
+        # Another record, one that came twice, and one that is not in the log.
         assert _differing(store, {first: [0], second: [1, 1], 7: [1]}) == 4
