@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import BORN_HOST, HOST_V4, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.formats.rocketmq.encode import Message, encode, encode_blank
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_SIZE = 1 << 30
-ENTRY_SIZE = 20
 # One file of the queue has to do.
 ENTRIES = 2_000_000
 CONF = f"mappedFileSizeConsumeQueue={ENTRIES * ENTRY_SIZE}\n"

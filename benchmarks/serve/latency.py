@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.live.jobs import job_of
-from benchmarks.live.store import CONF, ENTRY_SIZE, LiveStore, wait_for_entry
+from benchmarks.live.store import CONF, LiveStore, wait_for_entry
 from benchmarks.serve.peers import Puller
 from benchmarks.serve.servers import Made, served, spread
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.remoting.admin.runtime import DELAYS, runtime_table
 from reput.remoting.admin.topics import body_of, data_version
+from reput.remoting.keeping.keeper import RESERVED_HOURS
 from reput.remoting.reading.answer import Answer
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.fields import Header
@@ -33,7 +34,7 @@ _DEFAULTS = {
     "autoCreateTopicEnable": "true",
     "brokerId": "0",
     "brokerRole": "ASYNC_MASTER",
-    "fileReservedTime": "72",
+    "fileReservedTime": str(RESERVED_HOURS),
     "flushDiskType": "ASYNC_FLUSH",
     "maxMessageSize": "4194304",
     "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.java import fastjson
+from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
 from reput.stores.config.config_files import read_config
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 DELAYS = "delayOffset.json"
 _TIMERS = "timermetrics"
-_SCHEDULED = "SCHEDULE_TOPIC_XXXX"
 _VERSIONS = {409: "V4_9_8", 479: "V5_3_3", 493: "V5_4_0", 513: "V5_5_0"}
 _NO_BUFFERS = "2147483647"
 _ZEROS = (
@@ -143,7 +143,7 @@ def _delayed(served: Served) -> Iterator[tuple[str, str]]:
     """Yield how far delayed messages of each level are, and how far they reach."""
     table = _read(served.store.root, DELAYS).get("offsetTable")
     for level, done in table.items() if isinstance(table, dict) else ():
-        queue = served.queue_now(_SCHEDULED, int(level) - 1)
+        queue = served.queue_now(SCHEDULE_TOPIC, int(level) - 1)
         reached = queue.max_offset if queue is not None else 0
         yield f"scheduleMessageOffset_{level}", f"{done},{reached}"
 

@@ -9,6 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
 from reput.remoting.admin.subscriptions import filter_text, subscribed
 from reput.remoting.reading.answer import Answer
 from reput.remoting.wire import bodies, fields
@@ -41,7 +42,7 @@ _SYSTEM = (
     "TBW102",
     "BenchmarkTest",
     "OFFSET_MOVED_EVENT",
-    "SCHEDULE_TOPIC_XXXX",
+    SCHEDULE_TOPIC,
     "RMQ_SYS_TRACE_TOPIC",
     "RMQ_SYS_TRANS_HALF_TOPIC",
     "RMQ_SYS_TRANS_OP_HALF_TOPIC",

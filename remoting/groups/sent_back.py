@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reput.formats.rocketmq import messageid
 from reput.remoting.groups.refusals import READ_ONLY
 from reput.remoting.keeping import records
-from reput.remoting.keeping.keeper import FullError
+from reput.remoting.keeping.kept import FullError
 from reput.remoting.keeping.records import Wanted
 from reput.remoting.reading.answer import Answer
 from reput.remoting.reading.turns import patiently
@@ -166,9 +166,9 @@ class SentBack:
             return Answer(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
         origin = messageid.offset_id(record.store_host, record.physical_offset)
         message = records.sent_back(record, wanted, origin, keeping.host())
-        return await self.keep(message, channel) or Answer(ResponseCode.SUCCESS)
+        return await self._put(message, channel) or Answer(ResponseCode.SUCCESS)
 
-    async def keep(self, message: Message, channel: Channel) -> Answer | None:
+    async def _put(self, message: Message, channel: Channel) -> Answer | None:
         """Write a message and flush it; return an answer that refuses it where that fails.
 
         Args:

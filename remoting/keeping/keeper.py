@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, StoreError
 from reput.formats.rocketmq.broker import BrokerSettings
-from reput.remoting.keeping.kept import LEAST_BYTES, FullError, Kept, Rules
+from reput.remoting.keeping.kept import FullError, Kept, Rules
 from reput.remoting.keeping.log import FILE_SIZE, FIRST
 from reput.remoting.keeping.queues import FILE_SIZE as QUEUE_SIZE
 from reput.remoting.keeping.records import DEAD, RETRY
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Put = tuple[Message, asyncio.Future[None]]
 
-__all__ = ["LEAST_BYTES", "FullError", "Keeper", "keeper_of"]
-
 LOG = logging.getLogger("reput")
 # Each waiting client has one message here; what others send is not taken.
 _MOST_WAITING_BYTES = 64 << 20
@@ -38,7 +36,8 @@ _EXPIRE_SECONDS = 60.0
 # After an error of the disk.
 _PAUSE_MS = 5000
 _HOUR_MS = 3_600_000
-_RESERVED_HOURS = 72
+RESERVED_HOURS = 72
+"""A broker's own `fileReservedTime`."""
 
 
 class _Done(NamedTuple):
@@ -56,7 +55,7 @@ class _Done(NamedTuple):
 
 
 class Keeper:
-    """What consumers of one store have sent back; a `remoting.reading.served.Kept`."""
+    """What consumers of one store have sent back; a `remoting.reading.served.KeptStore`."""
 
     def __init__(
         self,
@@ -255,7 +254,7 @@ def keeper_of(
     consumed: Callable[[str, int], int | None],
     loop: asyncio.AbstractEventLoop,
     beside: Executor,
-    reserved_hours: int | None = None,
+    reserved_hours: int = RESERVED_HOURS,
 ) -> Keeper:
     """Open what is kept of one store's consumers, or begin to keep it.
 
@@ -272,8 +271,8 @@ def keeper_of(
         ReputError: another process has it, or it is damaged.
         OSError: it cannot be read or made.
     """
-    hours = _RESERVED_HOURS if reserved_hours is None else reserved_hours
-    kept = Kept(directory, Rules(most_bytes, settings.delays, hours * _HOUR_MS), consumed)
+    rules = Rules(most_bytes, settings.delays, reserved_hours * _HOUR_MS)
+    kept = Kept(directory, rules, consumed)
     if kept.cut:
         LOG.warning(
             "%s: the last %d bytes of the log were not whole and are removed; nobody was told that "

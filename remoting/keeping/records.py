@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reput.formats.rocketmq import properties as names
+from reput.formats.rocketmq import properties
 from reput.formats.rocketmq.commitlog import WIDE_HOSTS
 from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
 from reput.formats.rocketmq.encode import Message
-from reput.remoting.reading.hosts import Host
+from reput.remoting.reading.hosts import Host, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RETRY, DEAD = "%RETRY%", "%DLQ%"
 RETRY_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 REAL_TOPIC, REAL_QUEUE = "REAL_TOPIC", "REAL_QID"
-WAIT, DELAY = "WAIT", names.DELAY
+WAIT, DELAY = "WAIT", properties.DELAY
 # Level 3 is the first that a broker gives by itself: 10 s.
 _FIRST_LEVEL = 3
 
@@ -42,12 +42,6 @@ class Wanted(NamedTuple):
     most_times: int
 
 
-def address_of(text: str) -> Host:
-    """Return the parts of "127.0.0.1:10911" and "[::1]:10911"."""
-    host, _, port = text.rpartition(":")
-    return Host(host.strip("[]"), int(port))
-
-
 def sent_back(record: Record, wanted: Wanted, origin_id: str, stored_by: Host) -> Message:
     """Return a message as it is to be put: into the group's topic, or its dead letters.
 
@@ -57,7 +51,7 @@ def sent_back(record: Record, wanted: Wanted, origin_id: str, stored_by: Host) -
         origin_id: its offset id.
         stored_by: what ids of the copy lead to.
     """
-    said = {name: value for name, value in record.properties.items() if name != names.CRC32}
+    said = {name: value for name, value in record.properties.items() if name != properties.CRC32}
     said.setdefault(RETRY_TOPIC, record.topic)
     said[WAIT] = "false"
     is_dead = wanted.level < 0 or record.reconsume_times >= wanted.most_times
@@ -103,7 +97,7 @@ def identity(record: Record) -> tuple[str, str, str, int]:
     """Return what a copy that waits and the one that is delivered have in common."""
     said = record.properties
     topic = said.get(REAL_TOPIC, "") if record.topic == SCHEDULE_TOPIC else record.topic
-    return topic, said.get(ORIGIN_ID, ""), said.get(names.UNIQ_KEY, ""), record.reconsume_times
+    return topic, said.get(ORIGIN_ID, ""), said.get(properties.UNIQ_KEY, ""), record.reconsume_times
 
 
 def _copy(record: Record, topic: str, said: Mapping[str, str], stored_by: Host) -> Message:
@@ -124,5 +118,5 @@ def _copy(record: Record, topic: str, said: Mapping[str, str], stored_by: Host) 
 
 def _properties(message: Message) -> dict[str, str]:
     if isinstance(message.properties, bytes):
-        return names.parse(message.properties)
+        return properties.parse(message.properties)
     return dict(message.properties)

@@ -19,6 +19,7 @@ from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE
 from reput.remoting.lanes import places as p
 from reput.remoting.lanes.libc import preadv_now, send_now
 from reput.remoting.lanes.outlines import hash_of, outline
+from reput.remoting.reading.pull import NEAR_END
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 _OFFSET_AT, _ENTRY_SIZE_AT, _CODE_AT = field_offsets(ENTRY)
 _INT_MAX = (1 << 31) - 1
-# Messages before a queue's end, as far as it is known, from which on Python looks for more.
-NEAR_END = 64
 # What `_take` and `_read` return for what Python has to answer.
 _NOT_HERE, _NO_QUEUE_FILE, _NO_LOG_FILE = -1, -2, -3
 _ZERO = 48

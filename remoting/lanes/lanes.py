@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from reput.formats.kernels.compiled import called_with
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.remoting.lanes import kernels, learning
 from reput.remoting.lanes import places as p
 from reput.remoting.lanes.opened import OpenLog, OpenQueues
@@ -179,7 +180,7 @@ class Lanes:
             return self._learn(data, at)
         if why == p.CLOSED:
             return self._attach(detail) is not None
-        position = int(self._vectors[p.NUMBERS + p.OFFSET]) * 20
+        position = int(self._vectors[p.NUMBERS + p.OFFSET]) * ENTRY_SIZE
         queue = int(self._lanes[detail, p.QUEUE])
         size = int(self._queues[queue, p.QUEUE_FILE_SIZE])
         return self._open_queues.open(queue, position - position % size)

@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
+from reput.stores.queues.pull import scanned_entries
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -60,7 +63,7 @@ QUEUE_BASES, QUEUE_DESCRIPTORS = 4, 8
 QUEUE_COLUMNS = QUEUE_DESCRIPTORS + QUEUE_FILES
 QUEUES = 1024
 
-# Requests of one call, as many as a connection's turn has.
+# Requests of one connection that are taken before others have their turn, and those of one call.
 TURN = 32
 # Bytes of records that one answer may have here: more than a pull's limit.
 BODY_ROOM = 320 << 10
@@ -68,9 +71,9 @@ HEADER_ROOM = 2 * OUTLINE_ROOM
 OUT = 4 * BODY_ROOM
 
 # Of `work`.
-MOST_ENTRIES = 800
+MOST_ENTRIES = scanned_entries(1)
 ENTRIES_AT = OUTLINE_ROOM + 64
-GAP_AT = ENTRIES_AT + MOST_ENTRIES * 20 + 64
+GAP_AT = ENTRIES_AT + MOST_ENTRIES * ENTRY_SIZE + 64
 # Bytes between two records that are read with them: another call takes as long.
 GAP = 8 << 10
 WORK = GAP_AT + GAP

@@ -33,6 +33,12 @@ class Host(NamedTuple):
         return ipaddress.ip_address(self.address).packed + _INT.pack(self.port)
 
 
+def address_of(text: str) -> Host:
+    """Return the parts of "127.0.0.1:10911" and "[::1]:10911"."""
+    host, _, port = text.rpartition(":")
+    return Host(host.strip("[]"), int(port))
+
+
 def with_host(pieces: Sequence[memoryview], host: Host) -> list[memoryview]:
     """Return copies of records in which the store host is another one.
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _MASTER = 0
 # Messages before a queue's end, as far as it is known, from which on more is looked for.
-_NEAR_END = 64
+NEAR_END = 64
 _CODES = {
     PullStatus.FOUND: ResponseCode.SUCCESS,
     PullStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -220,7 +220,7 @@ def _find(header: PullMessageRequestHeader, served: Served, wanted: Filter) -> F
     store, name = _queue_of(header, served)
     queue = store.queue(*name)
     offset = header.queue_offset
-    if queue is not None and queue.max_offset - offset <= max(header.max_msg_nums, _NEAR_END):
+    if queue is not None and queue.max_offset - offset <= max(header.max_msg_nums, NEAR_END):
         # A client that is far from the end asks again before it matters what was written since.
         queue = store.queue_now(*name)
     if queue is None:

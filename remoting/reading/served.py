@@ -96,7 +96,7 @@ class Resets(Protocol):
         """Return it, and forget that it was set; None if there is none."""
 
 
-class Kept(Protocol):
+class KeptStore(Protocol):
     """Messages that consumers sent back: a store of our own beside the one that is served."""
 
     @property
@@ -142,7 +142,7 @@ class Served:
     limits: PullLimits = IN_MEMORY
     memory: int | None = None
     resets: Resets | None = None
-    kept: Kept | None = None
+    kept: KeptStore | None = None
     own_host: Callable[[], Host] | None = None
 
     def leaving(self, pieces: Sequence[memoryview]) -> Sequence[memoryview]:

@@ -7,8 +7,7 @@ import ipaddress
 import socket
 
 from reput.formats.errors import UsageError
-from reput.remoting.keeping.records import address_of
-from reput.remoting.reading.hosts import Host
+from reput.remoting.reading.hosts import Host, address_of
 
 
 @functools.lru_cache(64)

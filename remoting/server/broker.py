@@ -227,7 +227,7 @@ class StoreBroker:
     def _tell(self) -> None:
         if self.desk.lanes is not None:
             self.desk.lanes.tick()
-        counters, members = self.counters, self._groups.consumers.members
+        counters, members = self.counters, self._members
         sent_back, told = self._groups.sent_back, self._told
         counters.held(len(self._pulls.holds))
         for _ in range(members.clashes - told.clashes):

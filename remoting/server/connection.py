@@ -12,6 +12,7 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, cast
 
+from reput.remoting.lanes.places import TURN
 from reput.remoting.wire import frames
 from reput.remoting.wire.errors import FrameError
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 HIGH_WATER = 1 << 20
 _LOW_WATER = HIGH_WATER // 4
-# Requests of one connection that are taken before others have their turn.
-_TURN = 32
 # Requests of one piece that are answered one by one, so that lanes may have those after them.
 _TIMES = 8
 # Bytes of a frame that has begun; lanes look at those again when more has come.
@@ -185,7 +184,7 @@ class Connection(asyncio.Protocol):
     def _work(self) -> None:
         """Take requests, some at once, while the client takes the answers."""
         self._has_turn = False
-        for _ in range(_TURN):
+        for _ in range(TURN):
             if self.stuck_since is not None or not self._has_request():
                 break
             self._take(self._requests.popleft())

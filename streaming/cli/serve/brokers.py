@@ -87,7 +87,8 @@ def _keeper(
         ReputError: another process keeps them there, or they are damaged.
     """
     from reput.remoting.groups.sent_back import OnSentBack
-    from reput.remoting.keeping.keeper import LEAST_BYTES, keeper_of
+    from reput.remoting.keeping.keeper import RESERVED_HOURS, keeper_of
+    from reput.remoting.keeping.kept import LEAST_BYTES
     from reput.remoting.keeping.records import RETRY
 
     if options.sent_back is not OnSentBack.KEEP:
@@ -98,7 +99,7 @@ def _keeper(
             f"--sent-back-bytes {options.sent_back_bytes}: a log of messages that are sent back "
             f"takes at least {LEAST_BYTES >> 20}m, four files"
         )
-    hours = whole(config.properties, "fileReservedTime", 72)
+    hours = whole(config.properties, "fileReservedTime", RESERVED_HOURS)
 
     def consumed(topic: str, queue_id: int) -> int | None:
         return file.offsets.find(topic.removeprefix(RETRY), topic, queue_id)

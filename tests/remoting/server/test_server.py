@@ -55,7 +55,7 @@ class TestRequests:
     def test_all_that_is_sent_at_once_is_answered_in_order(self, client):
         sent = [
             client.send(RequestCode.GET_MAX_OFFSET, topic="t", queueId="0")
-            for _ in range(3 * connection._TURN)
+            for _ in range(3 * connection.TURN)
         ]
         answers = [client.answer() for _ in sent]
 
