@@ -209,9 +209,9 @@ class Groups:
             FieldError: the group is missing.
         """
         header = fields.read(ConsumeMessageDirectlyResultRequestHeader, request.fields)
-        store = self._served.store
         try:
             offset = parse_offset_id(header.msg_id or "").physical_offset
+            store = self._served.store_at(offset)
             record = store.at(offset)
         except (ValueError, NoRecordError) as error:
             remark = f"there is no message {header.msg_id}: {error}"
@@ -219,7 +219,8 @@ class Groups:
         said = {**(request.fields or {}), "brokerName": self._broker_name}
         if self._is_5:
             said |= self._flags(header)
-        body = store.log.bytes_at(record.physical_offset, record.size)
+        raw = memoryview(store.log.bytes_at(record.physical_offset, record.size))
+        body = b"".join(self._served.leaving([raw]))
         version = self._served.release.version
         who = header.consumer_group, header.client_id or ""
         asked = request._replace(fields=said, body=body)

@@ -13,7 +13,7 @@ def prepare(options: PrepareOptions) -> None:  # noqa: ARG001 - there are none
 
     Example: `reput prepare`
     """
-    from reput.remoting.lanes.lanes import load as load_lanes
+    from reput.remoting.server.compiled import compile_all
     from reput.streaming.dispatch.warm import compile_kafka_kernels, load_kernels
     from reput.streaming.show.bars import busy
     from reput.streaming.show.console import OUT
@@ -22,7 +22,7 @@ def prepare(options: PrepareOptions) -> None:  # noqa: ARG001 - there are none
     with busy("compiling kernels"):
         load_kernels()
         compile_kafka_kernels()
-        load_lanes()
+        compile_all()
     with tidying(), busy("archiving Spark's classes"):
         archive = archive_classes()
     OUT.print(f"kernels compiled, classes in {archive}", markup=False, soft_wrap=True)

@@ -119,6 +119,11 @@ def test_a_kill_loses_nothing_and_repeats_nothing(process):
     assert bytes(view.body)[commitlog.PHYSICAL_OFFSET_AT :][:8] == again.physical_offset.to_bytes(
         8, "big"
     )
+    # A member that is not there is all that is wrong: the message is found.
+    host = f"7F000001{process.broker:08X}"
+    said = {"clientId": "c", "msgId": f"{host}{again.physical_offset:016X}"}
+    asked = client.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, consumerGroup="g", **said)
+    assert asked.remark == "The Consumer <g> <c> not online"
     client.close()
     assert process.end() == 0
 
