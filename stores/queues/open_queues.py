@@ -107,7 +107,7 @@ class OpenQueues:
     def now(self, topic: str, queue_id: int) -> AnyQueue | None:
         """Return a queue with what was written to it since it was opened, None if there is none."""
         queue = self.get(topic, queue_id)
-        if queue is None or queue.grow():
+        if queue is None or _grow(queue):
             return queue
         if queue.is_replaced:
             self.drop_all()
@@ -178,6 +178,20 @@ class OpenQueues:
         for queue in self._open.values():
             queue.close()
         self._open = {}
+
+
+def _grow(queue: AnyQueue) -> bool:
+    """Take in all that was written to a queue; False if it has to be opened again.
+
+    Long after the last look there may be more than one look takes in, which is a part of one file.
+    A client that is past that part would be sent back, and get messages again.
+    """
+    end = -1
+    while end != queue.end:
+        end = queue.end
+        if not queue.grow():
+            return False
+    return True
 
 
 def _is_queue_id(name: str) -> bool:
