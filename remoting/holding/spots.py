@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.errors import ReputError
 from reput.stores.log.files import LogChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from reput.stores.query.message_store import MessageStore
+    from reput.stores.queues.open_queues import AnyQueue
 
     Key = tuple[str, int]
 
@@ -58,11 +60,11 @@ class Spots:
         return Spot(self._log[1], position - known[0], None)
 
     def of_queues(self, keys: Iterable[Key]) -> list[Spot]:
-        """Return the spots of queues; those whose file is not there have none."""
+        """Return the spots of queues; those whose file is not there, or not readable, have none."""
         found = []
         files: dict[Key, tuple[object, int, int]] = {}
         for key in keys:
-            queue = self._store.queue(*key)
+            queue = self._queue(key)
             if queue is None:
                 continue
             base = queue.end - queue.end % queue.files.file_size
@@ -81,6 +83,18 @@ class Spots:
         self._close_files()
         self._files = files
         return found
+
+    def position_of(self, key: Key) -> int | None:
+        """Return where in its file a queue ends now, None where that cannot be told."""
+        queue = self._queue(key)
+        return None if queue is None else queue.end % queue.files.file_size
+
+    def _queue(self, key: Key) -> AnyQueue | None:
+        try:
+            return self._store.queue(*key)
+        except (ReputError, OSError):
+            # The looks of `Watch` meet it too, and say it.
+            return None
 
     def _close_log(self) -> None:
         if self._log is not None:

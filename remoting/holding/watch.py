@@ -9,8 +9,10 @@ Source: RocketMQ `NotifyMessageArrivingListener#arriving`, `ReputMessageService#
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from reput.formats.errors import ReputError
 from reput.remoting.holding.appended import Appended
 from reput.remoting.holding.spots import MOST_SPOTS, Spots
 from reput.stores.log.records import read_record
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from reput.stores.queues.reader import QueueEntry
 
     Key = tuple[str, int]
+
+_log = logging.getLogger(__name__)
 
 # Seconds between looks: where something came lately, and where nothing did.
 _PAUSE, _LONG_PAUSE = 0.001, 0.0015
@@ -76,6 +80,8 @@ class Watch:
         self._odd: dict[Key, int] = {}
         self._odd_end = -1
         self.on_unwatched: Callable[[], None] = _nothing
+        # What the last look failed with, since `follow` looked.
+        self._problem = ""
         self._came_at = now()
         self._ticked_at = self._looked_at = now()
         self._cuts = served.store.presence.cuts
@@ -95,8 +101,13 @@ class Watch:
     def spots(self) -> list[Spot] | None:
         """Return where the next bytes come, the log first; None where that is not enough."""
         store = self._served.store
+        # Of the rest that begins now, if one does.
+        self._watched = {}
         if self._served.kept is not None or store.presence.away is not None:
             # What was sent back comes at another log's end.
+            return None
+        if self._holds.is_ready:
+            # Too many to be answered in one turn.
             return None
         end = self._appended.position
         if self.pause < _LONG_PAUSE or self._expected or end == self._odd_end:
@@ -125,9 +136,7 @@ class Watch:
         before = self._watched.get(spot.key)
         self._expected.setdefault(spot.key, self._now())
         self.look()
-        queue = self._served.store.queue(*spot.key)
-        at = None if queue is None else queue.end % queue.files.file_size
-        if at == before and before is not None:
+        if before is not None and self._spots.position_of(spot.key) == before:
             self._odd = {key: self._odd[key] for key in self._odd if key in self._holds}
             self._odd[spot.key] = before
 
@@ -143,6 +152,18 @@ class Watch:
     def look(self) -> None:
         """Tell of what has come since the last look, and of pulls whose time is up."""
         now = self._now()
+        if now - self._ticked_at >= _TICK_SECONDS:
+            self._tick(now)
+        try:
+            self._look(now)
+        except (ReputError, OSError) as error:
+            # Files went since `follow` looked at them, or cannot be read. Pulls wait on.
+            self._expect_all(now)
+            if str(error) != self._problem:
+                self._problem = str(error)
+                _log.warning("what comes for pulls that wait is looked at again: %s", error)
+
+    def _look(self, now: float) -> None:
         if now - self._looked_at > _ASLEEP_SECONDS:
             # Nothing waited for a while: what came meanwhile is looked at as pulls come.
             self._appended.restart()
@@ -158,8 +179,8 @@ class Watch:
                 # After the others.
                 self._expected[key] = since
         self._look_at_others()
-        if now - self._ticked_at >= _TICK_SECONDS:
-            self._tick(now)
+        if self._holds.is_sweep_due():
+            self._holds.sweep(self._look_at)
 
     def _append(self, key: Key, end: int) -> None:
         # The newest ones are the last.
@@ -215,8 +236,6 @@ class Watch:
     def _tick(self, now: float) -> None:
         self._ticked_at = now
         self._holds.tick()
-        if self._holds.is_sweep_due():
-            self._holds.sweep(self._look_at)
         self._told = {key: told for key, told in self._told.items() if key in self._holds}
 
     def follow(self) -> None:
@@ -228,9 +247,10 @@ class Watch:
             StoreError: the log or all queues are not there; see `stores.query.presence`.
         """
         self._served.follow()
-        presence = self._served.store.presence
-        if presence.cuts != self._cuts or self._appended.is_lost:
-            self._cuts = presence.cuts
+        self._problem = ""
+        cuts = self._served.store.presence.cuts
+        if cuts != self._cuts or self._appended.is_lost:
             self._appended.restart()
+            self._cuts = cuts
             self._ends.clear()
             self._expect_all(self._now())

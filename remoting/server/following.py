@@ -75,10 +75,11 @@ class Following:
         try:
             self._pulls.follow()
         except StoreError as error:
-            if not self._is_away:
-                self._is_away = True
-                LOG.error("clients are told to try again: %s", error)  # noqa: TRY400 - no traceback
-                self._counters.ready(is_ready=False)
+            self._leave("clients are told to try again: %s", error)
+            return
+        except (ReputError, OSError) as error:
+            # No file descriptors are left, or the disk fails: what is open is served.
+            self._leave("the store's files cannot be looked at: %s", error)
             return
         if self._is_away:
             self._is_away = False
@@ -88,6 +89,13 @@ class Following:
         has_changed = self._store.presence.generation != self._generation
         if has_changed or self._loop.time() - self._looked_at >= _TOPICS_SECONDS:
             self._look_at_topics()
+
+    def _leave(self, said: str, error: Exception) -> None:
+        """Say once that the files are not as they should be; clients had better not come."""
+        if not self._is_away:
+            self._is_away = True
+            LOG.error(said, error)
+            self._counters.ready(is_ready=False)
 
     def _tell(self, problem: ReputError | None) -> None:
         """Log what is wrong once."""

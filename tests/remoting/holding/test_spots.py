@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -125,3 +126,54 @@ def test_files_that_are_gone_are_not_watched(live):
         path.unlink()
     live.store.log.taken += 1
     assert live.pulls.watch.spots() is None
+
+
+def test_a_pull_of_a_store_that_is_not_watched_ends_the_rest(live):
+    """
+    As where a server rests for another store: this one's clients were all busy when it began.
+    """
+    spots(live)
+    live.append()
+    live.dispatch()
+    assert live.look() == 1
+    # Each millisecond is looked at, and then nothing of this store waits any longer.
+    assert live.pulls.watch.spots() is None
+    stirred = []
+    live.pulls.watch.on_unwatched = lambda: stirred.append(1)
+    assert live.pull(2) is None
+    assert stirred
+
+
+def test_there_is_no_rest_while_pulls_are_to_be_answered(live):
+    """
+    Such as many whose time is up at once.
+    """
+    for _ in range(200):
+        live.pull(1)
+    live.look(3000)
+    live.clock.now += 16
+    assert 0 < live.look() < 200
+    assert live.pulls.watch.spots() is None
+    live.look(5)
+    assert len(live.channel.sent) == 201
+
+
+def test_a_queue_that_cannot_be_opened_has_no_spot(live):
+    """
+    The others keep their files, and none is left open.
+    """
+    live.pull(1, topic="first")
+    live.look(3000)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert len(spots(live)) == 3
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    assert opened > before
+    queue = live.directory / "out" / "consumequeue" / "t" / "0"
+    live.store.presence._queues.drop_all()
+    queue.rename(live.directory / "away")
+    queue.symlink_to(queue)
+    assert live.pulls.watch.spots() is None
+    live.look(3)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= opened
+    queue.unlink()
+    (live.directory / "away").rename(queue)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from reput.remoting.wire import fields
@@ -308,3 +310,59 @@ def test_a_store_of_a_broker_of_its_own(tmp_path):
     assert command.fields["maxOffset"] == "6"
     live.store.close()
     live.dispatcher.close()
+
+
+@pytest.mark.parametrize("count", [60, 5000], ids=["files", "entries"])
+def test_a_queue_that_grew_far_while_nobody_looked(tmp_path, count):
+    """
+    One look takes in a part of one file; a client at the true end would be sent back to there.
+    """
+    size = 160 if count == 60 else 20 * 10_000
+    live = Live(tmp_path, mappedFileSizeConsumeQueue=str(size))
+    assert live.pull(0).code == 0
+    live.append(count=count)
+    live.dispatch()
+
+    answer = live.pull(1 + count, flags=4)
+    assert (answer.code, answer.remark) == (19, "OFFSET_OVERFLOW_ONE")
+    assert answer.header.max_offset == 1 + count
+    live.store.close()
+    live.dispatcher.close()
+
+
+@pytest.mark.parametrize("count", [1, 60], ids=["", "into-another-file"])
+def test_a_log_that_goes_while_its_queues_grow_ends_nothing(live, count, caplog):
+    """
+    Its broker still writes to files that were moved away, and `follow` looks once a second only.
+    """
+    live.pull(1)
+    live.look(3)
+    live.append(count=count, size=200)
+    live.dispatch()
+    log = live.directory / "store" / "commitlog"
+    away = log.rename(live.directory / "away")
+    live.store.log.close()
+    live.look(3)
+    assert "is looked at again" in caplog.text
+    # Once for each thing that is wrong, not with each look.
+    assert len(caplog.records) <= 2
+
+    away.rename(log)
+    live.look(1000)
+    assert live.pull(1 + count) is None
+    live.append()
+    live.dispatch()
+    live.look(2)
+    assert live.bodies()[-1] == stored(live, -1)
+
+
+def test_pulls_whose_time_is_up_are_told_while_files_cannot_be_read(live):
+    live.pull(1)
+    live.look(3)
+    live.append(count=60, size=200)
+    live.dispatch()
+    shutil.rmtree(live.directory / "store" / "commitlog")
+    live.clock.now += 30
+    live.pulls.look()
+    assert len(live.channel.sent) == 1
+    live.store.log.leave()

@@ -159,6 +159,24 @@ class TestAway:
 
         assert (answer.code, answer.remark) == AWAY
 
+    def test_files_that_cannot_be_looked_at_end_nothing(self, place, caplog):
+        """
+        As where no file descriptors are left, or the disk fails.
+        """
+        held = place.hold(COUNT)
+        place.log_files.rename(place.directory / "away")
+        place.log_files.symlink_to(place.log_files)
+        place.until(lambda: "cannot be looked at" in caplog.text)
+        time.sleep(1.5)
+        place.log_files.unlink()
+        (place.directory / "away").rename(place.log_files)
+
+        assert caplog.text.count("cannot be looked at") == 1
+        assert place.pull(0).body
+        place.log.append(Message("t", b"new", {}, 0, COUNT, store_timestamp=NOW))
+        place.dispatch(place.log)
+        assert held.answer(SECONDS).body
+
     def test_a_copy_in_its_place(self, place):
         copied = place.directory / "copy"
         for path in (place.log_files, place.queues):
