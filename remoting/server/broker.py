@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.errors import StoreError
 from reput.remoting.access.check import Open
 from reput.remoting.admin import requests as admin
 from reput.remoting.counting.counters import SentBack
@@ -199,7 +201,7 @@ class StoreBroker:
 
     def say_ready(self, *, is_ready: bool) -> None:
         """Tell whether clients are served."""
-        self.counters.ready(is_ready=is_ready)
+        self.counters.ready(is_ready=is_ready and self._store.presence.away is None)
 
     @property
     def watch(self) -> Watch:
@@ -283,3 +285,6 @@ def _prepare(store: MessageStore) -> None:
     store.keep_open(_OPEN_QUEUES)
     # It is searched for in the last file, which takes a while: not while clients wait.
     store.log.end()
+    # The first tick says what is away; nobody is answered without it until then.
+    with contextlib.suppress(StoreError):
+        store.presence.follow()

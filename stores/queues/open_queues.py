@@ -58,7 +58,6 @@ class OpenQueues:
         self.most_open = _OPEN_QUEUES
         self.dropped = 0
         self.away: StoreError | None = None
-        # One that was never there is one without messages.
         self._has_files = self._is_there()
         self._open: dict[tuple[str, int, bool], AnyQueue] = {}
 
@@ -120,7 +119,7 @@ class OpenQueues:
         """Close the queues whose files went, or are others now.
 
         Raises:
-            StoreError: all queues went.
+            StoreError: all queues went, or the log has messages and there are no queues yet.
         """
         for key, queue in list(self._open.items()):
             if not queue.is_there():
@@ -134,10 +133,20 @@ class OpenQueues:
                 "it is no longer there",
                 "Put the queues back, or rebuild them",
             )
+        # A group would be told that its offset is beyond an empty queue, and begin again.
+        if not is_there and not self._has_batches() and self._log.end() > self._log.min_offset:
+            raise StoreError(
+                self._output / names.CONSUMEQUEUE,
+                "the log has messages, and there are no queues here",
+                "Rebuild them (`reput rebuild`), or say with --output where they are",
+            )
         self._has_files = is_there
 
     def _is_there(self) -> bool:
         return (self._output / names.CONSUMEQUEUE).is_dir()
+
+    def _has_batches(self) -> bool:
+        return (self._output / names.BATCH_CONSUMEQUEUE).is_dir()
 
     def drop_all(self) -> None:
         """Close all queues: what they were opened with no longer holds."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from reput.formats.errors import ReputError, UsageError
 from reput.remoting.access.errors import AccessError
 from reput.stores.heap import give_back_large
-from reput.streaming.cli.asked import open_reader
+from reput.streaming.cli.asked import open_reader, require_output
 from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
 from reput.streaming.cli.serve.places import places_of
@@ -71,6 +71,8 @@ def _configs_of(options: ServeOptions) -> list[StoreConfig]:
     """
     if options.config is None or options.store_name is not None:
         named = named_in_file(options, needs_output=False)
+        if named is None and options.output is not None:
+            require_output(options.output)
         configs = [named if named is not None else one_store(options)]
     else:
         given = (options.store, options.output, options.broker_version, options.broker_conf)

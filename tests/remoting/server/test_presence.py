@@ -10,8 +10,10 @@ import time
 import pytest
 
 from reput.formats.rocketmq.encode import Message
+from reput.remoting.counting.counters import Uncounted
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.fields import write
+from reput.stores.query.message_store import MessageStore
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.builders.java_clients import consuming
 from tests.builders.served import NOW, dispatched, messages, request
@@ -176,6 +178,33 @@ class TestAway:
         place.log.append(Message("t", b"new", {}, 0, COUNT, store_timestamp=NOW))
         place.dispatch(place.log)
         assert held.answer(SECONDS).body
+
+    def test_queues_that_are_not_there_at_the_start(self, tmp_path, caplog):
+        """
+        A group whose offset is 5 would be told that its queue is empty, and begin again at 0.
+        """
+        written = dispatched(messages(COUNT), tmp_path)
+        written.close()
+        topics = {"topicConfigTable": {"t": {"topicName": "t", "readQueueNums": 1}}}
+        (tmp_path / "store" / "config").mkdir()
+        (tmp_path / "store" / "config" / "topics.json").write_text(json.dumps(topics))
+        queues = tmp_path / "out" / "consumequeue"
+        queues.rename(tmp_path / "away")
+        ready = []
+
+        class Ready(Uncounted):
+            def ready(self, *, is_ready):
+                ready.append(is_ready)
+
+        store = MessageStore.open(written.root, written.output, written.settings)
+        with serving(store, counters=Ready()) as running:
+            place = Place(tmp_path, running, None)
+            assert place.said(5) == AWAY
+            place.until(lambda: "the log has messages, and there are no queues" in caplog.text)
+            assert not any(ready)
+            (tmp_path / "away").rename(queues)
+            place.until(lambda: place.said(5) == (0, "FOUND"))
+            place.until(lambda: ready[-1])
 
     def test_a_copy_in_its_place(self, place):
         copied = place.directory / "copy"

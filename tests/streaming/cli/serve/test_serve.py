@@ -71,6 +71,12 @@ class TestRefused:
         assert code == USAGE
         assert said in error
 
+    def test_an_output_that_is_not_there(self, options, tmp_path):
+        code, error = refused(*options, "--output", str(tmp_path / "otu"))
+
+        assert code == FAILED
+        assert f"{tmp_path / 'otu'}: no such directory. Point --output" in error
+
     def test_a_port_that_is_taken(self, options):
         with socket.create_server((LOOPBACK, 0)) as taken:
             place = f"{LOOPBACK}:{taken.getsockname()[1]}"
