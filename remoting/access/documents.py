@@ -105,11 +105,8 @@ def text(source: Source, node: Any | None) -> str | None:
     kind = node.tag.removeprefix(_KIND)
     if source.is_typed or kind == "str":
         return str(node.value)
-    maker = yaml.constructor.SafeConstructor()
-    if kind == "int":
-        return str(maker.construct_yaml_int(node))
-    if kind == "bool":
-        return str(maker.construct_yaml_bool(node)).lower()
+    if kind in {"int", "bool"}:
+        return str(_made(source, node, kind)).lower()
     # Without the value, which may be a secret.
     raise source.wrong(node, f"put this value into quotes: brokers of 4.9 read it as a {kind}")
 
@@ -126,8 +123,23 @@ def switch(source: Source, node: Any | None) -> bool:
     if found in _TRUE or found in _FALSE:
         return found in _TRUE
     if found is not None and not source.is_typed and node.tag == f"{_KIND}int":
-        return bool(yaml.constructor.SafeConstructor().construct_yaml_int(node) == 1)
+        return _made(source, node, "int") == 1
     raise source.wrong(node, "expected true or false")
+
+
+def _made(source: Source, node: Any, kind: str) -> int:
+    """Return what a broker of 4.9 makes of a value whose kind is int or bool.
+
+    Raises:
+        AccessError: its text is none, as of `!!int abc`, `0x_` or thousands of digits.
+    """
+    maker = yaml.constructor.SafeConstructor()
+    make = maker.construct_yaml_int if kind == "int" else maker.construct_yaml_bool
+    try:
+        return int(make(node)) if kind == "int" else bool(make(node))
+    except (ValueError, KeyError):
+        # Without the value, which may be a secret.
+        raise source.wrong(node, f"this is no {kind}: put it into quotes") from None
 
 
 def _is_null(node: Any) -> bool:

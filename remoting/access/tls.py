@@ -216,6 +216,15 @@ def _load_own(made: ssl.SSLContext, tls: TlsFiles) -> None:
 
     try:
         made.load_cert_chain(tls.cert, tls.key, password)
+    except AccessError:
+        # It is a ValueError too.
+        raise
+    except ValueError:
+        # OpenSSL's most for a password, which Python checks.
+        found = tls.password_file or "tls.server.keyPassword"
+        raise AccessError(
+            f"{found}: a password has 1024 bytes at most; is it the right file?"
+        ) from None
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise AccessError(f"{key} is not the key of {tls.cert}") from None

@@ -262,6 +262,13 @@ class TestFiles:
         with pytest.raises(AccessError, match="line 1: put this value into quotes"):
             begin("accounts: [{accessKey: reader-one, secretKey: 1234567.5}]", RELEASE_4_9)
 
+    @pytest.mark.parametrize("value", ["0x_", "0b_", "!!int abc", "!!bool abc", "1" * 5000])
+    def test_a_value_that_is_not_of_its_kind_is_refused_with_its_line(self, begin, value):
+        with pytest.raises(AccessError, match=r"line 1: this is no (int|bool)") as refused:
+            begin(f"accounts: [{{accessKey: abcdefg, secretKey: {value}}}]", RELEASE_4_9)
+
+        assert value not in str(refused.value)
+
     @pytest.mark.parametrize("loader", [documents._LOADER, yaml.SafeLoader])
     def test_an_error_shows_no_secret(self, begin, monkeypatch, loader):
         """

@@ -195,6 +195,15 @@ class TestRenewing:
         assert renewed.context is not before
         assert not renewed.is_broken
 
+    def test_a_password_that_is_no_password_leaves_what_was_in_force(self, certs, tmp_path):
+        given = self.copy(certs / "password", tmp_path)
+        renewed = Renewed(TlsFiles(certs / "server.pem", certs / "locked.key", password_file=given))
+        before = renewed.context
+        given.write_bytes(b"x" * 1025)
+
+        assert f"{given}: a password has 1024 bytes at most" in renewed.tick()
+        assert renewed.context is before
+
     @staticmethod
     def copy(path, folder):
         made = folder / "copy"
