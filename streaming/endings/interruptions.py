@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# The first has no end of its own whatever its options are, the second has one with one of these.
-_RUN, _TAIL = "run", "tail"
+# The first two have no end of their own whatever their options are, the third has one with one of
+# these.
+_RUN, _SERVE, _TAIL = "run", "serve", "tail"
 _TAIL_ENDS = ("--limit", "-n", "--seconds")
 
 
@@ -123,6 +124,8 @@ def _is_endless() -> bool:
     where it has begun it ends in order and says itself what is left; where it has not, that is not
     known.
     """
+    if command() == _SERVE:
+        return True
     return command() == _TAIL and not any(word.startswith(_TAIL_ENDS) for word in sys.argv)
 
 

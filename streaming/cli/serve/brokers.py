@@ -68,13 +68,33 @@ def broker_of(
         resolved(str(address))
     loop, counters = asyncio.get_running_loop(), counters_of(metrics, cluster, name)
     access = _access(options, config, counters)
-    path = options.offsets.expanduser() / f"{name}.json"
+    path = _offsets_of(options, config, name)
     # A disk that takes its time keeps no client waiting.
     saving = ThreadPoolExecutor(1, "offsets")
     file = OffsetFile(path, config.path, loop.time, options.offsets_from, saving)
     keeper = _keeper(options, config, path.with_suffix(".sent-back"), file)
     groups = GroupSettings(file, options.sent_back, options.new_groups_read_all, keeper)
     return StoreBroker(store, identity, counters, loop, groups, access)
+
+
+def _offsets_of(options: ServeOptions, config: StoreConfig, name: str) -> Path:
+    """Return where a broker's offsets are kept.
+
+    Raises:
+        UsageError: its name leads to another directory, or the directory is the store's.
+    """
+    if "/" in name or "\0" in name:
+        raise UsageError(
+            f"a broker called {name!r} has no file of offsets, as files are called: give "
+            "--broker-name"
+        )
+    path = options.offsets.expanduser() / f"{name}.json"
+    if path.resolve().is_relative_to(config.path.resolve()):
+        raise UsageError(
+            f"--offsets {options.offsets}: it is in the store {config.path}, where nothing is "
+            "written; keep offsets in another directory"
+        )
+    return path
 
 
 def _keeper(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import UsageError
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 _OFF = "off"
 _EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 _MOST_PORT = 65535
+# Names and addresses; what else a text has is a scheme, a list, or a slip.
+_HOST = re.compile(r"[\w.:%-]+")
 
 
 class Address(NamedTuple):
@@ -65,9 +69,7 @@ def places_of(options: ServeOptions, count: int) -> Places:
                 "HOST which of them they reach"
             )
         return _reached(Places(names, listened, listened, registered))
-    given = _address("--advertise", options.advertise, first.port)
-    if given.host in _EVERYWHERE:
-        raise UsageError(f"--advertise {given}: no client can dial all addresses; name a host")
+    given = _dialled(options.advertise, first.port)
     advertised = [_after(given, number, "--advertise") for number in range(count)]
     return _reached(Places(names, listened, advertised, registered))
 
@@ -95,6 +97,33 @@ def _address(option: str, text: str, port: int | None = None) -> Address:
     if not colon or not number.isdigit() or int(number) > _MOST_PORT:
         raise UsageError(f"{option} {text!r} is not HOST:PORT with a port up to {_MOST_PORT}")
     return Address(host.strip("[]"), int(number))
+
+
+def _dialled(text: str, port: int) -> Address:
+    """Return what clients dial, as it was given.
+
+    Raises:
+        UsageError: no client can dial it.
+    """
+    try:
+        # An IPv6 address without a port; its last part is none.
+        given = Address(str(ipaddress.IPv6Address(text)), port)
+    except ValueError:
+        given = _address("--advertise", text, port)
+    if given.host in _EVERYWHERE:
+        raise UsageError(f"--advertise {given}: no client can dial all addresses; name a host")
+    if given.port == 0 and port:
+        raise UsageError(f"--advertise {text!r}: no client can dial port 0")
+    try:
+        is_host = ":" not in given.host or bool(ipaddress.IPv6Address(given.host))
+    except ValueError:
+        is_host = False
+    if not is_host or not _HOST.fullmatch(given.host):
+        raise UsageError(
+            f"--advertise {text!r}: clients dial one HOST or HOST:PORT, such as 10.0.0.7:10911 or "
+            "[2001:db8::7]:10911"
+        )
+    return given
 
 
 def _after(address: Address, number: int, option: str) -> Address:

@@ -214,7 +214,8 @@ def _report(configs: Sequence[StoreConfig], server: Server, places: Places) -> N
     if places.names is not None:
         LOG.info("name server on %s", ports.pop(0))
     for config, port, advertised in zip(configs, ports, places.advertised, strict=True):
-        dialled = advertised if advertised.port else port
+        number = advertised.port or int(port.rpartition(":")[2])
+        dialled = advertised._replace(port=number)
         LOG.info("store %s: %s on %s, clients dial %s", config.name, config.path, port, dialled)
 
 

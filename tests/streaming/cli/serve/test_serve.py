@@ -57,6 +57,13 @@ class TestRefused:
             (["--listen", "127.0.0.1"], "not HOST:PORT"),
             (["--listen", "127.0.0.1:65536"], "not HOST:PORT"),
             (["--advertise", "0.0.0.0"], "no client can dial"),
+            (["--advertise", "::"], "no client can dial"),
+            (["--advertise", "10.0.0.7:0"], "no client can dial port 0"),
+            (["--advertise", "http://10.0.0.7:10911"], "clients dial one HOST"),
+            (["--advertise", "10.0.0.7,10.0.0.8"], "clients dial one HOST"),
+            (["--advertise", "2001:db8::7:10911:1:1:1:1"], "clients dial one HOST"),
+            (["--advertise", " 10.0.0.7"], "clients dial one HOST"),
+            (["--broker-name", "../b7"], "a broker called '../b7' has no file of offsets"),
             (["--tls-key", "key.pem"], "--tls-cert"),
             (["--tls-cert", "nothing.pem"], "nothing.pem"),
             (["--acl", "nothing.yml"], "--acl nothing.yml"),
@@ -76,6 +83,15 @@ class TestRefused:
 
         assert code == FAILED
         assert f"{tmp_path / 'otu'}: no such directory. Point --output" in error
+
+    @pytest.mark.parametrize("place", ["", "config", "consumequeue/t"])
+    def test_offsets_in_the_store(self, options, tmp_path, place):
+        before = sorted((tmp_path / "store").rglob("*"))
+        code, error = refused(*options, "--offsets", str(tmp_path / "store" / place))
+
+        assert code == USAGE
+        assert "where nothing is written" in error
+        assert sorted((tmp_path / "store").rglob("*")) == before
 
     def test_a_port_that_is_taken(self, options):
         with socket.create_server((LOOPBACK, 0)) as taken:
@@ -134,6 +150,22 @@ class TestServed:
         assert "anybody who can connect reads every message" in str(warnings)
         saved = json.loads((tmp_path / "offsets" / "b7.json").read_text())
         assert saved["offsetTable"]["t@g"] == {"0": 7}
+
+    def test_a_signal_before_it_serves_is_an_end_too(self, options, tmp_path):
+        """
+        A service manager that stops it early takes another code for a failure.
+        """
+        acl = tmp_path / "acl.yml"
+        os.mkfifo(acl)
+        process = subprocess.Popen(
+            [*COMMAND, *options, "--acl", str(acl)], stderr=subprocess.PIPE, text=True
+        )
+        # The pipe is open for writing once the server reads it.
+        with acl.open("wb"):
+            process.terminate()
+            _, said = process.communicate(timeout=30)
+
+        assert (process.returncode, said) == (OK, "")
 
     def test_it_needs_neither_spark_nor_a_compiler(self, options):
         words = [
