@@ -19,6 +19,7 @@ from reput.remoting.reading.served import Served
 from reput.remoting.reading.turns import Turns
 from reput.remoting.server import rules
 from reput.remoting.server.addresses import resolved
+from reput.remoting.server.descriptors import queues_kept_open
 from reput.remoting.server.desks import BrokerDesk
 from reput.remoting.server.following import Following, Topics
 from reput.remoting.server.topics import topics_of, with_kept
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from reput.remoting.server.desks import Handler
     from reput.remoting.server.rules import GroupSettings
     from reput.stores.query.message_store import MessageStore
-
-_OPEN_QUEUES = 256
 
 
 @dataclass(frozen=True)
@@ -282,7 +281,7 @@ class StoreBroker:
 
 
 def _prepare(store: MessageStore) -> None:
-    store.keep_open(_OPEN_QUEUES)
+    store.keep_open(queues_kept_open())
     # It is searched for in the last file, which takes a while: not while clients wait.
     store.log.end()
     # The first tick says what is away; nobody is answered without it until then.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, UsageError
 from reput.remoting.access.errors import AccessError
+from reput.remoting.server.descriptors import raise_limit
 from reput.stores.heap import give_back_large
 from reput.streaming.cli.asked import open_reader, require_output
 from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
@@ -52,6 +53,7 @@ def serve(options: ServeOptions) -> None:
 
     log_to_stderr(as_json=options.log_format == LogMode.JSON)
     give_back_large(_LARGE, _KEPT)
+    raise_limit()
     configs = _configs_of(options)
     places = places_of(options, len(configs))
     with contextlib.ExitStack() as stack:
