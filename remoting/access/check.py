@@ -19,6 +19,7 @@ answers.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from reput.remoting.access import accounts, addresses, files, permissions, signatures
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from reput.remoting.names.release import Release
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
+
+LOG = logging.getLogger("reput")
 
 V5_0_0 = 413
 _EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
@@ -167,6 +170,9 @@ class Access:
         # Once, not with each look.
         if str(error) != self._error:
             self._error = str(error)
+            # Here and not where it is counted: it is said where nothing is counted, too.
+            said = "%s; the %d accounts before it stay in force"
+            LOG.error(said, error, self.accounts, extra={"event": "setting"})
             self._reports.acl_read(self.accounts, error=self._error)
 
     def _judge(self, request: Command, channel: Channel) -> None:

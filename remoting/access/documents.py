@@ -139,7 +139,9 @@ def _made(source: Source, node: Any, kind: str) -> int:
         return int(make(node)) if kind == "int" else bool(make(node))
     except (ValueError, KeyError):
         # Without the value, which may be a secret.
-        raise source.wrong(node, f"this is no {kind}: put it into quotes") from None
+        raise source.wrong(
+            node, f"this is not a value of kind {kind}: put it into quotes"
+        ) from None
 
 
 def _is_null(node: Any) -> bool:

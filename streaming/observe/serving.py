@@ -154,10 +154,6 @@ class ServerCounters:
     ) -> None:
         """Take what of an ACL is in force, and log what an operator has to know of it."""
         self._has_acl = True
-        if error is not None:
-            LOG.error(
-                "%s; the %d accounts before it stay in force", error, accounts, extra=_OF_SETTING
-            )
         for key in repeated:
             LOG.warning(
                 "accessKey %s is in the ACL again; its first account counts", key, extra=_OF_SETTING

@@ -174,7 +174,7 @@ class TestChanging:
         assert reported.read == [(1, (), None), (1, (), None)]
 
     def test_a_broken_file_leaves_what_was_in_force_and_is_said_once(
-        self, begin, tmp_path, reported
+        self, begin, tmp_path, reported, caplog
     ):
         access = begin(READER)
         (tmp_path / "plain_acl.yml").write_text("accounts: [{accessKey: short")
@@ -184,6 +184,8 @@ class TestChanging:
         assert remark(access, pull("orders")) is None
         assert len(reported.read) == 2
         assert "plain_acl.yml, line 2 is not YAML" in reported.read[1][2]
+        said = [each.event for each in caplog.records if "stay in force" in each.message]
+        assert said == ["setting"]
         (tmp_path / "plain_acl.yml").write_text("accounts: []")
         access.tick()
         assert reported.read[2:] == [(0, (), None)]
@@ -264,7 +266,9 @@ class TestFiles:
 
     @pytest.mark.parametrize("value", ["0x_", "0b_", "!!int abc", "!!bool abc", "1" * 5000])
     def test_a_value_that_is_not_of_its_kind_is_refused_with_its_line(self, begin, value):
-        with pytest.raises(AccessError, match=r"line 1: this is no (int|bool)") as refused:
+        with pytest.raises(
+            AccessError, match=r"line 1: this is not a value of kind (int|bool)"
+        ) as refused:
             begin(f"accounts: [{{accessKey: abcdefg, secretKey: {value}}}]", RELEASE_4_9)
 
         assert value not in str(refused.value)
