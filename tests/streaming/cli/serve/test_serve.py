@@ -168,6 +168,9 @@ class TestServed:
         assert (process.returncode, said) == (OK, "")
 
     def test_it_needs_neither_spark_nor_a_compiler(self, options):
+        """
+        What is compiled comes later and makes it faster; numba's own switch keeps it away.
+        """
         words = [
             "serve",
             *options,
@@ -177,7 +180,10 @@ class TestServed:
             f"{LOOPBACK}:0",
         ]
         process = subprocess.Popen(
-            [sys.executable, "-c", IMPORTS, *words], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", IMPORTS, *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         )
         assert process.stderr is not None
         line = ""
