@@ -140,7 +140,7 @@ def _made(source: Source, node: Any, kind: str) -> int:
     except (ValueError, KeyError):
         # Without the value, which may be a secret.
         raise source.wrong(
-            node, f"this is not a value of kind {kind}: put it into quotes"
+            node, f"this value cannot be read as {kind}: put it into quotes"
         ) from None
 
 

@@ -19,7 +19,7 @@ def raise_limit() -> None:
 
 
 def queues_kept_open() -> int:
-    """Return how many queues a store may keep open; one that is opened anew takes milliseconds."""
+    """Return how many queues a store may keep open; to open one again takes milliseconds."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = _ENOUGH if soft == resource.RLIM_INFINITY else soft
     return min(max(soft // _A_QUEUE, 1), _MOST_QUEUES)

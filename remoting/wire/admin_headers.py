@@ -65,7 +65,7 @@ class GetTopicConfigRequestHeader(Header):
 class GetAllTopicConfigResponseHeader(Header):
     """How many topics there are, of which a page has some."""
 
-    total_topic_num: Int
+    total_topic_num: Int | None = None
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ def test_readme_is_what_helm_docs_makes(tmp_path):
 def pods(text):
     """Yield the pod specifications of a render."""
     for each in objects(text):
-        if each["kind"] == "StatefulSet":
+        if each["kind"] in {"Deployment", "StatefulSet"}:
             yield each["spec"]["template"]["spec"]
         if each["kind"] == "Pod":
             yield each["spec"]

@@ -70,7 +70,7 @@ def offered(text):
 def mounting(text, tmp_path):
     """Yield for each pod of a render: names of its volumes, and its containers."""
     for each in objects(text):
-        if each["kind"] == "StatefulSet":
+        if each["kind"] in {"Deployment", "StatefulSet"}:
             spec = each["spec"]["template"]["spec"]
             claims = [c["metadata"]["name"] for c in each["spec"].get("volumeClaimTemplates", [])]
             yield [v["name"] for v in spec["volumes"]] + claims, spec["containers"]

@@ -267,7 +267,7 @@ class TestFiles:
     @pytest.mark.parametrize("value", ["0x_", "0b_", "!!int abc", "!!bool abc", "1" * 5000])
     def test_a_value_that_is_not_of_its_kind_is_refused_with_its_line(self, begin, value):
         with pytest.raises(
-            AccessError, match=r"line 1: this is not a value of kind (int|bool)"
+            AccessError, match=r"line 1: this value cannot be read as (int|bool)"
         ) as refused:
             begin(f"accounts: [{{accessKey: abcdefg, secretKey: {value}}}]", RELEASE_4_9)
 
