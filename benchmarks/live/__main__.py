@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from benchmarks.latencies import FIGURES, figures_of
 from benchmarks.live.jobs import ROOT, WARM_SECONDS, cpu_seconds, job_of, stop
 from benchmarks.live.store import LiveStore, look_at_all, wait_for_entry
 
@@ -90,9 +91,7 @@ def measure_latency(directory: Path, rates: list[int], arguments: argparse.Names
         append_to_all(stores, rates[0], arguments.warm)
         for rate in rates:
             late = watcher.latencies(rate, arguments.seconds)
-            p50, p99, most = np.percentile(late, [50, 99, 100]).tolist()
-            found.append({"rate": rate, "messages": len(late), "p50_ms": p50, "p99_ms": p99,
-                          "max_ms": most})  # fmt: skip
+            found.append({"rate": rate, "messages": len(late), **figures_of(late)})
         watcher.end()
         time.sleep(3)
         job = psutil.Process(process.pid)
@@ -171,7 +170,7 @@ def report(rates: list[int], runs: list[list[dict]], starts: dict[str, list[floa
         figures = ", ".join(
             f"{name} {statistics.median(row[name] for row in rows):,.1f} ms "
             f"({min(row[name] for row in rows):,.1f} to {max(row[name] for row in rows):,.1f})"
-            for name in ("p50_ms", "p99_ms", "max_ms")
+            for name in FIGURES
         )
         print(f"{rate:,} messages/s: {figures}")
     if runs:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.latencies import FIGURES, figures_of
 from benchmarks.live.jobs import ROOT, stop
 from benchmarks.live.store import CONF, ENTRIES, look, wait_for_entry
 from reput.formats.rocketmq import names
@@ -41,15 +42,13 @@ VERSION = "5.5.0"
 BROKER, OURS, OTHER = "broker", "reput", "other"
 SLOWER_PERCENT = np.logspace(2, -3, 101)
 """The shares of messages, in percent, whose least latency the JSON has."""
-FIGURES = ("p50_ms", "p99_ms", "max_ms")
 _LOOK_NS = 200_000
 
 
 def figures(late: np.ndarray) -> dict:
     """Return what is told of some latencies in ms."""
-    p50, p99, most = np.percentile(late, [50, 99, 100]).tolist()
     slower = np.percentile(late, 100 - SLOWER_PERCENT).tolist()
-    return {"messages": len(late), "p50_ms": p50, "p99_ms": p99, "max_ms": most, "slower": slower}
+    return {"messages": len(late), **figures_of(late), "slower": slower}
 
 
 class Broker:

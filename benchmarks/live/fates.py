@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.latencies import figures_of
 from benchmarks.live.jobs import ROOT
 from benchmarks.live.store import LiveStore, look, wait_for_all, wait_for_entry
 
@@ -109,11 +110,12 @@ def measure(trouble: str, arguments: argparse.Namespace, directory: Path) -> dic
         config = settings_of(directory, {"good": good, "bad": bad})
         for number in range(arguments.starts):
             latencies, ended, code = one_start(trouble, good, bad, config, arguments)
-            p50, p99, most = np.percentile(latencies, [50, 99, 100]).tolist()
             found[f"start_{number + 1}"] = {
-                "messages": len(latencies), "p50_ms": p50, "p99_ms": p99, "max_ms": most,
-                "end_seconds": ended, "exit_code": code,
-            }  # fmt: skip
+                "messages": len(latencies),
+                **figures_of(latencies),
+                "end_seconds": ended,
+                "exit_code": code,
+            }
     return found
 
 

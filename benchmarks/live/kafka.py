@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 
+from benchmarks.latencies import figures_of
 from benchmarks.live.jobs import ROOT, WARM_SECONDS, stop
 from benchmarks.live.store import LiveStore
 from tests.kafka.broker import Broker
@@ -102,9 +103,7 @@ def latencies(
         store.append_at(rate, seconds)
         reader.wait_for(len(store.times))
         late = (np.array(reader.seen[first:]) - np.array(store.times[first:])) * 1000
-        p50, p99, most = np.percentile(late, [50, 99, 100]).tolist()
-        found.append({"rate": rate, "messages": len(late), "p50_ms": p50, "p99_ms": p99,
-                      "max_ms": most})  # fmt: skip
+        found.append({"rate": rate, "messages": len(late), **figures_of(late)})
     reader.end()
     return found
 

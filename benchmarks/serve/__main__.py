@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from benchmarks.latencies import spread
 from benchmarks.logs import QUEUES_A_TOPIC, topic_name
 from benchmarks.serve import servers
-from benchmarks.serve.servers import spread
 from reput.remoting.wire import frames
 from reput.remoting.wire.codes import RequestCode
 from reput.remoting.wire.command import Command

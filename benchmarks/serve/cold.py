@@ -19,12 +19,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from benchmarks.latencies import figures_of, spread, spread_of
 from benchmarks.logs import QUEUES_A_TOPIC, topic_name
 from benchmarks.serve import servers
 from benchmarks.serve.peers import Puller
-from benchmarks.serve.servers import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,8 +116,7 @@ def pulls(port: int, made: servers.Made, rate: float, seconds: float) -> dict[st
             raise RuntimeError("the client of cached pulls has ended")
     taken = here.recv()
     process.join()
-    p50, p99, most = np.percentile(taken, [50, 99, 100]).tolist()
-    return {"pulls": len(taken), "p50_ms": p50, "p99_ms": p99, "max_ms": most}
+    return {"pulls": len(taken), **figures_of(taken)}
 
 
 def measure(work: Path, gib: float, rate: float, seconds: float, runs: int) -> list[dict]:
@@ -156,11 +153,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         found = measure(Path(temporary), options.gib, options.rate, options.seconds, options.runs)
     for side in ("alone", "beside"):
-        said = (
-            f"{figure[:-3]} {spread([run[side][figure] for run in found], '.2f')} ms"
-            for figure in ("p50_ms", "p99_ms", "max_ms")
-        )
-        print(f"cached pulls, {side}: {', '.join(said)}")
+        print(f"cached pulls, {side}: {spread_of([run[side] for run in found], ' ms')}")
     ratios = [run["beside"]["p99_ms"] / run["alone"]["p99_ms"] for run in found]
     print(f"ratio of p99: {spread(ratios, '.2f')}")
     drained = [run["drained_bytes_per_second"] / 1e6 for run in found]

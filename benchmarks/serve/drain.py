@@ -16,9 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.latencies import spread
 from benchmarks.logs import QUEUES_A_TOPIC, topic_name
 from benchmarks.serve import servers
-from benchmarks.serve.servers import spread
 from tests.builders.java_clients import java_command
 from tests.oracle import oracle
 

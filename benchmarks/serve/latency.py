@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.latencies import figures_of, spread_of
 from benchmarks.live.jobs import job_of
 from benchmarks.live.store import CONF, LiveStore, wait_for_entry
 from benchmarks.serve.peers import Puller
-from benchmarks.serve.servers import Made, served, spread
+from benchmarks.serve.servers import Made, served
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 
 if TYPE_CHECKING:
@@ -159,8 +160,7 @@ def _memory() -> str | None:
 
 
 def _figures(late: Times) -> dict[str, float]:
-    p50, p99, most = np.percentile(late, [50, 99, 100]).tolist()
-    return {"messages": len(late), "p50_ms": p50, "p99_ms": p99, "max_ms": most}
+    return {"messages": len(late), **figures_of(late)}
 
 
 def main() -> None:
@@ -178,11 +178,7 @@ def main() -> None:
             runs.append(measure(work, options.rate, options.warm, options.seconds))
     print(f"{options.rate:,} messages/s with {CONF.strip()}, ms:")
     for way in runs[0]:
-        said = (
-            f"{figure[:-3]} {spread([run[way][figure] for run in runs], '.2f')}"
-            for figure in ("p50_ms", "p99_ms", "max_ms")
-        )
-        print(f"{way}: {', '.join(said)}")
+        print(f"{way}: {spread_of([run[way] for run in runs])}")
     if options.json:
         options.json.write_text(json.dumps(runs, indent=1))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from tests.cluster.cluster import Cluster, build, network
 from tests.cluster.rig import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Records of 300 bytes.
@@ -136,12 +135,6 @@ def served(made: Made, offsets: Path, *options: str) -> Iterator[Serving]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def spread(values: Sequence[float], form: str) -> str:
-    """Return a median with its minimum and maximum."""
-    least, middle, most = min(values), statistics.median(values), max(values)
-    return f"{middle:{form}} ({least:{form}} to {most:{form}})"
 
 
 def _answers(port: int) -> bool:
