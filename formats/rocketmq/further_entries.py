@@ -18,7 +18,7 @@ from reput.formats.rocketmq import consumequeue
 from reput.formats.rocketmq.batchconsumequeue import Unit, inner_batch
 from reput.formats.rocketmq.consumequeue import Entry
 from reput.formats.rocketmq.consumequeue_ext import Unit as ExtUnit
-from reput.formats.rocketmq.names import QueueName
+from reput.formats.rocketmq.names import RETRY, QueueName
 from reput.formats.rocketmq.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _LMQ_PREFIX = "%LMQ%"
 _SEPARATOR = ","
-_NEVER_MULTI = ("%RETRY%", "rmq_sys_")
+_NEVER_MULTI = (RETRY, "rmq_sys_")
 
 
 class TopicSettings(Protocol):

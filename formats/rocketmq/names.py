@@ -28,6 +28,8 @@ CONFIG = "config"
 # What our own abort marker begins with; the process id follows.
 OUR_ABORT = "reput, process "
 DISPATCHED = (CONSUMEQUEUE, CONSUMEQUEUE_EXT, BATCH_CONSUMEQUEUE, INDEX)
+# Before a group's name: topics of what its consumers sent back, and of what they gave up.
+RETRY, DEAD_LETTERS = "%RETRY%", "%DLQ%"
 # Our own, in an output; no broker knows it.
 STATE = ".reput"
 # How far the output is, in STATE.

@@ -42,7 +42,7 @@ class Account(NamedTuple):
         is_admin: it may change topics and groups; see `Rules.refusal`.
         topic_perm: for topics that have no rule.
         group_perm: for groups that have no rule.
-        rules: by topic, groups under `permissions.RETRY`.
+        rules: by topic, groups under `names.RETRY`.
     """
 
     key: str

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from reput.formats.rocketmq.names import RETRY
 from reput.remoting.access import accounts, addresses, files, permissions, signatures
 from reput.remoting.access.errors import AccessError
 from reput.remoting.reading.answer import Answer
@@ -206,13 +207,13 @@ class Access:
             text += f"{account.key} is not"
             raise _RefusedError("admin", text)
         for name, wanted in needed.items():
-            is_group = name.startswith(permissions.RETRY)
+            is_group = name.startswith(RETRY)
             owned = account.rules.get(name)
             is_default = owned is None
             if owned is None:
                 owned = account.group_perm if is_group else account.topic_perm
             if not permissions.allows(wanted, owned):
-                shown = name.removeprefix(permissions.RETRY) if is_group else name
+                shown = name.removeprefix(RETRY) if is_group else name
                 default = "default " if is_default or not self._is_5 else ""
                 kind = "group" if is_group else "topic"
                 raise _RefusedError("permission", f"No {default}permission for {kind}:{shown}")

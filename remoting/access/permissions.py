@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reput.formats.rocketmq.names import RETRY
 from reput.remoting.wire import bodies
 from reput.remoting.wire.codes import RequestCode
 from reput.remoting.wire.errors import WireError
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from reput.remoting.wire.command import Command
 
 DENY, PUB, SUB = 1, 4, 8
-RETRY = "%RETRY%"
-"""Before a group's name: the topic of what its consumers sent back, and the group's own rule."""
 TRACES = "RMQ_SYS_TRACE_TOPIC"
 """Every account may send to it."""
 FOR_ADMINS = {

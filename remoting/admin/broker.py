@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reput.formats.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS
 from reput.remoting.admin.runtime import DELAYS, runtime_table
 from reput.remoting.admin.topics import body_of, data_version
 from reput.remoting.keeping.keeper import RESERVED_HOURS
@@ -37,7 +38,7 @@ _DEFAULTS = {
     "fileReservedTime": str(RESERVED_HOURS),
     "flushDiskType": "ASYNC_FLUSH",
     "maxMessageSize": "4194304",
-    "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+    "messageDelayLevel": DEFAULT_DELAY_LEVELS,
     "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
     "slaveReadEnable": "false",
     "traceOn": "true",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, StoreError
 from reput.formats.rocketmq.broker import BrokerSettings
+from reput.formats.rocketmq.names import DEAD_LETTERS, RETRY
 from reput.remoting.keeping.kept import FullError, Kept, Rules
 from reput.remoting.keeping.log import FILE_SIZE, FIRST
 from reput.remoting.keeping.queues import FILE_SIZE as QUEUE_SIZE
-from reput.remoting.keeping.records import DEAD, RETRY
 from reput.stores.query.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Keeper:
         # By topic, the queue of it that is ours.
         self._ids: dict[str, int] = {}
         for topic, queue_id in kept.queues.ends:
-            if topic.startswith((RETRY, DEAD)):
+            if topic.startswith((RETRY, DEAD_LETTERS)):
                 self._ids[topic] = max(queue_id, self._ids.get(topic, 0))
 
     @property

@@ -277,7 +277,7 @@ class Kept:
 
     def _is_consumed(self, file: _File) -> bool:
         return all(
-            topic.startswith(records.RETRY) and (self._consumed(topic, queue_id) or 0) >= end
+            topic.startswith(names.RETRY) and (self._consumed(topic, queue_id) or 0) >= end
             for (topic, queue_id), end in file.ends.items()
         )
 

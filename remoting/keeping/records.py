@@ -13,6 +13,7 @@ from reput.formats.rocketmq import properties
 from reput.formats.rocketmq.commitlog import WIDE_HOSTS
 from reput.formats.rocketmq.consumequeue import SCHEDULE_TOPIC
 from reput.formats.rocketmq.encode import Message
+from reput.formats.rocketmq.names import DEAD_LETTERS, RETRY
 from reput.remoting.reading.hosts import Host, address_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.commitlog import Record
 
-RETRY, DEAD = "%RETRY%", "%DLQ%"
 RETRY_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 REAL_TOPIC, REAL_QUEUE = "REAL_TOPIC", "REAL_QID"
 WAIT, DELAY = "WAIT", properties.DELAY
@@ -58,7 +58,7 @@ def sent_back(record: Record, wanted: Wanted, origin_id: str, stored_by: Host) -
     level = wanted.level or _FIRST_LEVEL + record.reconsume_times
     said[DELAY] = "0" if is_dead else str(level)
     said.setdefault(ORIGIN_ID, origin_id)
-    topic = (DEAD if is_dead else RETRY) + wanted.group
+    topic = (DEAD_LETTERS if is_dead else RETRY) + wanted.group
     copy = _copy(record, topic, said, stored_by)
     return copy._replace(reconsume_times=record.reconsume_times + 1)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import StoreError
+from reput.formats.rocketmq.names import RETRY
 from reput.remoting.access.check import Open
 from reput.remoting.admin import requests as admin
 from reput.remoting.counting.counters import SentBack
 from reput.remoting.groups import requests as of_groups
 from reput.remoting.holding.pulls import Pulls
-from reput.remoting.keeping.records import RETRY
 from reput.remoting.names.known import Broker
 from reput.remoting.reading import requests as reading
 from reput.remoting.reading.served import Served

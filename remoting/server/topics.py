@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.rocketmq import names
-from reput.remoting.keeping.records import RETRY
+from reput.formats.rocketmq.names import RETRY
 from reput.remoting.names.known import READABLE, Topic
 from reput.stores.config.config_files import read_config, unreadable
 from reput.stores.config.topics import TOPICS

@@ -17,6 +17,7 @@ from reput.formats.kafka.records import RoutePieces
 from reput.formats.kafka.tags import match_tags
 from reput.formats.kernels.routes import lookup_rows
 from reput.formats.rocketmq.commitlog import COMMIT, TRANSACTION_TYPE
+from reput.formats.rocketmq.names import DEAD_LETTERS, RETRY
 from reput.formats.rows.texts import Slices
 from reput.sinks.kafka.client.partition import Partition
 from reput.sinks.kafka.client.settings import ARRIVALS, KEY, MESSAGES
@@ -38,7 +39,7 @@ NEVER = frozenset({"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "S
                    "rmq_sys_wheel_timer"})  # fmt: skip
 _SYSTEM = frozenset({"TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
                      "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})  # fmt: skip
-_SYSTEM_PREFIXES = ("rmq_sys_", "RMQ_SYS_", "%RETRY%", "%DLQ%", "%SYS%")
+_SYSTEM_PREFIXES = ("rmq_sys_", "RMQ_SYS_", RETRY, DEAD_LETTERS, "%SYS%")
 # What Kafka does not take in a topic's name, and how long that may be. RocketMQ takes only two of
 # those characters: % and |.
 _FOREIGN = re.compile(r"[^a-zA-Z0-9._-]")

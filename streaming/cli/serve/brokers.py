@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq.broker import whole
+from reput.formats.rocketmq.names import RETRY
 from reput.streaming.settings.option_values import number_of_bytes
 
 if TYPE_CHECKING:
@@ -109,7 +110,6 @@ def _keeper(
     from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.keeping.keeper import RESERVED_HOURS, keeper_of
     from reput.remoting.keeping.kept import LEAST_BYTES
-    from reput.remoting.keeping.records import RETRY
 
     if options.sent_back is not OnSentBack.KEEP:
         return None
