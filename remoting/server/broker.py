@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq.names import RETRY
@@ -64,16 +65,6 @@ class Identity:
     rewrites_hosts: bool = False
 
 
-class Told(NamedTuple):
-    """How often something had happened when it was counted last."""
-
-    clashes: int = 0
-    cold: int = 0
-    refused: int = 0
-    accepted: int = 0
-    kept: int = 0
-
-
 class StoreBroker:
     """Serves one store.
 
@@ -110,7 +101,7 @@ class StoreBroker:
         self.release = identity.release
         _prepare(store)
         self._now = loop.time
-        self._told = Told()
+        self._told: tuple[int, ...] = (0,) * 5
         self._access = access or Open()
         self._turns = Turns(loop)
         consumers = rules.consumers_of(store, identity, self._now)
@@ -226,28 +217,22 @@ class StoreBroker:
         self._tell()
 
     def _tell(self) -> None:
+        """Tell the counters what they have not been told of yet."""
         if self.desk.lanes is not None:
             self.desk.lanes.tick()
-        counters, members = self.counters, self._members
-        sent_back, told = self._groups.sent_back, self._told
+        counters, sent_back = self.counters, self._groups.sent_back
         counters.held(len(self._pulls.holds))
-        for _ in range(members.clashes - told.clashes):
-            counters.duplicate_client()
-        for _ in range(self._turns.cold - told.cold):
-            counters.cold_pull()
-        for _ in range(sent_back.refused - told.refused):
-            counters.sent_back(SentBack.REFUSED)
-        for _ in range(sent_back.accepted - told.accepted):
-            counters.sent_back(SentBack.ACCEPTED)
-        for _ in range(sent_back.kept - told.kept):
-            counters.sent_back(SentBack.KEPT)
-        self._told = Told(
-            members.clashes,
-            self._turns.cold,
-            sent_back.refused,
-            sent_back.accepted,
-            sent_back.kept,
+        counted: tuple[tuple[Callable[[], None], int], ...] = (
+            (counters.duplicate_client, self._members.clashes),
+            (counters.cold_pull, self._turns.cold),
+            (partial(counters.sent_back, SentBack.REFUSED), sent_back.refused),
+            (partial(counters.sent_back, SentBack.ACCEPTED), sent_back.accepted),
+            (partial(counters.sent_back, SentBack.KEPT), sent_back.kept),
         )
+        for (tell, count), told in zip(counted, self._told, strict=True):
+            for _ in range(count - told):
+                tell()
+        self._told = tuple(count for _, count in counted)
         counters.alive()
 
     def _forget_lanes(self) -> None:
