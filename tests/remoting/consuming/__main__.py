@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from tests.builders.rigs import conclude
 from tests.remoting.consuming import members, rig
 from tests.remoting.consuming.members import Asked
 
@@ -50,13 +50,7 @@ def one(client: str, way: str, said: argparse.Namespace) -> bool:
         + f"{len(faults)} faults",
         flush=True,
     )
-    for fault in faults:
-        print(f"  {fault}")
-    if faults:
-        print(f"  kept: {work}", flush=True)
-    else:
-        shutil.rmtree(work)
-    return not faults
+    return conclude(work, faults) == 0
 
 
 def main(words: list[str] | None = None) -> int:

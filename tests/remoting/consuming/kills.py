@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import sys
 import tempfile
 import threading
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.remoting.wire.codes import RequestCode, ResponseCode
+from tests.builders.rigs import conclude
 from tests.builders.servers import Client
 from tests.remoting.consuming import members, rig, stored
 from tests.remoting.consuming.feeding import Feed, Groups, group_of
@@ -216,13 +216,7 @@ def main(words: list[str] | None = None) -> int:
         f"{found.received} received by {len(found.groups)} groups, {again} of them again, offsets "
         f"at most {max(found.back):.2f} s back, {len(found.faults)} faults, seed {said.seed}"
     )
-    for fault in found.faults:
-        print(f"  {fault}")
-    if found.faults:
-        print(f"  kept: {work}")
-        return 1
-    shutil.rmtree(work)
-    return 0
+    return conclude(work, found.faults)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ quarter it may have no more than in the second one, but for `MOST_GROWTH`.
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.builders.rigs import conclude
 from tests.remoting.consuming import members, rig, stored
 from tests.remoting.consuming.feeding import Feed, Groups
 
@@ -152,13 +152,7 @@ def main(words: list[str] | None = None) -> int:
         f"MiB first, {last.own / 1048576:.1f} last, {found.growth('own') / 1048576:+.1f} from the "
         f"second quarter to the last; {len(found.faults)} faults"
     )
-    for fault in found.faults:
-        print(f"  {fault}")
-    if found.faults:
-        print(f"  kept: {work}")
-        return 1
-    shutil.rmtree(work)
-    return 0
+    return conclude(work, found.faults)
 
 
 if __name__ == "__main__":

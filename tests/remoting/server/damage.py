@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
-import shutil
 import socket
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from reput.remoting.wire import frames
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.command import Command
 from reput.remoting.wire.fields import write
+from tests.builders.rigs import conclude
 from tests.builders.served import dispatched, messages, request
 from tests.builders.servers import LOOPBACK, Client
 from tests.remoting.server.damaged_frames import Streams
@@ -253,13 +253,7 @@ def main(words: list[str] | None = None) -> int:
           f"{found.pulls} good pulls, the slowest {found.slowest * 1000:.0f} ms, "
           f"memory {found.growth / 1048576:+.1f} MiB, {len(found.faults)} faults, "
           f"seed {said.seed}")  # fmt: skip
-    for fault in found.faults:
-        print(fault)
-    if found.faults:
-        print(f"kept: {work}")
-        return 1
-    shutil.rmtree(work)
-    return 0
+    return conclude(work, found.faults)
 
 
 if __name__ == "__main__":
