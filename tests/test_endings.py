@@ -22,6 +22,7 @@ import pytest
 from reput.checkpoints import progress
 from reput.formats.errors import ReputError
 from reput.streaming.cli.jobs.job import conclude_unbegun
+from reput.streaming.cli.jobs.looks import Looks
 from reput.streaming.demo.writer import Writer
 from reput.streaming.endings.beside import beside, elsewhere
 from reput.streaming.endings.interruptions import Ending, interrupted_code
@@ -858,7 +859,7 @@ def test_of_a_store_that_is_missing_nothing_is_known_to_be_done(tmp_path, capsys
     ending = Ending(lambda _: None)
     ending.name = "SIGTERM"
 
-    assert conclude_unbegun(configs, ending, as_json=True) == 4
+    assert conclude_unbegun(configs, ending, Looks(), as_json=True) == 4
     assert not json.loads(capsys.readouterr().out)["complete"]
 
 
@@ -883,7 +884,7 @@ def test_a_job_that_waits_for_one_store_says_what_is_left_of_another(
     ending = Ending(lambda _: None)
     ending.name = "SIGTERM"
 
-    assert conclude_unbegun(configs, ending, as_json=True) == code
+    assert conclude_unbegun(configs, ending, Looks(), as_json=True) == code
     printed = capsys.readouterr()
     document = json.loads(printed.out)
     assert fits(document, "run")
