@@ -20,6 +20,7 @@ PACKAGES = ("reput", "formats", "stores", "checkpoints", "sinks", "remoting", "s
 ROOM = "checkpoints/disk/"
 # Modules that change files outside of the room, and why they may.
 ELSEWHERE = {
+    "remoting/lanes/opened.py": "a file in memory, without a name, for answers",
     "streaming/demo/run.py": "the directory of a demonstration, made before there is a store",
     "streaming/demo/writer.py": "a demonstration's commitlog, written as a broker writes it",
     "streaming/dispatch/warm.py": "a log of one message in a temporary directory, to compile kernels",

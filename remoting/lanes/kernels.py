@@ -14,11 +14,12 @@ import numpy as np
 from reput.formats.kernels.compiled import kernel
 from reput.formats.kernels.memory import load_i32, load_i64, store_i32
 from reput.formats.layout import field_offsets
-from reput.formats.rocketmq.commitlog import MIN_SIZE, PHYSICAL_OFFSET_AT, SIZE_AT
+from reput.formats.rocketmq.commitlog import MIN_SIZE
 from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE
 from reput.remoting.lanes import places as p
 from reput.remoting.lanes.libc import preadv_now, send_now
 from reput.remoting.lanes.outlines import hash_of, outline
+from reput.remoting.lanes.records import NO_LOG_FILE, NOT_HERE, read
 from reput.remoting.reading.pull import NEAR_END
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 _OFFSET_AT, _ENTRY_SIZE_AT, _CODE_AT = field_offsets(ENTRY)
 _INT_MAX = (1 << 31) - 1
-# What `_take` and `_read` return for what Python has to answer.
-_NOT_HERE, _NO_QUEUE_FILE, _NO_LOG_FILE = -1, -2, -3
+# What `_take` returns for a file that has to be opened.
+_NO_QUEUE_FILE = -3
 _ZERO = 48
 
 
@@ -78,7 +79,7 @@ def _take(  # noqa: C901, PLR0911 - kernel
     high = queues[queue, p.QUEUE_MAX]
     wanted = lanes[lane, p.MAX_MESSAGES]
     if offset < queues[queue, p.QUEUE_MIN] or high - offset <= max(wanted, NEAR_END):
-        return _NOT_HERE, 0
+        return NOT_HERE, 0
     codes = lanes[lane, p.CODES]
     most = min(wanted, state[p.MOST_MESSAGES])
     count = most if codes < 0 else p.MOST_ENTRIES
@@ -95,7 +96,7 @@ def _take(  # noqa: C901, PLR0911 - kernel
     if count * ENTRY_SIZE != preadv_now(
         queues[queue, p.QUEUE_DESCRIPTORS + file], vectors, 1, in_file
     ):
-        return _NOT_HERE, 0
+        return NOT_HERE, 0
     taken = 0
     transferred = 0
     seen = 0
@@ -109,80 +110,22 @@ def _take(  # noqa: C901, PLR0911 - kernel
             code = load_i64(work, at + _CODE_AT)
             if code > _INT_MAX or code < -_INT_MAX - 1:
                 # An address, or a time.
-                return _NOT_HERE, 0
+                return NOT_HERE, 0
             i = 0
             while not passes and i < codes:
                 passes = lanes[lane, p.FIRST_CODE + i] == code
                 i += 1
         if passes:
             if size < MIN_SIZE:
-                return _NOT_HERE, 0
+                return NOT_HERE, 0
             vectors[p.POSITIONS + taken] = load_i64(work, at + _OFFSET_AT)
             vectors[p.SIZES + taken] = size
             transferred += size
             taken += 1
         seen += 1
     if not taken or transferred > p.BODY_ROOM:
-        return _NOT_HERE, 0
+        return NOT_HERE, 0
     return taken, seen
-
-
-@kernel
-def _read(  # noqa: C901 - kernel
-    taken: int, state: Longs, out: Bytes, filled: int, work: Bytes, vectors: Longs
-) -> tuple[int, int]:
-    """Read records into `out`, one after the other; see `remoting.reading.records`.
-
-    Returns:
-        Their bytes, or why Python has to answer, with the file that has to be opened.
-    """
-    file_size = state[p.LOG_FILE_SIZE]
-    first = 0
-    begin = filled
-    while first < taken:
-        start = vectors[p.POSITIONS + first]
-        base = start - start % file_size
-        # Places for as many records as stand close together in one file.
-        count = 0
-        position = start
-        number = first
-        run = filled
-        while number < taken:
-            offset = vectors[p.POSITIONS + number]
-            size = vectors[p.SIZES + number]
-            gap = offset - position
-            if number > first and (gap < 0 or gap > p.GAP or offset + size > base + file_size):
-                break
-            if offset < state[p.LOG_MIN] or offset + size > min(state[p.LOG_END], base + file_size):
-                return _NOT_HERE, 0
-            if gap:
-                vectors[2 * count] = work.ctypes.data + p.GAP_AT
-                vectors[2 * count + 1] = gap
-                count += 1
-            if gap or not count:
-                vectors[2 * count] = out.ctypes.data + filled
-                vectors[2 * count + 1] = size
-                count += 1
-            else:
-                vectors[2 * count - 1] += size
-            vectors[p.RECORDS_AT + number] = filled
-            filled += size
-            position = offset + size
-            number += 1
-        file = base // file_size % p.LOG_FILES
-        if state[p.FILE_BASES + file] != base:
-            return _NO_LOG_FILE, base
-        got = preadv_now(state[p.FILE_DESCRIPTORS + file], vectors, count, start - base)
-        if got != position - start:
-            return _NOT_HERE, run
-        first = number
-    for i in range(taken):
-        at = vectors[p.RECORDS_AT + i]
-        if load_i32(out, at + SIZE_AT) != vectors[p.SIZES + i]:
-            return _NOT_HERE, 0
-        if load_i64(out, at + PHYSICAL_OFFSET_AT) != vectors[p.POSITIONS + i]:
-            return _NOT_HERE, 0
-    return filled - begin, 0
 
 
 @kernel
@@ -234,7 +177,9 @@ def _put_header(
 def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
     data: Bytes | bytes,
     at: int,
+    size: int,
     socket: int,
+    told: int,
     state: Longs,
     lanes: Longs,
     texts: Bytes,
@@ -250,7 +195,9 @@ def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
     Args:
         data: frames, the last one maybe not whole.
         at: where the first one begins.
+        size: where the last one ends.
         socket: where answers are sent to; below 0 they are only written to `out`.
+        told: how many stand in `commits`.
         state: see `places`, as of all that follow.
         lanes: by lane.
         texts: by lane.
@@ -269,21 +216,20 @@ def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
     turn = 0
     why = p.DONE
     detail = 0
-    while at < len(data):
+    while at < size:
         if turn == p.TURN or filled + p.BODY_ROOM + p.HEADER_ROOM > len(out):
             why = p.ENOUGH
             break
-        if len(data) - at < 8:
+        if size - at < 8:
             why = p.PARTIAL
             break
-        size = _word(data, at)
         header = _word(data, at + 4)
         # JSON, and no body.
-        if header != size - 4 or not 0 < header <= p.OUTLINE_ROOM:
+        if header != _word(data, at) - 4 or not 0 < header <= p.OUTLINE_ROOM:
             why = p.OTHER
             break
         end = at + 8 + header
-        if end > len(data):
+        if end > size:
             why = p.PARTIAL
             break
         length = outline(data, at + 8, end, work, vectors)
@@ -305,20 +251,20 @@ def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
         # The header's numbers are known now, and so is where records begin.
         head = _put_header(lane, lanes, texts, queues, seen, out, filled + 8, vectors)
         if taken > 0:
-            body, place = _read(taken, state, out, head, work, vectors)
+            body, place = read(taken, state, out, head, work, vectors)
         if body < 0:
             why = p.OTHER
             if body == _NO_QUEUE_FILE:
                 why = p.QUEUE_FILE
-            elif body == _NO_LOG_FILE:
+            elif body == NO_LOG_FILE:
                 why = p.LOG_FILE
                 detail = place
             break
         store_i32(out, filled, head + body - filled - 4)
         store_i32(out, filled + 4, head - filled - 8)
         filled = head + body
-        commits[turn, 0] = lane
-        commits[turn, 1] = vectors[p.NUMBERS + p.COMMIT]
+        commits[told + turn, 0] = lane
+        commits[told + turn, 1] = vectors[p.NUMBERS + p.COMMIT]
         lanes[lane, p.NEXT] = vectors[p.NUMBERS + p.OFFSET] + seen
         tally = p.TALLIES + p.TALLY * lanes[lane, p.KIND]
         state[tally] += 1

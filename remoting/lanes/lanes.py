@@ -15,8 +15,10 @@ from reput.formats.kernels.compiled import called_with
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
 from reput.remoting.lanes import kernels, learning
 from reput.remoting.lanes import places as p
-from reput.remoting.lanes.opened import OpenLog, OpenQueues
+from reput.remoting.lanes.opened import OpenLog, OpenQueues, Outbox
 from reput.remoting.lanes.outlines import hash_of, outline
+from reput.remoting.lanes.rounds import Rounds
+from reput.remoting.lanes.rounds import compiled as compiled_rounds
 from reput.remoting.wire.codes import ResponseCode
 from reput.stores.log.files import LogChangedError
 
@@ -51,12 +53,13 @@ def load() -> None:
     """Compile the kernels, or load them; that takes seconds the first time."""
     arrays = p.arrays()
     _compiled(arrays)
+    compiled_rounds(arrays)
     outline(b"", 0, 0, arrays[6], arrays[7])
     hash_of(arrays[6], 0)
 
 
 def _compiled(arrays: p.Arrays) -> Callable[..., Any]:
-    return called_with(kernels.serve, b"", 0, -1, *arrays)
+    return called_with(kernels.serve, b"", 0, 0, -1, 0, *arrays)
 
 
 class Lanes:
@@ -64,6 +67,8 @@ class Lanes:
 
     Attributes:
         learned: how many lanes were made.
+        arrays: what kernels go by; see `places`.
+        rounds: connections that kernels read.
     """
 
     def __init__(
@@ -90,17 +95,19 @@ class Lanes:
         self._may_pass = may_pass
         log = served.store.log
         self._log = log
-        self._arrays = p.arrays()
-        self._state, self._lanes, self._texts, self._slots, self._queues = self._arrays[:5]
-        self._out, self._work, self._vectors, self._commits = self._arrays[5:]
+        self._outbox = Outbox()
+        self.arrays = p.arrays(self._outbox.data, self._outbox.descriptor)
+        self._state, self._lanes, self._texts, self._slots, self._queues = self.arrays[:5]
+        self._out, self._work, self._vectors, self._commits = self.arrays[5:]
         self._bytes = self._out.data
         self._known: list[Lane] = []
         self._open_log = OpenLog(log, self._state)
         self._open_queues = OpenQueues(self._queues)
         self.learned = 0
-        self._serve = _compiled(self._arrays)
+        self._serve = _compiled(self.arrays)
         self._commits_any = False
         self._seen: _Seen | None = None
+        self.rounds = Rounds(self)
 
     def take(self, data: bytes, connection: Outlet) -> bytes:
         """Answer the requests at the beginning of what has come; return what is left.
@@ -109,40 +116,46 @@ class Lanes:
             data: frames, the first one from its beginning on.
             connection: where answers go.
         """
-        log, served = self._log, self._served
-        presence = served.store.presence
-        try:
-            end = log.known_end
-        except (LogChangedError, OSError):
-            return data
-        files = log.taken, presence.generation, presence.cuts
-        seen = files, log.min_offset, end, served.groups.changes, self._resets()
-        if seen != self._seen:
-            self._renew(seen)
-        if self._may_pass is not None and not self._may_pass(connection):
+        if not self.begin() or not self.may_pass(connection):
             return data
         at = 0
         for _ in range(_TRIES):
             at, why, detail, sent, filled, answers = self._serve(
-                data, at, connection.outlet, *self._arrays
+                data, at, len(data), connection.outlet, 0, *self.arrays
             )
             if answers:
                 if sent < filled:
                     connection.write(bytes(self._bytes[sent:filled]))
-                if self._commits_any:
-                    self._take_commits(answers)
+                self.take_commits(answers)
             if why == p.DONE:
                 return b""
             if why not in _MENDED or not self._mend(why, detail, data, at):
                 break
         return data[at:]
 
+    def may_pass(self, connection: Outlet) -> bool:
+        """Tell whether lanes may answer a connection."""
+        return self._may_pass is None or self._may_pass(connection)
+
+    def begin(self) -> bool:
+        """Take what has changed since the last call of a kernel; False where the log is away."""
+        log, served = self._log, self._served
+        presence = served.store.presence
+        try:
+            end = log.known_end
+        except (LogChangedError, OSError):
+            return False
+        files = log.taken, presence.generation, presence.cuts
+        seen = files, log.min_offset, end, served.groups.changes, self._resets()
+        if seen != self._seen:
+            self._renew(seen)
+        return True
+
     def _resets(self) -> int:
         resets = self._served.resets
         return 0 if resets is None else resets.reset_count
 
     def _renew(self, seen: _Seen) -> None:
-        """Take what has changed since the last call."""
         before, self._seen = self._seen, seen
         if before is None or before[0] != seen[0]:
             self._open_log.close()
@@ -166,7 +179,10 @@ class Lanes:
         if self._open_queues.is_full:
             self._open_queues.close()
 
-    def _take_commits(self, answers: int) -> None:
+    def take_commits(self, answers: int) -> None:
+        """Keep the offsets that answered pulls have committed."""
+        if not self._commits_any:
+            return
         for number, offset in self._commits[:answers].tolist():
             lane = self._known[number]
             if lane.commits:
@@ -237,6 +253,7 @@ class Lanes:
 
     def tick(self) -> None:
         """Tell of what was answered, and close files that are not needed; call it each second."""
+        self.rounds.tick()
         self._open_queues.tidy()
         self._tell_pulled()
         for kind, code in enumerate(learning.KINDS):
@@ -257,7 +274,9 @@ class Lanes:
 
     def close(self) -> None:
         """Close the files."""
+        self.rounds.close()
         self.tick()
         self.forget()
         self._open_queues.close()
         self._open_log.close()
+        self._outbox.close()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from reput.remoting.lanes.places import (
+    FILE_ADDRESSES,
     FILE_BASES,
     FILE_DESCRIPTORS,
+    FILE_MAPPED,
     LOG_FILES,
+    OUT,
+    OUT_FILE,
     QUEUE_BASES,
     QUEUE_DESCRIPTORS,
     QUEUE_FILE_SIZE,
@@ -20,7 +27,6 @@ from reput.remoting.lanes.places import (
 from reput.stores.log.files import LogChangedError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from reput.stores.log.files import LogFiles
@@ -29,6 +35,41 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _NONE = -1
+
+
+class Outbox:
+    """A file in memory for answers, so that what is copied into it may fail.
+
+    Attributes:
+        data: its bytes.
+    """
+
+    def __init__(self) -> None:
+        """Make it."""
+        self.descriptor = os.memfd_create("answers", os.MFD_CLOEXEC)
+        os.truncate(self.descriptor, OUT)
+        self.data: NDArray[np.uint8] = np.frombuffer(mmap.mmap(self.descriptor, OUT), np.uint8)
+
+    def close(self) -> None:
+        """Close it; `data` stays."""
+        os.close(self.descriptor)
+
+
+def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
+    """Map a file as it is now; None where nobody would tell what of it is in memory.
+
+    The kernel tells that to a file's owner. It tells of file systems whose reads may not wait.
+    """
+    status = os.fstat(descriptor)
+    if os.geteuid() not in {0, status.st_uid} or not status.st_size:
+        return None
+    try:
+        # At the end, so that nothing is read ahead.
+        os.preadv(descriptor, [bytearray(1)], status.st_size, os.RWF_NOWAIT)
+        found = mmap.mmap(descriptor, status.st_size, mmap.MAP_SHARED, mmap.PROT_READ)
+    except (OSError, ValueError):
+        return None
+    return np.frombuffer(found, np.uint8)
 
 
 class OpenLog:
@@ -43,6 +84,8 @@ class OpenLog:
         """
         self._log = log
         self._state = state
+        # Each is unmapped once nothing refers to it.
+        self._mapped: dict[int, NDArray[np.uint8]] = {}
         state[FILE_BASES : FILE_DESCRIPTORS + LOG_FILES] = _NONE
 
     def open(self, base: int) -> bool:
@@ -55,9 +98,16 @@ class OpenLog:
             return False
         self._state[FILE_DESCRIPTORS + number] = descriptor
         self._state[FILE_BASES + number] = base
+        mapped = _mapped(descriptor) if self._state[OUT_FILE] >= 0 else None
+        if mapped is not None:
+            self._mapped[number] = mapped
+            self._state[FILE_ADDRESSES + number] = mapped.ctypes.data
+            self._state[FILE_MAPPED + number] = len(mapped)
         return True
 
     def _close(self, number: int) -> None:
+        self._state[FILE_ADDRESSES + number] = self._state[FILE_MAPPED + number] = 0
+        self._mapped.pop(number, None)
         descriptor = int(self._state[FILE_DESCRIPTORS + number])
         self._state[FILE_BASES + number] = self._state[FILE_DESCRIPTORS + number] = _NONE
         if descriptor >= 0:

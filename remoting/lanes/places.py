@@ -11,14 +11,15 @@ texts     (LANES, TEXT)        by lane: the outline of its requests, then its an
 slots     (2 * SLOTS,)         by hash: number of a lane plus one; then outlines seen once
 queues    (QUEUES, 12)         by queue: its bounds and files
 out       (OUT,)               answers, one after the other
-work      (WORK,)              an outline, entries of a queue, bytes between records
+work      (WORK,)              an outline, entries of a queue, bytes between records, pages
 vectors   (VECTORS,)           places for `preadv2`, records of one answer, numbers
-commits   (TURN, 2)            lane and offset of pulls that commit one
+commits   (COMMITS, 2)         lane and offset of pulls that commit one
 ========= ==================== ====================================================
 """
 
 from __future__ import annotations
 
+import mmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     Arrays = tuple[NDArray[Any], ...]
 
 # Of `state`.
-LOG_MIN, LOG_END, LOG_FILE_SIZE, MOST_MESSAGES, MOST_BYTES = range(5)
+LOG_MIN, LOG_END, LOG_FILE_SIZE, MOST_MESSAGES, MOST_BYTES, OUT_FILE = range(6)
 # Answers, bytes of their bodies, messages: of `PULL_MESSAGE`, then of its lite twin.
 TALLIES = 8
 TALLY = 3
@@ -40,7 +41,10 @@ TALLY = 3
 LOG_FILES = 64
 FILE_BASES = 16
 FILE_DESCRIPTORS = FILE_BASES + LOG_FILES
-STATE = FILE_DESCRIPTORS + LOG_FILES
+# Where each is mapped, and how much of it; 0 for what is not.
+FILE_ADDRESSES = FILE_DESCRIPTORS + LOG_FILES
+FILE_MAPPED = FILE_ADDRESSES + LOG_FILES
+STATE = FILE_MAPPED + LOG_FILES
 
 # Of `lanes`.
 OUTLINE, QUEUE, MAX_MESSAGES, KIND, CODES = range(5)
@@ -65,10 +69,16 @@ QUEUES = 1024
 
 # Requests of one connection that are taken before others have their turn, and those of one call.
 TURN = 32
+# Requests of all connections after which the loop has its turn.
+ROUND = 96
+COMMITS = ROUND + TURN
 # Bytes of records that one answer may have here: more than a pull's limit.
 BODY_ROOM = 320 << 10
 HEADER_ROOM = 2 * OUTLINE_ROOM
 OUT = 4 * BODY_ROOM
+
+# Records of one answer.
+MOST_RECORDS = 64
 
 # Of `work`.
 MOST_ENTRIES = scanned_entries(1)
@@ -76,10 +86,12 @@ ENTRIES_AT = OUTLINE_ROOM + 64
 GAP_AT = ENTRIES_AT + MOST_ENTRIES * ENTRY_SIZE + 64
 # Bytes between two records that are read with them: another call takes as long.
 GAP = 8 << 10
-WORK = GAP_AT + GAP
+# Whether pages are in memory: of records with what lies between them.
+PAGES_AT = GAP_AT + GAP
+PAGES = (BODY_ROOM + MOST_RECORDS * GAP) // mmap.PAGESIZE + 2
+WORK = PAGES_AT + PAGES
 
 # Of `vectors`: pairs of address and length, then position, size and place in `out` by record.
-MOST_RECORDS = 64
 POSITIONS = 4 * MOST_RECORDS + 8
 SIZES = POSITIONS + MOST_RECORDS
 RECORDS_AT = SIZES + MOST_RECORDS
@@ -95,16 +107,23 @@ VECTORS = PLACES + NUMBER_COUNT
 DONE, ENOUGH, PARTIAL, OTHER, NEW, REPEATED, CLOSED, QUEUE_FILE, LOG_FILE = range(9)
 
 
-def arrays() -> Arrays:
-    """Return new arrays, in the order of the table."""
+def arrays(out: NDArray[np.uint8] | None = None, out_file: int = -1) -> Arrays:
+    """Return new arrays, in the order of the table.
+
+    Args:
+        out: the one for answers; a new one by default.
+        out_file: descriptor of the file that it is mapped from; below 0 for none.
+    """
+    state = np.zeros(STATE, np.int64)
+    state[OUT_FILE] = out_file
     return (
-        np.zeros(STATE, np.int64),
+        state,
         np.zeros((LANES, COLUMNS), np.int64),
         np.zeros((LANES, TEXT), np.uint8),
         np.zeros(2 * SLOTS, np.int64),
         np.zeros((QUEUES, QUEUE_COLUMNS), np.int64),
-        np.zeros(OUT, np.uint8),
+        np.zeros(OUT, np.uint8) if out is None else out,
         np.zeros(WORK, np.uint8),
         np.zeros(VECTORS, np.int64),
-        np.zeros((TURN, 2), np.int64),
+        np.zeros((COMMITS, 2), np.int64),
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from reput.remoting.lanes.lanes import Lanes
+    from reput.remoting.lanes.rounds import Rounds
     from reput.remoting.server.traffic import Traffic
     from reput.remoting.wire.command import Command
 
@@ -29,6 +30,8 @@ _LOW_WATER = HIGH_WATER // 4
 _TIMES = 8
 # Bytes of a frame that has begun; lanes look at those again when more has come.
 _SHORT = 4096
+# Pieces that lanes answered, one after the other, after which a connection joins the rounds.
+_PLAIN = 4
 # A client answers our requests within this, in seconds; Java's own limit is 3.
 _ASK_SECONDS = 10.0
 
@@ -78,6 +81,8 @@ class Connection(asyncio.Protocol):
         self._pending = 0
         self._peer = ""
         self._socket = -1
+        self._plain = 0
+        self._rounds: Rounds | None = None
         self.active_at = self._loop.time()
         self.stuck_since: float | None = None
 
@@ -112,6 +117,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes after those that were sent before."""
+        self._leave_rounds()
         if self._transport is not None:
             self._transport.write(data)
 
@@ -135,15 +141,40 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take what has come."""
         self.active_at = self._loop.time()
+        data = self._in_lanes(data)
+        if not data:
+            self._repeat()
+            return
+        self._plain = 0
         for _ in range(_TIMES):
-            data = self._in_lanes(data)
             length = frames.first_length(data)
-            if not data or not length or self._waits():
+            if not length or self._waits():
                 break
             self._feed(data[:length])
-            data = data[length:]
-        if data:
-            self._feed(data)
+            data = self._in_lanes(data[length:])
+            if not data:
+                return
+        self._feed(data)
+
+    def _repeat(self) -> None:
+        """Let lanes read, too, where they have answered all that came for some time."""
+        self._plain += 1
+        lanes, transport = self._desk.lanes, self._transport
+        if self._plain >= _PLAIN and lanes is not None and transport is not None:
+            self._plain = 0
+            if self.is_open and lanes.rounds.join(self):
+                self._rounds = lanes.rounds
+                transport.pause_reading()
+
+    def _leave_rounds(self) -> None:
+        if self._rounds is not None:
+            self._rounds.leave(self, self._socket)
+
+    def left(self) -> None:
+        """Read from the socket again."""
+        self._rounds, self._plain = None, 0
+        if self._transport is not None and self.is_open:
+            self._transport.resume_reading()
 
     def _feed(self, data: bytes) -> None:
         """Take apart what has come."""
@@ -210,6 +241,7 @@ class Connection(asyncio.Protocol):
         """Send a command with its body, or with one in pieces."""
         if self._transport is None or self._transport.is_closing():
             return
+        self._leave_rounds()
         head = frames.encode(command, sum(map(len, pieces)))
         if pieces:
             self._transport.writelines((head, *pieces))
@@ -243,11 +275,13 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close it once what was sent is out."""
+        self._leave_rounds()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close it at once."""
+        self._leave_rounds()
         if self._transport is not None:
             self._transport.abort()
 
@@ -266,6 +300,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         """Forget the client."""
         self._transport = None
+        self._leave_rounds()
         self._requests.clear()
         self._came = iter(())
         self._keep(0)

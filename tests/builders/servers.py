@@ -119,10 +119,11 @@ def serving(
     register_at: Sequence[Place] = (),
     names_port: int = 0,
     rewrites_hosts: bool = False,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     **conf: str,
 ) -> Iterator[Running]:
     """Serve a store until the block ends; the server has to end then."""
-    loop = asyncio.new_event_loop()
+    loop = new_loop()
     release = RELEASES[store.settings.version.family]
 
     async def begin() -> Server:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import mmap
+import os
 import random
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,11 +125,25 @@ def test_another_connection_and_a_lite_pull(tmp_path):
 ASKED = ((32, "*"), (1, "*"), (3, "TagA || 标签"), (800, "TagB"), (32, "TagA"), (32, "none"))
 
 
+def unmapped(monkeypatch):
+    """Be somebody else than the owner of the log's files: nobody tells what is in memory."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+
+
+def mapped_files(rig):
+    """Return how many files of the log are mapped."""
+    state = rig.lanes.arrays[0]
+    return int((state[places.FILE_MAPPED : places.FILE_MAPPED + places.LOG_FILES] > 0).sum())
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_each_offset_of_random_stores(tmp_path, version, seed):
+def test_each_offset_of_random_stores(tmp_path, version, seed, is_mapped, monkeypatch):
     """
     Queues with tags, delays and transactions, in files of a few entries and in one.
     """
+    if not is_mapped:
+        unmapped(monkeypatch)
     log = fill(Log(), seed, 2500, wide=version != "4.9")
     pick = random.Random(seed)
     size = pick.choice([160, 100 * 20, 10_000 * 20])
@@ -139,7 +157,70 @@ def test_each_offset_of_random_stores(tmp_path, version, seed):
                     for offset in pick.sample(range(-1, max(high - 50, 12)), 12):
                         rig.ask(request(offset, limit=limit, **said), offset + 1)
         assert rig.answered > 50
+        assert (mapped_files(rig) > 0) == is_mapped
         rig.lanes.close()
+
+
+def test_a_file_that_is_cut_under_its_mapping(tmp_path):
+    """
+    A read of such bytes by the process would end it; what stands before the cut is answered.
+    """
+    with dispatched(messages(400), tmp_path, mappedFileSizeConsumeQueue=str(1000 * 20)) as store:
+        rig = Rig(served(store))
+        assert rig.known(request(100, limit=4))
+        assert rig.ask(request(0, limit=4))
+        assert mapped_files(rig) > 1
+        _, *others = sorted((tmp_path / "store" / "commitlog").iterdir())
+        for other in others:
+            os.truncate(other, 0)
+        data = frame(request(100, limit=4), 9)
+        assert rig.lanes.take(data, rig.outlet) == data
+        assert rig.outlet.said == b""
+        assert rig.ask(request(1, limit=4))
+
+
+def test_bytes_that_are_not_in_memory_are_left_to_python(tmp_path):
+    """
+    Also in a file that is mapped: touching them would wait for a device.
+    """
+    with dispatched(messages(400), tmp_path, mappedFileSizeConsumeQueue=str(1000 * 20)) as store:
+        rig = Rig(served(store))
+        assert rig.known(request())
+        # Files that it holds mapped are not taken out of memory, and nor is what is not written.
+        _, *others = sorted((tmp_path / "store" / "commitlog").iterdir())
+        for path in others:
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+        if _is_in_memory(others[-1]):
+            pytest.skip("this file system keeps all in memory")
+        before = mapped_files(rig)
+        assert not rig.ask(request(200))
+        assert mapped_files(rig) > before
+        list(store.messages("t", 0, 0))
+        assert rig.ask(request(200))
+
+
+def _is_in_memory(path):
+    told = ctypes.create_string_buffer(1)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+        address = np.frombuffer(data, np.uint8).ctypes.data
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(1), told) == 0
+    return told.raw[0] & 1 == 1
+
+
+def test_records_that_lie_far_apart(tmp_path):
+    """
+    Each queue has one record in thousands of bytes, at times in the next file.
+    """
+    with dispatched(messages(1500, queues=20, size=600), tmp_path) as store:
+        rig = Rig(served(store))
+        for queue in range(3):
+            assert rig.known(request(queue=queue, limit=8))
+            for offset in range(1, 9):
+                assert rig.ask(request(offset, queue=queue, limit=8))
+        assert mapped_files(rig) > 1
 
 
 def test_what_python_has_to_answer(tmp_path):

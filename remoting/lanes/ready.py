@@ -1,0 +1,82 @@
+"""Answers connections that have something to read, several of them by one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reput.formats.kernels.compiled import kernel
+from reput.remoting.lanes import places as p
+from reput.remoting.lanes.kernels import serve
+from reput.remoting.lanes.libc import EVENT_SOCKET, EVENT_WORDS, ready_now, receive_now
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reput.formats.kernels.memory import Bytes
+
+    Longs = NDArray[np.int64]
+
+
+@kernel
+def answer_ready(
+    epoll: int,
+    data: Bytes,
+    events: NDArray[np.int32],
+    moved: Bytes,
+    state: Longs,
+    lanes: Longs,
+    texts: Bytes,
+    slots: Longs,
+    queues: Longs,
+    out: Bytes,
+    work: Bytes,
+    vectors: Longs,
+    commits: Longs,
+) -> tuple[int, int, int, int, int, int]:
+    """Read from sockets that are ready, and answer what they ask as far as lanes can.
+
+    It ends with the first one that Python has to look at, after `ROUND` answers, or when none is
+    ready.
+
+    Args:
+        epoll: watches the sockets.
+        data: gets what is read of one.
+        events: scratch.
+        moved: gets a one by the socket of each from which something came.
+        state: see `places`, as of all that follow.
+        lanes: by lane.
+        texts: by lane.
+        slots: by hash.
+        queues: by queue.
+        out: gets the answers of one.
+        work: scratch.
+        vectors: scratch.
+        commits: gets lane and offset of each answer's request.
+
+    Returns:
+        The socket that Python has to look at, below 0 for none; where its first request stands
+        that is not answered; where what it sent ends; what was sent of its answers, and where
+        these end; how many answers there are in all.
+    """
+    answers = 0
+    while answers < p.ROUND:
+        count = ready_now(epoll, events)
+        if count < 1:
+            break
+        for number in range(count):
+            socket = events[number * EVENT_WORDS + EVENT_SOCKET]
+            size = receive_now(socket, data)
+            if size < 1:
+                return socket, 0, 0, 0, 0, answers
+            moved[socket] = 1
+            at, why, _, sent, filled, turn = serve(
+                data, 0, size, socket, answers, state, lanes, texts, slots, queues, out, work,
+                vectors, commits,
+            )  # fmt: skip
+            answers += turn
+            if why != p.DONE or sent < filled:
+                return socket, at, size, sent, filled, answers
+            if answers >= p.ROUND:
+                break
+    return -1, 0, 0, 0, 0, answers
