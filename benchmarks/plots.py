@@ -70,7 +70,7 @@ def draw_beside(documents: list[dict], path: Path) -> None:
             f"{int(rate):,} messages a second, a line for each run", loc="left", fontsize=9
         )
         axis.grid(visible=True, alpha=0.3)
-        axis.legend()
+        axis.legend(loc="lower left")
     plt.savefig(path, dpi=110)
 
 

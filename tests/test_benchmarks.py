@@ -106,7 +106,8 @@ def test_two_states_catch_up_in_turn(tmp_path: Path) -> None:
     assert list(found) == ["run", "rebuild"]
     for (pair,) in found.values():
         assert all(side["rate"] > 0 < side["anonymous_mib"] for side in pair.values())
-    assert "run: " in printed
+        assert all(side["whole"] > 0 for side in pair.values())
+    assert "run, whole: " in printed
 
 
 @pytest.mark.spark
