@@ -85,6 +85,7 @@ def test_what_is_not_reached_repeats_the_tables():
     ]
     serving = next(row for row in rows(above) if row[0] == "cached pulls a second")
     ratios.append(serving[3].split()[0])
+    ratios += [row[3] for row in rows(above) if row[0].startswith("`reput r")]
     derived = [stores[-1] / stores[0], *(large / small for small, large in zip(*runs, strict=True))]
     known = {*ratios, *(f"{each:.2f}" for each in derived)}
     named = [each for row in rows(last)[2:] for each in re.findall(r"\b(?:1/)?\d\.\d\d\b", row[1])]
