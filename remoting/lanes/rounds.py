@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import select
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reput.remoting.lanes.lanes import Lanes
+
+LOG = logging.getLogger("reput")
 
 # What one read of a socket may bring: as many requests as one turn takes.
 _DATA = 8 << 10
@@ -104,13 +107,22 @@ class Rounds:
         socket = rider.outlet
         if not 0 <= socket < _SOCKETS or not self._lanes.may_pass(rider):
             return False
-        if self._epoll is None:
-            self._epoll = select.epoll()
-            self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(self._epoll.fileno(), self._run)
-        self._epoll.register(socket, select.EPOLLIN)
+        try:
+            self._watched().register(socket, select.EPOLLIN)
+        except OSError as error:
+            # No descriptor for it, or no room: the loop reads on.
+            LOG.debug("a connection stays with the loop: %s", error)
+            return False
         self._riders[socket] = rider
         return True
+
+    def _watched(self) -> select.epoll:
+        if self._epoll is None:
+            found = select.epoll()
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(found.fileno(), self._run)
+            self._epoll = found
+        return self._epoll
 
     def leave(self, rider: Rider, socket: int) -> None:
         """Give a connection back to the loop.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import struct
 import time
@@ -213,6 +214,19 @@ def test_connections_leave_where_the_log_is_away(served, tmp_path):
     assert len(rounds) == 0
     (tmp_path / "away").rename(tmp_path / "store" / "commitlog")
     settle(lambda: client.ask(_PULL, **pull(0)).code == ResponseCode.SUCCESS)
+
+
+def test_where_nothing_can_be_watched_the_loop_reads_on(served, monkeypatch):
+    running, rounds, _ = served
+
+    def refuse():
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr("reput.remoting.lanes.rounds.select.epoll", refuse)
+    client = Client(running.broker)
+    for offset in range(20):
+        assert client.ask(_PULL, **pull(offset)).fields["nextBeginOffset"] == str(offset + 32)
+    assert len(rounds) == 0
 
 
 def test_offsets_that_pulls_commit_are_kept(served):
