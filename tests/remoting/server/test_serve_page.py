@@ -115,7 +115,7 @@ def place(tmp_path):
 
 def test_a_dead_brokers_backlog(place):
     """
-    A group goes on where it was, and its offsets are in a file that a broker reads.
+    A group resumes where it was, and its offsets are in a file that a broker reads.
     """
     store = place.directory / "rocketmq" / "store"
     place.log.write(store)
