@@ -42,17 +42,25 @@ class Outbox:
 
     Attributes:
         data: its bytes.
+        descriptor: of it; below 0 where the system gives none: `data` is plain memory then.
     """
 
     def __init__(self) -> None:
-        """Make it."""
-        self.descriptor = os.memfd_create("answers", os.MFD_CLOEXEC)
-        os.truncate(self.descriptor, OUT)
-        self.data: NDArray[np.uint8] = np.frombuffer(mmap.mmap(self.descriptor, OUT), np.uint8)
+        """Make it, all of it: a page that cannot come later would end the process."""
+        self.data: NDArray[np.uint8] = np.zeros(OUT, np.uint8)
+        self.descriptor = _NONE
+        try:
+            self.descriptor = os.memfd_create("answers", os.MFD_CLOEXEC)
+            os.posix_fallocate(self.descriptor, 0, OUT)
+            self.data = np.frombuffer(mmap.mmap(self.descriptor, OUT), np.uint8)
+        except OSError:
+            self.close()
 
     def close(self) -> None:
         """Close it; `data` stays."""
-        os.close(self.descriptor)
+        descriptor, self.descriptor = self.descriptor, _NONE
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
@@ -60,10 +68,10 @@ def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
 
     The kernel tells that to a file's owner. It tells of file systems whose reads may not wait.
     """
-    status = os.fstat(descriptor)
-    if os.geteuid() not in {0, status.st_uid} or not status.st_size:
-        return None
     try:
+        status = os.fstat(descriptor)
+        if os.geteuid() not in {0, status.st_uid} or not status.st_size:
+            return None
         # At the end, so that nothing is read ahead.
         os.preadv(descriptor, [bytearray(1)], status.st_size, os.RWF_NOWAIT)
         found = mmap.mmap(descriptor, status.st_size, mmap.MAP_SHARED, mmap.PROT_READ)
