@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _NONE = -1
+_libc: Any = ctypes.CDLL(None)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_int64)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
+_FAILED = ctypes.c_void_p(-1).value
 
 
 class Outbox:
@@ -63,10 +70,31 @@ class Outbox:
             os.close(descriptor)
 
 
+def tells_residency(descriptor: int, size: int) -> bool:
+    """Tell whether this process is told what of a file is in memory; else `mincore` says all.
+
+    Nothing after a file's end is in memory.
+
+    Args:
+        descriptor: the file.
+        size: its bytes.
+    """
+    page = mmap.PAGESIZE
+    after = -(-size // page) * page
+    address = _libc.mmap(None, page, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, after)
+    if address == _FAILED:
+        return False
+    told = ctypes.create_string_buffer(b"\1", 1)
+    has_failed = _libc.mincore(address, page, told)
+    _libc.munmap(address, page)
+    return not has_failed and told.raw == b"\0"
+
+
 def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
     """Map a file as it is now; None where nobody would tell what of it is in memory.
 
-    The kernel tells that to a file's owner. It tells of file systems whose reads may not wait.
+    The kernel tells that to a file's owner, and to root as far as its capabilities go. It tells of
+    file systems whose reads may not wait.
     """
     try:
         status = os.fstat(descriptor)
@@ -74,6 +102,8 @@ def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
             return None
         # At the end, so that nothing is read ahead.
         os.preadv(descriptor, [bytearray(1)], status.st_size, os.RWF_NOWAIT)
+        if not tells_residency(descriptor, status.st_size):
+            return None
         found = mmap.mmap(descriptor, status.st_size, mmap.MAP_SHARED, mmap.PROT_READ)
     except (OSError, ValueError):
         return None
