@@ -74,6 +74,7 @@ SERVE_TLS_BROKEN = "rocketmq_reput_serve_tls_broken"
 SERVE_SENT_BACK = "rocketmq_reput_serve_sent_back_total"
 SERVE_DUPLICATES = "rocketmq_reput_serve_duplicate_clients_total"
 SERVE_COLD = "rocketmq_reput_serve_cold_pulls_total"
+SERVE_UNSAVED = "rocketmq_reput_serve_offsets_unsaved_seconds"
 SERVE_BROKERS = "rocketmq_reput_serve_registered_brokers"
 SERVE_NAME_SERVERS = "rocketmq_reput_serve_name_servers"
 SERVE_NOT_REGISTERED = "rocketmq_reput_serve_not_registered_total"
@@ -161,6 +162,7 @@ SERVE: dict[str, tuple[str, ...]] = {
     SERVE_SENT_BACK: ("outcome",),
     SERVE_DUPLICATES: (),
     SERVE_COLD: (),
+    SERVE_UNSAVED: (),
     SERVE_BROKERS: (),
     SERVE_NAME_SERVERS: (),
     SERVE_NOT_REGISTERED: ("reason",),

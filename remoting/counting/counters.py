@@ -80,6 +80,9 @@ class Counters(Protocol):
     def cold_pull(self) -> None:
         """Count a pull whose records were not in memory."""
 
+    def offsets_unsaved(self, seconds: float) -> None:
+        """Take how long the oldest offset of a group waits to be saved."""
+
     def lags(self, by_group: Mapping[str, int]) -> None:
         """Take how many messages each group has not consumed, all its topics together."""
 
@@ -140,6 +143,9 @@ class Uncounted:
         """Do nothing."""
 
     def cold_pull(self) -> None:
+        """Do nothing."""
+
+    def offsets_unsaved(self, seconds: float) -> None:
         """Do nothing."""
 
     def lags(self, by_group: Mapping[str, int]) -> None:

@@ -67,7 +67,15 @@ class OffsetFile:
     Attributes:
         offsets: what it follows.
         failures: how often it could not be written.
+        unsaved_seconds: how long the oldest change waits to be on disk, as of the last tick.
     """
+
+    failures = 0
+    unsaved_seconds = 0.0
+    # When the oldest change came that is not on disk, and when the last write began.
+    _oldest: float | None = None
+    _began = 0.0
+    _problem = ""
 
     def __init__(
         self,
@@ -95,7 +103,6 @@ class OffsetFile:
         self._path = path
         self._beside = beside
         self._pending: Future[None] | None = None
-        self.failures = 0
         try:
             is_there = path.exists()
             self.offsets = _read(path) if is_there else seed_of(store, seed)
@@ -112,21 +119,16 @@ class OffsetFile:
         Args:
             now: as of the clock.
         """
-        if now < self._next or (self._pending is not None and not self._pending.done()):
-            return
-        self._next = now + SAVE_SECONDS
-        self._look_back()
-        if self.offsets.version == self._saved:
-            return
-        self._saved = self.offsets.version
-        document = self.offsets.document()
-        if self._beside is not None:
-            self._pending = self._beside.submit(self._write, document)
-            return
-        try:
-            self._write(document)
-        except OSError as error:
-            self._failed(error)
+        if self._pending is not None and self._pending.done():
+            self._look_back()
+        has_changed = self.offsets.version != self._saved
+        if has_changed and self._oldest is None:
+            self._oldest = now
+        if now >= self._next and self._pending is None:
+            self._next = now + SAVE_SECONDS
+            if has_changed:
+                self._save(now)
+        self.unsaved_seconds = 0.0 if self._oldest is None else now - self._oldest
 
     def close(self) -> None:
         """Save what has changed, and let others have the file.
@@ -145,19 +147,45 @@ class OffsetFile:
         finally:
             self._lock.release()
 
+    def _save(self, now: float) -> None:
+        self._saved, self._began = self.offsets.version, now
+        document = self.offsets.document()
+        if self._beside is not None:
+            self._pending = self._beside.submit(self._write, document)
+            return
+        try:
+            self._write(document)
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._succeeded()
+
     def _look_back(self) -> None:
         pending, self._pending = self._pending, None
-        error = pending.exception() if pending is not None else None
+        if pending is None:
+            return
+        error = pending.exception()
         if isinstance(error, OSError):
             self._failed(error)
         elif error is not None:
             raise error
+        else:
+            self._succeeded()
 
     def _failed(self, error: OSError) -> None:
         # Nothing equals this version, so it is written again.
         self._saved = -1
         self.failures += 1
-        LOG.error("offsets of groups could not be saved, and will be tried again: %s", error)
+        if str(error) != self._problem:
+            self._problem = str(error)
+            LOG.error("offsets of groups cannot be saved, and are tried again: %s", error)
+
+    def _succeeded(self) -> None:
+        # What came meanwhile came after the write began.
+        self._oldest = self._began if self.offsets.version != self._saved else None
+        if self._problem:
+            self._problem = ""
+            LOG.info("offsets of groups are saved again")
 
     def _write(self, document: dict[str, Any]) -> None:
         temporary = self._path.with_name(f"{self._path.name}.new")

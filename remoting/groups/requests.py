@@ -79,6 +79,11 @@ class GroupState:
         """Forget a connection that has closed."""
         self.consumers.members.closed(channel)
 
+    @property
+    def unsaved_seconds(self) -> float:
+        """Return how long the oldest offset waits to be saved, as of the last tick."""
+        return self.file.unsaved_seconds if self.file is not None else 0.0
+
     def close(self) -> None:
         """Save what is to be kept.
 

@@ -222,6 +222,7 @@ class StoreBroker:
             self.desk.lanes.tick()
         counters, sent_back = self.counters, self._groups.sent_back
         counters.held(len(self._pulls.holds))
+        counters.offsets_unsaved(self._groups.unsaved_seconds)
         counted: tuple[tuple[Callable[[], None], int], ...] = (
             (counters.duplicate_client, self._members.clashes),
             (counters.cold_pull, self._turns.cold),

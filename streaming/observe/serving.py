@@ -67,6 +67,10 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "duplicate_clients_total": ("Clients whose id another connection has.", ()),
     "cold_pulls_total": ("Pulls whose records were not in memory.", ()),
+    "offsets_unsaved_seconds": (
+        "How long the oldest offset of a group waits to be saved.",
+        (),
+    ),
     "registered_brokers": ("Brokers of others that are registered at the name server.", ()),
     "name_servers": ("Name servers of others at which the broker is registered.", ()),
     "not_registered_total": (
@@ -98,7 +102,8 @@ class ServerCounters:
             now: a clock that never goes back, seconds.
         """
         self._now = now
-        self._values = {name: 0 for name, (_, labels) in TEXTS.items() if not labels}
+        names = [name for name, (_, labels) in TEXTS.items() if not labels]
+        self._values: dict[str, float] = dict.fromkeys(names, 0)
         self._requests: dict[tuple[str, str], int] = {}
         self._refused = dict.fromkeys(_REASONS, 0)
         self._sent_back = {each.value: 0 for each in SentBack}
@@ -178,6 +183,10 @@ class ServerCounters:
         """Count a pull whose records were not in memory."""
         self._values["cold_pulls_total"] += 1
 
+    def offsets_unsaved(self, seconds: float) -> None:
+        """Take how long the oldest offset of a group waits to be saved."""
+        self._values["offsets_unsaved_seconds"] = seconds
+
     def lags(self, by_group: Mapping[str, int]) -> None:
         """Take the groups' lags; the ones that are gone make room."""
         shown = {group: None for group in self._shown if group in by_group}
@@ -211,7 +220,7 @@ class ServerCounters:
         """Take that the event loop runs."""
         self.seen = self._now()
 
-    def rows(self) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    def rows(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """Return name, labels and value of each series, for a scrape on another thread."""
         for name, value in self._values.copy().items():
             if name.startswith("acl_") and not self._has_acl:
@@ -221,7 +230,7 @@ class ServerCounters:
             yield name, (), value
         for labels, value in self._requests.copy().items():
             yield "requests_total", labels, value
-        tables = {
+        tables: dict[str, dict[str, int]] = {
             "refused_total": self._refused if self._has_acl else {},
             "sent_back_total": self._sent_back,
             "not_registered_total": self._not_registered,

@@ -47,6 +47,7 @@ SERVED = 'cluster="c",store="a",node_type="server"'
 SERVE_READY = f"rocketmq_reput_serve_ready{{{SERVED}}}"
 SERVE_ACL = f"rocketmq_reput_serve_acl_broken{{{SERVED}}}"
 SERVE_TLS = f"rocketmq_reput_serve_tls_broken{{{SERVED}}}"
+SERVE_UNSAVED = f"rocketmq_reput_serve_offsets_unsaved_seconds{{{SERVED}}}"
 SERVE_SLOW = f"rocketmq_reput_serve_slow_readers{{{SERVED}}}"
 SERVE_TWICE = f"rocketmq_reput_serve_duplicate_clients_total{{{SERVED}}}"
 GIB = 1 << 30
@@ -108,6 +109,7 @@ HEALTHY = {
     SERVE_READY: "1x120",
     SERVE_ACL: "0x120",
     SERVE_TLS: "0x120",
+    SERVE_UNSAVED: "0 3.5" + " 2 0" * 59,
     SERVE_SLOW: "0 2 0x118",
     SERVE_TWICE: "3x120",
     SERVE_REFUSED: "40x120",
@@ -380,6 +382,8 @@ CASES = [
     ("the ACL refuses a few requests", {SERVE_REFUSED: "0x39 30x80"}, 60, ""),
     ("a client does not read", {SERVE_SLOW: later(1)}, 58, "ServeSlowReaders"),
     ("a client reads slowly for a while", {SERVE_SLOW: "0x39 1x10 0x80"}, 48, ""),
+    ("offsets are not saved", {SERVE_UNSAVED: "2x39 0+60x80"}, 45, "ServeOffsetsUnsaved"),
+    ("a disk that hangs for a minute", {SERVE_UNSAVED: "2x39 60 100 2x80"}, 44, ""),
     ("two clients have one id", {SERVE_TWICE: later(4, 3)}, 45, "ServeDuplicateClients"),
     ("two clients had one id", {SERVE_TWICE: later(4, 3)}, 110, ""),
     ("nobody keeps what is sent back", {SERVE_SENT_BACK: later(9)}, 45, "ServeSentBackRefused"),

@@ -9,6 +9,8 @@ _SERVER = f"{{{s.SERVER}}}"
 # A second: a client that is set up wrongly asks more often than this; one that is set up rightly
 # is never refused.
 _REFUSED_A_SECOND = 0.1
+# Offsets are saved every few seconds.
+_UNSAVED_SECONDS = 60
 
 
 def _risen(metric: str, labels: str = "") -> str:
@@ -61,6 +63,15 @@ ALERTS = (
         f"{s.SERVE_SLOW}{_SERVER} > 0",
         f"Clients of {STORE} do not read what they asked for",
         "More is to be sent to {{ $value | humanize }} of their connections than they read.",
+    ),
+    Alert(
+        "ServeOffsetsUnsaved",
+        WARNING,
+        "2m",
+        f"{s.SERVE_UNSAVED}{_SERVER} > {_UNSAVED_SECONDS}",
+        f"Offsets of consumer groups of {STORE} are not saved",
+        "The oldest waits for {{ $value | humanizeDuration }}. If the server ends now, groups get"
+        " again what they have consumed since.",
     ),
     Alert(
         "ServeDuplicateClients",

@@ -10,6 +10,7 @@ from helm.monitoring.dashboard.visualizations import (
     BYTES_PER_SECOND,
     NAMED,
     PER_SECOND,
+    SECONDS,
     SHORT,
     graph,
 )
@@ -112,7 +113,15 @@ def _groups() -> list[timeseries.Panel]:
             " this server keeps, not of the broker's.",
             SHORT,
             [(_one(s.SERVE_LAG), "{{store}} {{group}}")],
-            16,
+            8,
+        ),
+        graph(
+            "Offsets that wait to be saved",
+            "How long the oldest does: what groups consume again if the server ends. Some seconds"
+            " are well.",
+            SECONDS,
+            [(_one(s.SERVE_UNSAVED), NAMED)],
+            8,
         ),
         graph(
             "Consumer groups",

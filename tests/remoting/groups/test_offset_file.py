@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
@@ -166,6 +167,66 @@ class TestSaving:
         assert file.failures == 1
         assert "No space left" in caplog.text
         assert said(path) == {"T1@CG1": {"0": 24, "1": 23}}
+
+    def test_what_waits_to_be_saved_has_an_age(self, opened, path, clock):
+        file = opened(Seed.SCRATCH)
+        file.tick(clock.now)
+        assert file.unsaved_seconds == 0
+        file.offsets.set("g", "t", 0, 1)
+        file.tick(clock.now + 1)
+        file.tick(clock.now + 1.5)
+        assert file.unsaved_seconds == 0.5
+
+        file.tick(clock.now + SAVE_SECONDS)
+        assert file.unsaved_seconds == 0
+        assert said(path) == {"t@g": {"0": 1}}
+
+    def test_the_age_grows_while_the_disk_takes_nothing(
+        self, opened, path, clock, monkeypatch, caplog
+    ):
+        def fail(*_):
+            raise OSError(28, "No space left on device", str(path))
+
+        caplog.set_level("INFO", "reput")
+        file = opened()
+        with monkeypatch.context() as patch:
+            patch.setattr(changes, "write_file", fail)
+            for seconds in range(0, 90, 3):
+                file.tick(clock.now + seconds)
+        assert file.unsaved_seconds == 87
+        file.tick(clock.now + 90)
+
+        assert file.unsaved_seconds == 0
+        cannot, again = (each.message for each in caplog.records)
+        assert "cannot be saved" in cannot
+        assert "saved again" in again
+
+    def test_the_age_grows_while_the_disk_hangs(self, opened, clock, monkeypatch):
+        """
+        Then there is no failure to count.
+        """
+        answers = Event()
+        write = changes.write_file
+
+        def hang(*given):
+            answers.wait(60)
+            write(*given)
+
+        monkeypatch.setattr(changes, "write_file", hang)
+        with ThreadPoolExecutor(1) as beside:
+            file = opened(beside=beside)
+            for seconds in range(0, 90, 3):
+                file.tick(clock.now + seconds)
+            assert (file.unsaved_seconds, file.failures) == (87, 0)
+            file.offsets.set("CG1", "T1", 0, 25)
+            answers.set()
+            beside.submit(int).result()
+            # What came meanwhile waits since the write began, or less.
+            file.tick(clock.now + 90)
+            assert file.unsaved_seconds == 90
+            beside.submit(int).result()
+            file.tick(clock.now + 91)
+            assert file.unsaved_seconds == 0
 
     def test_a_failure_at_the_end_is_the_caller_s(self, path, store, clock, monkeypatch):
         file = OffsetFile(path, store, clock)

@@ -126,6 +126,13 @@ class TestLags:
         assert ("group_lag_messages", "broker-a", OTHERS) not in found
 
 
+def test_offsets_that_wait_have_an_age(metrics):
+    broker = metrics.server("c", "broker-a")
+    assert series(metrics)["offsets_unsaved_seconds", "broker-a"] == 0
+    broker.offsets_unsaved(1.5)
+    assert series(metrics)["offsets_unsaved_seconds", "broker-a"] == 1.5
+
+
 def test_tls_is_seen_only_where_there_is_some(metrics):
     broker = metrics.server("c", "broker-a")
     assert ("tls_broken", "broker-a") not in series(metrics)
