@@ -76,6 +76,7 @@ SERVE_DUPLICATES = "rocketmq_reput_serve_duplicate_clients_total"
 SERVE_COLD = "rocketmq_reput_serve_cold_pulls_total"
 SERVE_UNSAVED = "rocketmq_reput_serve_offsets_unsaved_seconds"
 SERVE_BROKERS = "rocketmq_reput_serve_registered_brokers"
+SERVE_WANTED = "rocketmq_reput_serve_name_servers_wanted"
 SERVE_NAME_SERVERS = "rocketmq_reput_serve_name_servers"
 SERVE_NOT_REGISTERED = "rocketmq_reput_serve_not_registered_total"
 SERVE_GROUPS = "rocketmq_reput_serve_groups"
@@ -164,6 +165,7 @@ SERVE: dict[str, tuple[str, ...]] = {
     SERVE_COLD: (),
     SERVE_UNSAVED: (),
     SERVE_BROKERS: (),
+    SERVE_WANTED: (),
     SERVE_NAME_SERVERS: (),
     SERVE_NOT_REGISTERED: ("reason",),
     SERVE_GROUPS: (),

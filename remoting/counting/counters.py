@@ -89,6 +89,9 @@ class Counters(Protocol):
     def registered(self, brokers: int) -> None:
         """Take how many brokers of others are registered at the name server."""
 
+    def wanted_at_name_servers(self, count: int) -> None:
+        """Take at how many name servers of others the broker is to be registered."""
+
     def at_name_servers(self, count: int) -> None:
         """Take at how many name servers of others the broker is registered."""
 
@@ -152,6 +155,9 @@ class Uncounted:
         """Do nothing."""
 
     def registered(self, brokers: int) -> None:
+        """Do nothing."""
+
+    def wanted_at_name_servers(self, count: int) -> None:
         """Do nothing."""
 
     def at_name_servers(self, count: int) -> None:

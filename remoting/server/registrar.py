@@ -41,6 +41,8 @@ class Registrar:
             for place in places
             for broker in brokers
         ]
+        for broker in brokers:
+            broker.counters.wanted_at_name_servers(len(places))
 
     async def check(self) -> None:
         """See that no other broker lives under a name of ours, as far as name servers answer.

@@ -72,6 +72,10 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (),
     ),
     "registered_brokers": ("Brokers of others that are registered at the name server.", ()),
+    "name_servers_wanted": (
+        "Name servers of others at which the broker is to be registered.",
+        (),
+    ),
     "name_servers": ("Name servers of others at which the broker is registered.", ()),
     "not_registered_total": (
         "Attempts to register the broker at a name server that failed, by why.",
@@ -203,6 +207,10 @@ class ServerCounters:
     def registered(self, brokers: int) -> None:
         """Take how many brokers of others are registered."""
         self._values["registered_brokers"] = brokers
+
+    def wanted_at_name_servers(self, count: int) -> None:
+        """Take at how many name servers the broker is to be registered."""
+        self._values["name_servers_wanted"] = count
 
     def at_name_servers(self, count: int) -> None:
         """Take at how many name servers the broker is registered."""

@@ -48,6 +48,8 @@ SERVE_READY = f"rocketmq_reput_serve_ready{{{SERVED}}}"
 SERVE_ACL = f"rocketmq_reput_serve_acl_broken{{{SERVED}}}"
 SERVE_TLS = f"rocketmq_reput_serve_tls_broken{{{SERVED}}}"
 SERVE_UNSAVED = f"rocketmq_reput_serve_offsets_unsaved_seconds{{{SERVED}}}"
+SERVE_WANTED = f"rocketmq_reput_serve_name_servers_wanted{{{SERVED}}}"
+SERVE_REGISTERED = f"rocketmq_reput_serve_name_servers{{{SERVED}}}"
 SERVE_SLOW = f"rocketmq_reput_serve_slow_readers{{{SERVED}}}"
 SERVE_TWICE = f"rocketmq_reput_serve_duplicate_clients_total{{{SERVED}}}"
 GIB = 1 << 30
@@ -110,6 +112,8 @@ HEALTHY = {
     SERVE_ACL: "0x120",
     SERVE_TLS: "0x120",
     SERVE_UNSAVED: "0 3.5" + " 2 0" * 59,
+    SERVE_WANTED: "2x120",
+    SERVE_REGISTERED: "0 2x119",
     SERVE_SLOW: "0 2 0x118",
     SERVE_TWICE: "3x120",
     SERVE_REFUSED: "40x120",
@@ -376,6 +380,16 @@ CASES = [
     ("the planner stood still", {UNPLANNED: "3x39 60 120 3x80"}, 50, "PlannerStopped"),
     ("clients are not served", {SERVE_READY: later(0, 1)}, 46, "ServeNotReady"),
     ("a server is restarted", {SERVE_READY: "1x39 0x2 1x80"}, 44, ""),
+    ("a broker never gets registered", {SERVE_REGISTERED: "0x120"}, 8, "ServeRegisteredNowhere"),
+    ("a name server is gone", {SERVE_REGISTERED: later(1, 2)}, 58, "ServeNotRegistered"),
+    ("a name server is restarted", {SERVE_REGISTERED: "2x39 1x8 2x80"}, 47, ""),
+    (
+        "all name servers are gone",
+        {SERVE_REGISTERED: later(0, 2)},
+        58,
+        "ServeNotRegistered ServeRegisteredNowhere",
+    ),
+    ("nothing is to be registered", {SERVE_WANTED: "0x120", SERVE_REGISTERED: "0x120"}, 58, ""),
     ("a new ACL is broken", {SERVE_ACL: later(1)}, 44, "ServeAclBroken"),
     ("a new certificate is broken", {SERVE_TLS: later(1)}, 47, "ServeTlsNotRenewed"),
     ("the ACL refuses a client for good", {SERVE_REFUSED: "0x39 10+20x80"}, 75, "ServeRefusing"),

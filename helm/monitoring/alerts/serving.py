@@ -18,6 +18,7 @@ def _risen(metric: str, labels: str = "") -> str:
     return f"increase({metric}{{{s.SERVER}{labels}}}[1h]) > 0"
 
 
+_WANTED, _REGISTERED = f"{s.SERVE_WANTED}{_SERVER}", f"{s.SERVE_NAME_SERVERS}{_SERVER}"
 _REFUSED_15M = f"rate({s.SERVE_REFUSED}{_SERVER}[15m])"
 
 ALERTS = (
@@ -28,6 +29,24 @@ ALERTS = (
         f"{s.SERVE_READY}{_SERVER} == 0",
         f"Clients are not served from {STORE}",
         "The process answers its scrapes, and for 5 minutes no client of this store.",
+    ),
+    Alert(
+        "ServeRegisteredNowhere",
+        CRITICAL,
+        "5m",
+        f"{_WANTED} > 0 and {_REGISTERED} == 0",
+        f"Clients do not find {STORE}: no name server has it",
+        "Its broker is to be registered at {{ $value | humanize }} name servers, and has been at"
+        " none for 5 minutes.",
+    ),
+    Alert(
+        "ServeNotRegistered",
+        WARNING,
+        "15m",
+        f"{_WANTED} - {_REGISTERED} > 0",
+        f"Not all name servers have {STORE}",
+        "{{ $value | humanize }} of those at which its broker is to be registered do not have it."
+        " Clients that ask these do not find the store.",
     ),
     Alert(
         "ServeAclBroken",

@@ -181,9 +181,12 @@ def _names() -> list[timeseries.Panel]:
         ),
         graph(
             "Name servers of others",
-            "At how many the broker is registered.",
+            "At how many the broker is registered, and at how many it is to be.",
             SHORT,
-            [(_one(s.SERVE_NAME_SERVERS), NAMED)],
+            [
+                (_one(s.SERVE_NAME_SERVERS), NAMED),
+                (_one(s.SERVE_WANTED), f"{NAMED} wanted"),
+            ],
             8,
         ),
         graph(

@@ -21,8 +21,12 @@ class Told(Uncounted):
     """What the broker told of its registrations."""
 
     def __init__(self):
+        self.wanted = []
         self.servers = []
         self.reasons = []
+
+    def wanted_at_name_servers(self, count):
+        self.wanted.append(count)
 
     def at_name_servers(self, count):
         self.servers.append(count)
@@ -127,6 +131,7 @@ def test_a_name_server_that_is_away_is_tried_again_and_told_of_once(store, tmp_p
     with serving(store, name="archive", counters=told, register_at=at(port)):
         wait_until(lambda: len(told.reasons) > 2)
         assert set(told.reasons) == {NotRegistered.AWAY}
+        assert (told.wanted, told.servers) == ([1], [])
         said = [each.message for each in caplog.records if "cannot be reached" in each.message]
         assert len(said) == 1
         assert f"name server {LOOPBACK}:{port}" in said[0]

@@ -133,6 +133,14 @@ def test_offsets_that_wait_have_an_age(metrics):
     assert series(metrics)["offsets_unsaved_seconds", "broker-a"] == 1.5
 
 
+def test_a_broker_that_is_to_be_registered_is_seen_before_it_is(metrics):
+    broker = metrics.server("c", "broker-a")
+    broker.wanted_at_name_servers(2)
+    found = series(metrics)
+    assert found["name_servers_wanted", "broker-a"] == 2
+    assert found["name_servers", "broker-a"] == 0
+
+
 def test_tls_is_seen_only_where_there_is_some(metrics):
     broker = metrics.server("c", "broker-a")
     assert ("tls_broken", "broker-a") not in series(metrics)
