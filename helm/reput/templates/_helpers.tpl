@@ -86,7 +86,9 @@ annotations:
 
 {{/* How many dispatchers should answer, and a regular expression of their `job` label. */}}
 {{- define "reput.dispatchers" -}}
-{{- if kindIs "invalid" .Values.prometheusRule.dispatchers -}}
+{{- if and (kindIs "invalid" .Values.prometheusRule.dispatchers) (include "reput.alone" .) -}}
+0
+{{- else if kindIs "invalid" .Values.prometheusRule.dispatchers -}}
 {{- len (include "reput.jobs" . | fromYaml).jobs -}}
 {{- else -}}
 {{- int64 .Values.prometheusRule.dispatchers -}}
