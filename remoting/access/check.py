@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from reput.remoting.wire.command import Command
 
 LOG = logging.getLogger("reput")
+_OF_SETTING = {"event": "setting"}
 
 V5_0_0 = 413
 _EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
@@ -117,6 +118,7 @@ class Access:
         self._is_5 = release.version >= V5_0_0
         self._reports = reports or Unreported()
         self._known: tuple[files.State, ...] = ()
+        self._error: str | None = None
         self._rules = self._read()
         self._say_rules()
 
@@ -144,37 +146,44 @@ class Access:
 
         A broker looks each five seconds.
         """
+        before, self._known = self._known, ()
         try:
-            now = files.states(files.listed(self._place))
-            if now == self._known:
+            self._known = files.states(files.listed(self._place))
+            if self._known == before:
                 return
-            self._known = now
             self._rules = self._read()
-        except (AccessError, OSError) as error:
-            self._say_broken(error)
+        except AccessError as error:
+            self._say_broken(str(error))
+        except OSError as error:
+            # It may come back as it was.
+            self._known = ()
+            self._say_broken(files.unreadable(error, self._place))
         else:
             self._say_rules()
 
     def _read(self) -> Rules:
         paths = files.listed(self._place)
         before = files.states(paths)
-        found = accounts.read([(path, path.read_bytes()) for path in paths], is_typed=self._is_5)
+        found = accounts.read(files.contents(paths), is_typed=self._is_5)
         # A file that is being written is read again at the next look.
         self._known = before
         return found
 
     def _say_rules(self) -> None:
-        self._error: str | None = None
+        if self._error is not None:
+            said = "%s can be used again; accounts that are in force: %d"
+            LOG.info(said, self._place, self.accounts, extra=_OF_SETTING)
+        self._error = None
         self._reports.acl_read(self.accounts, self._rules.repeated)
 
-    def _say_broken(self, error: Exception) -> None:
+    def _say_broken(self, error: str) -> None:
         # Once, not with each look.
-        if str(error) != self._error:
-            self._error = str(error)
+        if error != self._error:
+            self._error = error
             # Here and not where it is counted: it is said where nothing is counted, too.
             said = "%s; the %d accounts before it stay in force"
-            LOG.error(said, error, self.accounts, extra={"event": "setting"})
-            self._reports.acl_read(self.accounts, error=self._error)
+            LOG.error(said, error, self.accounts, extra=_OF_SETTING)
+            self._reports.acl_read(self.accounts, error=error)
 
     def _judge(self, request: Command, channel: Channel) -> None:
         address = addresses.of_peer(channel.peer)

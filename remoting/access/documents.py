@@ -51,6 +51,10 @@ def read(source: Source, raw: bytes) -> Mapping[str, Any] | None:
         # Not its whole text, which may show a line with a secret: this stands in logs.
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise AccessError(f"{source.path}{line} is not YAML: {error.problem}") from None
+    except yaml.reader.ReaderError as error:
+        # Its own text has two lines.
+        why = f"is not YAML, a text in UTF-8: {error.reason}"
+        raise AccessError(f"{source.path} at byte {error.position} {why}") from None
     except yaml.YAMLError as error:
         raise AccessError(f"{source.path} is not YAML: {error}") from None
     except RecursionError:
@@ -73,8 +77,8 @@ def mapping(source: Source, node: Any) -> dict[str, Any]:
         raise source.wrong(node, "expected names with values, such as `accessKey: …`")
     try:
         yaml.constructor.SafeConstructor().flatten_mapping(node)
-    except yaml.YAMLError as error:
-        raise source.wrong(node, str(error)) from None
+    except yaml.MarkedYAMLError as error:
+        raise source.wrong(node, str(error.problem)) from None
     return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
 
 

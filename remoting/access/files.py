@@ -15,12 +15,16 @@ _DEFAULT = "plain_acl.yml"
 
 
 class State(NamedTuple):
-    """What tells a file from what it was: another inode is a file that was put in its place."""
+    """What tells a file from what it was: another inode is a file that was put in its place.
+
+    The last is when its mode changed, too: a file that is made readable is read again.
+    """
 
     path: Path
     inode: int
     size: int
     changed_ns: int
+    moded_ns: int
 
 
 def listed(place: Path) -> list[Path]:
@@ -56,8 +60,35 @@ def states(paths: list[Path]) -> tuple[State, ...]:
     found = []
     for path in paths:
         now = path.stat()
-        found.append(State(path, now.st_ino, now.st_size, now.st_mtime_ns))
+        found.append(State(path, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
     return tuple(found)
+
+
+def contents(paths: list[Path]) -> list[tuple[Path, bytes]]:
+    """Return what is in the files.
+
+    Raises:
+        OSError: one of them cannot be read; it is named.
+    """
+    found = []
+    for path in paths:
+        try:
+            found.append((path, path.read_bytes()))
+        except OSError as error:
+            # A disk that fails names none.
+            error.filename = str(path)
+            raise
+    return found
+
+
+def unreadable(error: OSError, otherwise: Path) -> str:
+    """Return which file cannot be read, and why.
+
+    Args:
+        error: what came of the attempt.
+        otherwise: what is named if the error names no file.
+    """
+    return f"{error.filename or otherwise}: {error.strerror or error}"
 
 
 def _below(folder: Path) -> Iterator[Path]:

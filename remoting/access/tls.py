@@ -132,18 +132,25 @@ class Renewed:
         A certificate and its key are two files: where one of them is new already, this is said,
         and both are in force at the look after the other came.
         """
+        before, self._known = self._known, ()
         try:
-            now = files.states(self._tls.paths())
-            if now == self._known:
+            self._known = files.states(self._tls.paths())
+            if self._known == before:
                 return None
-            self._known = now
             self.context = context(self._tls)
-        except (AccessError, OSError) as error:
-            is_new = str(error) != self._error
-            self._error = str(error)
-            return self._error if is_new else None
+        except AccessError as error:
+            return self._broken(str(error))
+        except OSError as error:
+            # It may come back as it was.
+            self._known = ()
+            return self._broken(files.unreadable(error, self._tls.cert))
         self._error = None
         return None
+
+    def _broken(self, error: str) -> str | None:
+        is_new = error != self._error
+        self._error = error
+        return error if is_new else None
 
     _error: str | None = None
 
@@ -230,6 +237,10 @@ def _load_own(made: ssl.SSLContext, tls: TlsFiles) -> None:
             raise AccessError(f"{key} is not the key of {tls.cert}") from None
         if was_asked:
             raise AccessError(f"the password does not open {key}") from None
+        if tls.key is None and b"PRIVATE KEY-" not in tls.cert.read_bytes():
+            raise AccessError(
+                f"{tls.cert} has no key: give the key's file with --tls-key"
+            ) from None
         raise AccessError(
             f"{tls.cert} is not a certificate with its key in {key}, both PEM "
             f"({error.reason or error})"

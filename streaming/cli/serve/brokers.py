@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq.broker import whole
 from reput.formats.rocketmq.names import RETRY
-from reput.streaming.settings.option_values import number_of_bytes
+from reput.streaming.cli.serve.checks import sent_back_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,21 +104,13 @@ def _keeper(
     """Return what keeps messages that are sent back; None if they are not kept.
 
     Raises:
-        UsageError: too few bytes.
         ReputError: another process keeps them there, or they are damaged.
     """
-    from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.keeping.keeper import RESERVED_HOURS, keeper_of
-    from reput.remoting.keeping.kept import LEAST_BYTES
 
-    if options.sent_back is not OnSentBack.KEEP:
+    most = sent_back_bytes(options)
+    if most is None:
         return None
-    most = number_of_bytes(options.sent_back_bytes, "--sent-back-bytes ")
-    if most < LEAST_BYTES:
-        raise UsageError(
-            f"--sent-back-bytes {options.sent_back_bytes}: a log of messages that are sent back "
-            f"takes at least {LEAST_BYTES >> 20}m, four files"
-        )
     hours = whole(config.properties, "fileReservedTime", RESERVED_HOURS)
 
     def consumed(topic: str, queue_id: int) -> int | None:

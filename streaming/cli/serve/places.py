@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reput.streaming.settings.model.serving import ServeOptions
 
 _OFF = "off"
-_EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
+EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 _MOST_PORT = 65535
 # Names and addresses; what else a text has is a scheme, a list, or a slip.
 _HOST = re.compile(r"[\w.:%-]+")
@@ -63,7 +63,7 @@ def places_of(options: ServeOptions, count: int) -> Places:
     if options.namesrv_listen != _OFF:
         names = _address("--namesrv-listen", options.namesrv_listen)
     if options.advertise is None:
-        if first.host in _EVERYWHERE:
+        if first.host in EVERYWHERE:
             raise UsageError(
                 f"--listen {first} is on all addresses, and clients dial one: say with --advertise "
                 "HOST which of them they reach"
@@ -110,7 +110,7 @@ def _dialled(text: str, port: int) -> Address:
         given = Address(str(ipaddress.IPv6Address(text)), port)
     except ValueError:
         given = _address("--advertise", text, port)
-    if given.host in _EVERYWHERE:
+    if given.host in EVERYWHERE:
         raise UsageError(f"--advertise {given}: no client can dial all addresses; name a host")
     if given.port == 0 and port:
         raise UsageError(f"--advertise {text!r}: no client can dial port 0")

@@ -15,6 +15,7 @@ from reput.stores.heap import give_back_large
 from reput.streaming.cli.asked import open_reader, require_output
 from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
+from reput.streaming.cli.serve.checks import refuse_contradictions
 from reput.streaming.cli.serve.places import places_of
 from reput.streaming.cli.store_choice import named_in_file, one_store
 from reput.streaming.endings.interruptions import SIGNALS
@@ -56,6 +57,7 @@ def serve(options: ServeOptions) -> None:
     raise_limit()
     configs = _configs_of(options)
     places = places_of(options, len(configs))
+    refuse_contradictions(options, places)
     with contextlib.ExitStack() as stack:
         stores = [stack.enter_context(_opened(config)) for config in configs]
         loop = stack.enter_context(_new_loop())

@@ -116,13 +116,14 @@ class ServeOptions(StoreOptions):
         ),
     ] = OnSentBack.REFUSE
     sent_back_bytes: Annotated[
-        str,
+        str | None,
         Option(
             unit="bytes",
             panel=SERVING,
-            help="With --sent-back keep: the most that each broker's log takes, at least 64m.",
+            help="With --sent-back keep: the most that each broker's log takes, at least 64m. "
+            "[default: 256m]",
         ),
-    ] = "256m"
+    ] = None
     acl: Annotated[
         Path | None,
         Option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -197,7 +198,53 @@ class TestChanging:
         access.tick()
 
         assert remark(access, pull("orders")) is None
-        assert "plain_acl.yml" in reported.read[1][2]
+        assert reported.read[1][2] == f"{tmp_path / 'plain_acl.yml'}: No such file or directory"
+
+    def test_a_file_that_is_back_as_it_was_is_in_force_and_this_is_said_once(
+        self, begin, tmp_path, reported, caplog
+    ):
+        caplog.set_level("INFO", "reput")
+        access, path = begin(READER), tmp_path / "plain_acl.yml"
+        access.tick()
+        path.rename(tmp_path / "away")
+        access.tick()
+        (tmp_path / "away").rename(path)
+        for _ in range(3):
+            access.tick()
+
+        assert reported.read[2:] == [(1, (), None)]
+        gone, back = (each.message for each in caplog.records)
+        assert gone == f"{path}: No such file or directory; the 1 accounts before it stay in force"
+        assert back == f"{path} can be used again; accounts that are in force: 1"
+
+    def test_a_file_that_is_made_readable_is_in_force(self, begin, tmp_path, monkeypatch, reported):
+        """
+        Nothing of it changes but who may read it.
+        """
+        access, path = begin(READER), tmp_path / "plain_acl.yml"
+        path.write_text(READER.replace("audit=DENY", "audit=SUB"))
+        with monkeypatch.context() as patch:
+
+            def refuse(path):
+                raise PermissionError(13, "Permission denied", str(path))
+
+            patch.setattr(Path, "read_bytes", refuse)
+            access.tick()
+        assert reported.read[1][2] == f"{path}: Permission denied"
+        access.tick()
+
+        assert remark(access, pull("audit")) is None
+
+    @pytest.mark.parametrize("loader", [documents._LOADER, yaml.SafeLoader])
+    def test_what_is_not_utf_8_is_one_line(self, begin, tmp_path, monkeypatch, loader, caplog):
+        monkeypatch.setattr(documents, "_LOADER", loader)
+        access = begin(READER)
+        (tmp_path / "plain_acl.yml").write_bytes(b"accounts: # \xff\n")
+        access.tick()
+
+        (said,) = (each.message for each in caplog.records)
+        assert "plain_acl.yml at byte 12 is not YAML, a text in UTF-8: " in said
+        assert "\n" not in said
 
     def test_a_file_that_is_put_in_place_of_another_is_seen(self, begin, tmp_path):
         """

@@ -94,6 +94,7 @@ class TestContext:
         ("changes", "said"),
         [
             ({"cert": "gone.pem"}, r"gone\.pem: No such file.*the one of this machine"),
+            ({"key": None}, r"server\.pem has no key: give the key's file with --tls-key"),
             ({"key": "client.key"}, r"client\.key is not the key of .*server\.pem"),
             ({"key": "password"}, r"server\.pem is not a certificate with its key in .*password"),
             ({"cert": "password"}, r"password is not a certificate"),
@@ -111,7 +112,8 @@ class TestContext:
     )
     def test_what_cannot_be_used_is_named_with_a_remedy(self, certs, changes, said):
         given = {"cert": "server.pem", "key": "server.key"} | changes
-        paths = {k: certs / v for k, v in given.items() if k in {"cert", "key", "trusted"}}
+        of_files = {"cert", "key", "trusted"}
+        paths = {k: v and certs / v for k, v in given.items() if k in of_files}
         with pytest.raises(AccessError, match=said):
             context(TlsFiles(**given | paths))
 
@@ -194,6 +196,21 @@ class TestRenewing:
         assert shake(renewed.context, client(certs)).version()
         assert renewed.context is not before
         assert not renewed.is_broken
+
+    def test_a_file_that_is_gone_is_named_and_counts_again_once_it_is_back(self, certs, tmp_path):
+        for name in ("pem", "key"):
+            (tmp_path / f"now.{name}").write_bytes((certs / f"server.{name}").read_bytes())
+        renewed = Renewed(TlsFiles(tmp_path / "now.pem", tmp_path / "now.key"))
+        before = renewed.context
+        (tmp_path / "now.key").rename(tmp_path / "away")
+        assert renewed.tick() == f"{tmp_path / 'now.key'}: No such file or directory"
+        assert renewed.tick() is None
+        assert renewed.is_broken
+
+        (tmp_path / "away").rename(tmp_path / "now.key")
+        assert renewed.tick() is None
+        assert not renewed.is_broken
+        assert renewed.context is not before
 
     def test_a_password_that_is_no_password_leaves_what_was_in_force(self, certs, tmp_path):
         given = self.copy(certs / "password", tmp_path)
