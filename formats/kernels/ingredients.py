@@ -18,8 +18,9 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from llvmlite import ir
 from numba.core.registry import cpu_target
-from numba.core.types import Function
+from numba.core.types import ExternalFunction, Function, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,8 +39,7 @@ def digest_of(kernel: Any, known: dict[int, Ingredient] | None = None) -> str:
             looked at again, so nothing may have changed since.
 
     Raises:
-        TypeError: the kernel reaches what is neither code nor value, so nobody could tell whether
-            it is the same.
+        TypeError: the kernel reaches an object of a kind that is not known here.
     """
     known = {} if known is None else known
     whole = hashlib.sha256()
@@ -188,10 +188,12 @@ class Ingredient:
                         self._take(value, attributes)
 
     def _take_other(self, value: Any) -> None:
-        told = repr(value)
-        if " at 0x" in told:
-            raise TypeError(f"a kernel depends on {told}, which looks different in each process")
-        self._tell(type(value).__name__, told)
+        if isinstance(value, ExternalFunction):
+            self._tell(value.symbol, str(value.sig))
+        elif isinstance(value, (Type, ir.Type, Enum, np.dtype)):
+            self._tell(type(value).__name__, repr(value))
+        else:
+            raise TypeError(f"a kernel names {value!r}, and nothing tells whether it is the same")
 
 
 def _is_ours(value: Any) -> bool:

@@ -212,11 +212,20 @@ class TestDigest:
 
         assert digest_of(made) != before
 
-    def test_what_nobody_can_compare_is_refused(self, monkeypatch):
-        """Else its kernel would be compiled at each start, and nobody would know why."""
+    def test_what_a_function_of_c_takes_counts(self, monkeypatch):
+        found = set()
+        for takes in (numba.int32, numba.int64):
+            function = numba.types.ExternalFunction("usleep", numba.int32(takes))
+            monkeypatch.setitem(globals(), "SCALE", function)
+            found |= {digest_of(whole), digest_of(whole)}
+
+        assert len(found) == 2
+
+    def test_what_cannot_be_compared_is_refused(self, monkeypatch):
+        """Else a change of it would not be seen, or nothing that is kept would ever be used."""
         monkeypatch.setitem(globals(), "SCALE", UNKNOWN)
 
-        with pytest.raises(TypeError, match="looks different in each process"):
+        with pytest.raises(TypeError, match="nothing tells whether it is the same"):
             digest_of(whole)
 
 
