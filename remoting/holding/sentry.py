@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numba.core import types
 
 from reput.formats.kernels.compiled import called_with, kernel
 from reput.formats.kernels.memory import load_i64
 from reput.remoting.holding.spots import MOST_SPOTS
-from reput.remoting.lanes.libc import pause
 from reput.stores.query.compiled.libc import pread
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ _LOOKS = 64
 _AT_ONCE = 8
 _WORD = 8
 STIRRED, TIME_IS_UP = -1, -2
+
+# Of the C library; numba finds it by name in the process.
+_usleep: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 
 @kernel
@@ -58,7 +61,7 @@ def rest(
     """
     following = logs
     for _ in range(looks):
-        pause(_PAUSE_US)
+        _usleep(np.uint32(_PAUSE_US))
         if stirred[0]:
             return STIRRED
         for i in range(logs + min(_AT_ONCE, count - logs)):

@@ -1,4 +1,4 @@
-"""Calls of the C library for lanes: reads that do not wait for a device, sockets, sleeping.
+"""Calls of the C library for lanes: reads that do not wait for a device, and sockets.
 
 numba finds the functions by name in the process.
 """
@@ -47,13 +47,6 @@ _recv: Any = types.ExternalFunction(
 _epoll_wait: Any = types.ExternalFunction(
     "epoll_wait", types.int32(types.int32, types.uintp, types.int32, types.int32)
 )
-_usleep: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
-
-
-@register_jitable
-def pause(microseconds: int) -> None:
-    """Sleep."""
-    _usleep(np.uint32(microseconds))
 
 
 @register_jitable
