@@ -253,6 +253,8 @@ class Lanes:
 
     def tick(self) -> None:
         """Tell of what was answered, and close files that are not needed; call it each second."""
+        # Files that have expired: their space is free once nobody has them open.
+        self.begin()
         self.rounds.tick()
         self._open_queues.tidy()
         self._tell_pulled()

@@ -493,6 +493,28 @@ def test_files_that_expire(tmp_path):
         assert rig.known(request(low))
 
 
+def test_files_that_have_expired_are_let_go_though_nobody_pulls(tmp_path):
+    """
+    What is removed takes its space on the disk as long as somebody has it open, or mapped.
+    """
+    with dispatched(messages(400), tmp_path, mappedFileSizeConsumeQueue=str(1000 * 20)) as store:
+        rig = Rig(served(store))
+        assert rig.known(request())
+        first, *_ = sorted((tmp_path / "store" / "commitlog").iterdir())
+        assert str(first) in _held_files()
+        first.unlink()
+        store.presence.follow()
+        rig.lanes.tick()
+        assert str(first) not in _held_files()
+        rig.lanes.close()
+
+
+def _held_files():
+    """Return what this process has open or mapped, as text."""
+    names = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return "\n".join([*names, Path("/proc/self/maps").read_text()])
+
+
 @pytest.mark.parametrize("what", ["store/commitlog", "out/consumequeue"])
 def test_files_that_are_away_are_not_answered_from(tmp_path, what):
     """
