@@ -147,13 +147,13 @@ class Pulls:
         """Return the seconds until the next `look`; as few as possible while many are answered."""
         return 0.0 if self.holds.is_ready else self.watch.pause
 
-    def follow(self) -> None:
+    def look_at_files(self) -> None:
         """Look at the store's files again; call it each second.
 
         Raises:
             StoreError: the log or all queues are not there.
         """
-        self.watch.follow()
+        self.watch.look_at_files()
 
     def look(self) -> None:
         """See what has come, and answer those that wait for it."""

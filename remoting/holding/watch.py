@@ -238,7 +238,7 @@ class Watch:
         self._holds.tick()
         self._told = {key: told for key, told in self._told.items() if key in self._holds}
 
-    def follow(self) -> None:
+    def look_at_files(self) -> None:
         """Look at the store's files again: new ones come, old ones go, a broker cuts its log.
 
         Call it each second, also while no pull waits.
@@ -246,7 +246,7 @@ class Watch:
         Raises:
             StoreError: the log or all queues are not there; see `stores.query.presence`.
         """
-        self._served.follow()
+        self._served.look_at_files()
         self._problem = ""
         cuts = self._served.store.presence.cuts
         if cuts != self._cuts or self._appended.is_lost:

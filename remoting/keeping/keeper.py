@@ -224,7 +224,7 @@ class Keeper:
             self._last_file = done.last_file
             # The look of each second tells what is not there.
             with contextlib.suppress(StoreError):
-                self._store.presence.follow()
+                self._store.presence.look()
         for (_, future), each in zip(puts, done.errors, strict=True):
             _end(future, each)
         self._go()

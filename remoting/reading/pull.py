@@ -144,7 +144,7 @@ def _find_now(header: PullMessageRequestHeader, served: Served, wanted: Filter) 
         return (yield from find(header, served, wanted))
     except LogChangedError:
         # A file has expired, or the log was cut, since the last look.
-        yield from patiently(served.follow)
+        yield from patiently(served.look_at_files)
     try:
         return (yield from find(header, served, wanted))
     except LogChangedError:

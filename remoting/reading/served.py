@@ -163,15 +163,15 @@ class Served:
         """Return a queue with what was written to it since, None if there is none."""
         return self.store_of(topic, queue_id).queue_now(topic, queue_id)
 
-    def follow(self) -> None:
+    def look_at_files(self) -> None:
         """Look at the files, as a server does each second.
 
         Raises:
             StoreError: some are not there; see `stores.query.presence`.
         """
         if self.kept is not None:
-            self.kept.store.presence.follow()
-        self.store.presence.follow()
+            self.kept.store.presence.look()
+        self.store.presence.look()
 
     def limits_now(self) -> PullLimits:
         """Return how much one pull transfers, as far as the log is now."""

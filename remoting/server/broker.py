@@ -272,4 +272,4 @@ def _prepare(store: MessageStore) -> None:
     store.log.end()
     # The first tick says what is away; nobody is answered without it until then.
     with contextlib.suppress(StoreError):
-        store.presence.follow()
+        store.presence.look()

@@ -73,7 +73,7 @@ class Following:
     def tick(self) -> None:
         """Look at the files; call it each second."""
         try:
-            self._pulls.follow()
+            self._pulls.look_at_files()
         except StoreError as error:
             self._leave("clients are told to try again: %s", error)
             return

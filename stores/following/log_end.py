@@ -199,7 +199,7 @@ class EndedLog(FollowedFiles):
             else:
                 return
 
-    def follow(self) -> bool:
+    def is_uncut_now(self) -> bool:
         """Look at the files again where files came or went; False if the log was cut.
 
         Unlike `refresh` it does not look for the end, which may take seconds: `reached` says it. A

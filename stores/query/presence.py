@@ -39,7 +39,7 @@ class Presence:
         """
         return self._queues.dropped + self._log.dropped
 
-    def follow(self) -> None:
+    def look(self) -> None:
         """Look at the files again; call it each second.
 
         Raises:
@@ -47,7 +47,7 @@ class Presence:
                 whole. What is asked of queues raises it too, until they are back.
         """
         try:
-            self._look()
+            self._look_at_both()
         except (StoreError, FileSizeError) as error:
             if self.away is None:
                 self._queues.drop_all()
@@ -58,9 +58,9 @@ class Presence:
             self.away = self._queues.away = None
             self.cuts += 1
 
-    def _look(self) -> None:
-        if self._log.follow():
-            self._queues.follow()
+    def _look_at_both(self) -> None:
+        if self._log.is_uncut_now():
+            self._queues.close_gone()
         else:
             # They may have entries of what was cut.
             self._queues.drop_all()

@@ -115,7 +115,7 @@ class OpenQueues:
             self.dropped += 1
         return self.get(topic, queue_id)
 
-    def follow(self) -> None:
+    def close_gone(self) -> None:
         """Close the queues whose files went, or are others now.
 
         Raises:

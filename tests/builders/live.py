@@ -65,7 +65,7 @@ class Live:
             self.clock.now += 0.001
             if self.clock.now >= self.followed_at + 1:
                 self.followed_at = self.clock.now
-                self.pulls.follow()
+                self.pulls.look_at_files()
             self.pulls.look()
         return len(self.channel.sent)
 

@@ -229,7 +229,7 @@ class IndexCheck:
         replay = self._replay
         while not self._parting.is_hopeless:
             self._switch.turns()
-            if self._lost.follow():
+            if self._lost.begins_next():
                 replay.open_next()
             if self._lost.passes():
                 continue

@@ -91,7 +91,7 @@ class LostItems:
         end = int(replay.state[State.END_OFFSET])
         return replay.is_full and replay.peek() is None and self._lost.between(end + 1, _LAST)
 
-    def follow(self) -> bool:
+    def begins_next(self) -> bool:
         """Tell whether the file after the full one that is open begins with such an item."""
         replay = self._replay
         return replay.is_full and self._end_for(replay.peek(), None) is not None

@@ -465,7 +465,7 @@ def test_a_log_that_is_cut(live):
     live.dispatch()
     rig.ask(request(3))
     live.store.queue_now("t", 0)
-    live.store.presence.follow()
+    live.store.presence.look()
     live.store.log.end()
     for offset in (0, 3, 8, 70, 80, 100):
         for _ in range(3):
@@ -486,7 +486,7 @@ def test_files_that_expire(tmp_path):
         first, second, *_ = sorted((tmp_path / "store" / "commitlog").iterdir())
         first.unlink()
         second.unlink()
-        store.presence.follow()
+        store.presence.look()
         assert not rig.ask(request())
         low = store.queue("t", 0).min_offset
         assert low > 0
@@ -525,10 +525,10 @@ def test_files_that_are_away_are_not_answered_from(tmp_path, what):
         assert rig.known(request(3))
         (tmp_path / what).rename(tmp_path / "away")
         with pytest.raises(StoreError):
-            store.presence.follow()
+            store.presence.look()
         assert not rig.ask(request(3))
         (tmp_path / "away").rename(tmp_path / what)
-        store.presence.follow()
+        store.presence.look()
         assert rig.ask(request(3))
         assert rig.ask(request(3))
 
