@@ -27,7 +27,7 @@ from reput.stores.following.head_chain import is_blank, last_byte
 from reput.stores.following.past_end import newer_record, resumes_at
 from reput.stores.log.files import LogChangedError, gone
 from reput.stores.log.listing import stamp_of
-from reput.stores.presence.log_files import FollowedFiles
+from reput.stores.remaining.log_files import FollowedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
