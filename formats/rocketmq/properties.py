@@ -31,8 +31,13 @@ PROPERTY_CRC_PREFIX = CRC32.encode() + bytes([NAME_END])
 
 def parse(raw: bytes) -> dict[str, str]:
     """Return the properties of a record as the broker's parser has them."""
+    return of_text(strings.decode(raw))
+
+
+def of_text(text: str) -> dict[str, str]:
+    """Return the properties that stand in a text, as in a producer's request."""
     properties: dict[str, str] = {}
-    for piece in strings.decode(raw).split(chr(VALUE_END)):
+    for piece in text.split(chr(VALUE_END)):
         name, found, value = piece.partition(chr(NAME_END))
         if found and name and value:
             # Java's map keeps the place of the first; the value is the last one's.

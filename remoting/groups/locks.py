@@ -79,6 +79,11 @@ class Locks:
             if held is not None and held.client_id == client_id:
                 del self._locks[group, queue]
 
+    def has(self, group: str) -> bool:
+        """Tell whether a member of a group has a lock: it consumes in order."""
+        now = self._now()
+        return any(of == group and lock.until >= now for (of, _), lock in self._locks.items())
+
     def tick(self, now: float) -> None:
         """Forget locks that have ended; call it every second or so."""
         if now < self._next_scan:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.groups.offsets import Offsets
     from reput.remoting.groups.sent_back import SentBack
+    from reput.remoting.keeping.retries import Retries
     from reput.remoting.reading.answer import Answer
     from reput.remoting.reading.served import Served
     from reput.remoting.wire.channel import Channel
@@ -39,6 +40,7 @@ class GroupState:
         locks: which member has which queue.
         sent_back: messages that members sent back.
         file: follows the offsets; None if they end with the server.
+        retries: what members send to their retry topic; None if nothing is kept.
     """
 
     consumers: Consumers
@@ -46,6 +48,7 @@ class GroupState:
     locks: Locks
     sent_back: SentBack
     file: OffsetFile | None = None
+    retries: Retries | None = None
 
     def tick(self, now: float) -> None:
         """Do what is due; call it every second or so.
@@ -119,5 +122,6 @@ def handlers(
         **progress.handlers(),
         **state.locks.handlers(),
         **state.sent_back.handlers(),
+        **(state.retries.handlers() if state.retries is not None else {}),
         **Resets(state.consumers, state.offsets, served, broker_name).handlers(),
     }

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.commitlog import Record
     from reput.formats.rocketmq.encode import Message
     from reput.remoting.keeping.keeper import Keeper
+    from reput.remoting.keeping.log import Placed
     from reput.remoting.reading.hosts import Host
     from reput.remoting.reading.served import Served
     from reput.remoting.reading.turns import Turns
@@ -134,9 +135,7 @@ class SentBack:
         header = fields.read(ConsumerSendMsgBackRequestHeader, request.fields)
         config = self._served.groups.config(header.group)
         if config is None:
-            remark = f"subscription group not exist, {header.group} "
-            remark += f"\nSee {self._served.release.help_page} for further details."
-            return Answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            return self.no_group(header.group)
         if self._choice is OnSentBack.ACCEPT:
             return self._accept(header, channel)
         if self._keeping is not None:
@@ -166,9 +165,16 @@ class SentBack:
             return Answer(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
         origin = messageid.offset_id(record.store_host, record.physical_offset)
         message = records.sent_back(record, wanted, origin, keeping.host())
-        return await self._put(message, channel) or Answer(ResponseCode.SUCCESS)
+        kept = await self.put(message, channel)
+        return kept if isinstance(kept, Answer) else Answer(ResponseCode.SUCCESS)
 
-    async def _put(self, message: Message, channel: Channel) -> Answer | None:
+    def no_group(self, group: str) -> Answer:
+        """Return what is answered about a group that is not there."""
+        remark = f"subscription group not exist, {group} "
+        remark += f"\nSee {self._served.release.help_page} for further details."
+        return Answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+
+    async def put(self, message: Message, channel: Channel) -> Placed | Answer:
         """Write a message and flush it; return an answer that refuses it where that fails.
 
         Args:
@@ -177,17 +183,19 @@ class SentBack:
         """
         assert self._keeping is not None
         keeper, topic = self._keeping.keeper, str(message.topic)
+        host = self._keeping.host()
         others = self._served.topics.get(topic)
         queue_id = keeper.queue_of(topic, others.read_queues if others is not None else 0)
+        placed = message._replace(queue_id=queue_id, store_host=host.address, store_port=host.port)
         try:
-            await keeper.put(message._replace(queue_id=queue_id))
+            kept = await keeper.put(placed)
         except (FullError, OSError, ValueError) as error:
             self.refused += 1
             if not self._may_refuse_now(channel):
                 await asyncio.sleep(WAIT_SECONDS)
             return Answer(ResponseCode.SYSTEM_ERROR, str(error))
         self.kept += 1
-        return None
+        return kept
 
     def _accept(self, header: ConsumerSendMsgBackRequestHeader, channel: Channel) -> Answer:
         self.accepted += 1

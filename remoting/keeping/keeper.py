@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reput.formats.rocketmq.encode import Message
+    from reput.remoting.keeping.log import Placed
 
-    Put = tuple[Message, asyncio.Future[None]]
+    Put = tuple[Message, asyncio.Future[Placed]]
 
 LOG = logging.getLogger("reput")
 # Each waiting client has one message here; what others send is not taken.
@@ -44,12 +45,12 @@ class _Done(NamedTuple):
     """What a turn of the thread has come to.
 
     Attributes:
-        errors: for each message that was to be put, None if it is on disk.
+        puts: for each message that was to be put, where it is on disk, or why it is not.
         next_due_ms: when the next one is due.
         last_file: where the log's last file begins.
     """
 
-    errors: list[Exception | None]
+    puts: list[Placed | Exception]
     next_due_ms: int | None
     last_file: int
 
@@ -122,12 +123,12 @@ class Keeper:
         """
         return self._ids.setdefault(topic, max(others, 1))
 
-    def put(self, message: Message) -> asyncio.Future[None]:
-        """Keep a message; the future ends once it is on disk.
+    def put(self, message: Message) -> asyncio.Future[Placed]:
+        """Keep a message; the future ends once it is on disk, with its place.
 
         The future's error is a `FullError`, ValueError or OSError.
         """
-        future: asyncio.Future[None] = self._loop.create_future()
+        future: asyncio.Future[Placed] = self._loop.create_future()
         if self._put_bytes > _MOST_WAITING_BYTES:
             future.set_exception(FullError("the disk takes messages too slowly"))
             return future
@@ -181,8 +182,8 @@ class Keeper:
     def _turn(self, messages: list[Message], now_ms: int, *, expires: bool) -> _Done:
         """Write; on the thread."""
         kept = self._kept
-        errors = self._put_all(messages, now_ms)
-        has_failed = any(isinstance(each, OSError) for each in errors)
+        puts = self._put_all(messages, now_ms)
+        has_failed = any(isinstance(each, OSError) for each in puts)
         try:
             kept.deliver(now_ms)
             if expires:
@@ -193,11 +194,11 @@ class Keeper:
         due = kept.next_due_ms
         if has_failed and due is not None:
             due = max(due, now_ms + _PAUSE_MS)
-        return _Done(errors, due, kept.last_file)
+        return _Done(puts, due, kept.last_file)
 
-    def _put_all(self, messages: list[Message], now_ms: int) -> list[Exception | None]:
+    def _put_all(self, messages: list[Message], now_ms: int) -> list[Placed | Exception]:
         try:
-            self._kept.put(messages, now_ms)
+            return [*self._kept.put(messages, now_ms)]
         except (ValueError, ReputError) as error:
             if len(messages) == 1:
                 return [error]
@@ -206,7 +207,6 @@ class Keeper:
         except OSError as error:
             LOG.error("messages that were sent back could not be kept: %s", error)  # noqa: TRY400 - it says all
             return [error] * len(messages)
-        return [None] * len(messages)
 
     def _after(self, job: asyncio.Future[_Done], puts: list[Put]) -> None:
         """Take in what the thread did; on the event loop."""
@@ -225,7 +225,7 @@ class Keeper:
             # The look of each second tells what is not there.
             with contextlib.suppress(StoreError):
                 self._store.presence.look()
-        for (_, future), each in zip(puts, done.errors, strict=True):
+        for (_, future), each in zip(puts, done.puts, strict=True):
             _end(future, each)
         self._go()
 
@@ -238,13 +238,13 @@ class Keeper:
         self._kept.close()
 
 
-def _end(future: asyncio.Future[None], error: Exception | None) -> None:
+def _end(future: asyncio.Future[Placed], result: Placed | Exception) -> None:
     if future.done():
         return
-    if error is None:
-        future.set_result(None)
+    if isinstance(result, Exception):
+        future.set_exception(result)
     else:
-        future.set_exception(error)
+        future.set_result(result)
 
 
 def keeper_of(

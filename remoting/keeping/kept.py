@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.commitlog import Record
     from reput.formats.rocketmq.encode import Message
+    from reput.remoting.keeping.log import Placed
     from reput.remoting.keeping.queues import Key
 
 LOG = logging.getLogger("reput")
@@ -151,8 +152,11 @@ class Kept:
         """Return where the log's last file begins."""
         return self._log.bases[-1]
 
-    def put(self, messages: Sequence[Message], now_ms: int) -> None:
+    def put(self, messages: Sequence[Message], now_ms: int) -> list[Placed]:
         """Keep messages: they wait for their delay, or stand in their queues at once.
+
+        Returns:
+            Where each stands, or its copy that waits.
 
         Raises:
             FullError: there is no room for them.
@@ -161,7 +165,7 @@ class Kept:
         """
         asked = [records.waiting(each, len(self._rules.delays)) for each in messages]
         self._require_room(sum(2 * (len(each.body) + _GROWTH) for each in asked), now_ms)
-        self._append(asked, now_ms)
+        return self._append(asked, now_ms)
 
     def deliver(self, now_ms: int) -> int:
         """Put messages into their queues whose delay is over; return how many.
@@ -193,9 +197,9 @@ class Kept:
             LOG.error("a message that was sent back is lost: %s", error)  # noqa: TRY400 - it says all
             return None
 
-    def _append(self, messages: Sequence[Message], now_ms: int) -> None:
+    def _append(self, messages: Sequence[Message], now_ms: int) -> list[Placed]:
         if not messages:
-            return
+            return []
         ends: dict[Key, int] = {}
         numbered = []
         for message in messages:
@@ -203,7 +207,8 @@ class Kept:
             offset = ends.get(key, self.queues.ends.get(key, 0))
             ends[key] = offset + 1
             numbered.append(message._replace(queue_offset=offset))
-        for placed in self._log.append(numbered, now_ms):
+        found = self._log.append(numbered, now_ms)
+        for placed in found:
             record = self._log.record_at(placed.position, placed.size)
             key = record.topic, record.queue_id
             self.queues.put(key, record.queue_offset, self._entry(record))
@@ -211,6 +216,7 @@ class Kept:
             if waits is not None:
                 heapq.heappush(self._heap, waits)
                 self._waiting_bytes += waits.size
+        return found
 
     def _entry(self, record: Record) -> bytes:
         delays = self._rules.delays

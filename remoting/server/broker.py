@@ -110,7 +110,7 @@ class StoreBroker:
         self._topics: dict[str, Topic] = self._with_kept(found)
         served = self._served = self._as_served(consumers, groups.file.offsets)
         self._groups = rules.group_state(
-            consumers, served, groups, self._now, self._turns, self._host
+            consumers, served, groups, self._now, self._turns, self._host, identity.cluster
         )
         self.desk = self._make_desk(served, reads_all=groups.new_groups_read_all)
         self.traffic = Traffic(counters)

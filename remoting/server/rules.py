@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from reput.remoting.groups import consumers
 from reput.remoting.groups.locks import Locks
+from reput.remoting.groups.refusals import refuse
 from reput.remoting.groups.requests import GroupState
 from reput.remoting.groups.sent_back import Keeping, SentBack
+from reput.remoting.keeping.retries import Beside, Retries
 from reput.remoting.names.known import READABLE
 
 if TYPE_CHECKING:
@@ -101,6 +103,7 @@ def group_state(
     now: Callable[[], float],
     turns: Turns,
     host: Callable[[], Host],
+    cluster: str,
 ) -> GroupState:
     """Return what is known of groups as a server begins.
 
@@ -111,11 +114,15 @@ def group_state(
         now: as of `consumers_of`.
         turns: of the event loop.
         host: returns what ids of kept messages lead to.
+        cluster: of the broker.
     """
     file, keeper = settings.file, settings.keeper
     keeping = None if keeper is None else Keeping(keeper, turns, host)
     sent_back = SentBack(settings.on_sent_back, served, now, keeping)
-    return GroupState(known, file.offsets, Locks(now), sent_back, file)
+    locks = Locks(now)
+    beside = Beside(sent_back.put, refuse, sent_back.no_group, locks.has)
+    retries = None if keeping is None else Retries(beside, served, cluster)
+    return GroupState(known, file.offsets, locks, sent_back, file, retries)
 
 
 def _is_on(properties: Mapping[str, str], name: str, *, default: bool) -> bool:

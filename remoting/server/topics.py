@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.names import RETRY
-from reput.remoting.names.known import READABLE, Topic
+from reput.remoting.names.known import READABLE, WRITABLE, Topic
 from reput.stores.config.config_files import read_config, unreadable
 from reput.stores.config.topics import TOPICS
 
@@ -70,7 +70,9 @@ def with_kept(
     topics = dict(found)
     for name in keeper.topics():
         queues = max(keeper.id_in(name) + 1, found[name].read_queues if name in found else 0)
-        topics[name] = Topic(name, queues, queues)
+        # Members send messages there themselves where they cannot send them back.
+        perm = READABLE | WRITABLE if name.startswith(RETRY) else READABLE
+        topics[name] = Topic(name, queues, queues, perm)
     return dict(sorted(topics.items()))
 
 

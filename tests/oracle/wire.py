@@ -30,6 +30,7 @@ from reput.remoting.wire import (  # noqa: E402
     frames,
     name_headers,
     pull_headers,
+    send_headers,
 )
 from reput.remoting.wire.codes import LanguageCode, SerializeType  # noqa: E402
 from reput.remoting.wire.command import Command  # noqa: E402
@@ -74,7 +75,7 @@ BROKEN = (
 )
 KINDS = {
     kind.__name__: kind
-    for module in (pull_headers, admin_headers, name_headers)
+    for module in (pull_headers, admin_headers, name_headers, send_headers)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, fields.Header) and kind is not fields.Header
 }

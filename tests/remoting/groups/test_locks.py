@@ -59,6 +59,14 @@ def test_a_lock_ends_after_a_minute(locks, clock):
     assert locks.lock("g", QUEUES, "b") == [QUEUES[0], QUEUES[2]]
 
 
+def test_a_group_consumes_in_order_while_it_has_a_lock(locks, clock):
+    assert not locks.has("g")
+    locks.lock("g", QUEUES, "a")
+    assert (locks.has("g"), locks.has("h")) == (True, False)
+    clock.now += LIFE_SECONDS + 1
+    assert not locks.has("g")
+
+
 def test_those_that_have_ended_are_forgotten(locks, clock):
     """
     Any peer can lock queues that are not there.

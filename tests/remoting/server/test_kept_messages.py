@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
 from reput.formats.rocketmq import commitlog
 from reput.formats.rocketmq.encode import Message
+from reput.remoting.groups.refusals import READ_ONLY
 from reput.remoting.keeping.log import FIRST
 from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.remoting.wire.send_headers import LONG_NAMES
 from tests.builders.served import NOW, dispatched
 from tests.builders.servers import Client
 from tests.builders.stores import Log
@@ -126,6 +129,94 @@ def test_a_kill_loses_nothing_and_repeats_nothing(process):
     assert asked.remark == "The Consumer <g> <c> not online"
     client.close()
     assert process.end() == 0
+
+
+def sent(level: int, **more: str) -> dict[str, str]:
+    """
+    Return what a consumer's own producer sends to the retry topic, by long names.
+    """
+    said = {"RETRY_TOPIC": "t", "ORIGIN_MESSAGE_ID": "ID", "UNIQ_KEY": "U7", "DELAY": str(level)}
+    return {
+        "producerGroup": "CLIENT_INNER_PRODUCER",
+        "topic": RETRY,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "queueId": "0",
+        "sysFlag": "0",
+        "bornTimestamp": str(NOW),
+        "flag": "7",
+        "properties": "".join(f"{name}\x01{value}\x02" for name, value in said.items()),
+        "reconsumeTimes": "1",
+        "maxReconsumeTimes": "2",
+    } | more
+
+
+def test_what_members_send_to_their_retry_topic_themselves_is_kept(process):
+    process.start()
+    client = Client(process.broker)
+    short = {long: name for name, long in LONG_NAMES.items()}
+    # It makes the group known.
+    pulled(client, "t", 0)
+    answer = client.ask(
+        RequestCode.SEND_MESSAGE_V2,
+        b"again",
+        **{short[name]: value for name, value in sent(1).items()},
+    )
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    assert (answer.fields["transactionId"], answer.fields["TRACE_ON"]) == ("U7", "true")
+    (again,) = pulled(client, RETRY, 1)
+    assert (again.body, again.reconsume_times, again.flag) == (b"again", 1, 7)
+    assert again.properties["ORIGIN_MESSAGE_ID"] == "ID"
+    assert again.store_host == f"127.0.0.1:{process.broker}"
+    route = Client(process.names).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=RETRY)
+    assert json.loads(route.body)["queueDatas"][0]["perm"] == 6
+
+    wrong = client.ask(RequestCode.SEND_MESSAGE, b"no", **sent(1, properties="DELAY\x01soon"))
+    assert wrong.code == ResponseCode.SYSTEM_ERROR
+
+    # More often than it may be; then, of a group that consumes in order.
+    more = sent(1, reconsumeTimes="3")
+    assert client.ask(RequestCode.SEND_MESSAGE, b"dead", **more).code == ResponseCode.SUCCESS
+    queue = {"brokerName": "b", "queueId": 0, "topic": "t"}
+    locks = {"consumerGroup": "g", "clientId": "c", "mqSet": [queue]}
+    client.ask(RequestCode.LOCK_BATCH_MQ, json.dumps(locks).encode())
+    assert client.ask(RequestCode.SEND_MESSAGE, b"given up", **sent(1)).code == ResponseCode.SUCCESS
+    dead = [pulled(client, "%DLQ%g", 1, offset)[0] for offset in (0, 1)]
+    assert [(each.body, each.properties["DELAY"]) for each in dead] == [
+        (b"dead", "-1"),
+        (b"given up", "-1"),
+    ]
+
+    # Nothing else is written.
+    for fields in (
+        sent(1, topic="t"),
+        sent(1, batch="true"),
+        sent(1, properties="TRAN_MSG\x01true"),
+    ):
+        refused = client.ask(RequestCode.SEND_MESSAGE, b"no", **fields)
+        assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, READ_ONLY)
+    client.close()
+    assert process.end() == 0
+
+
+def test_a_broker_of_4_9_lets_dead_letters_wait(directory):
+    """
+    They are tried once less, and their delay stays; that the group has locks does not matter.
+    """
+    process = ServedProcess(directory, "--sent-back", "keep", "--broker-version", "4.9")
+    process.start()
+    try:
+        client = Client(process.broker)
+        pulled(client, "t", 0)
+        said = sent(1, reconsumeTimes="2")
+        answer = client.ask(RequestCode.SEND_MESSAGE, b"dead", **said)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert "transactionId" not in answer.fields
+        (dead,) = pulled(client, "%DLQ%g", 1)
+        assert (dead.body, dead.properties["DELAY"]) == (b"dead", "1")
+        client.close()
+    finally:
+        assert process.end() == 0
 
 
 def test_a_bound_that_is_too_small_is_refused(directory):

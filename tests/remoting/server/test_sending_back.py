@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reput.formats.rocketmq.encode import Message
+from reput.remoting.wire.codes import RequestCode, ResponseCode
+from reput.remoting.wire.fields import write
 from tests.builders.java_clients import sending_back
-from tests.builders.served import NOW, dispatched
+from tests.builders.served import NOW, dispatched, request
+from tests.builders.servers import Client
 from tests.builders.stores import Log
 from tests.remoting.server.served_process import ServedProcess
 
@@ -75,3 +78,41 @@ def test_a_message_is_tried_again_and_ends_among_the_dead(tmp_path, server, vers
     assert (key, times_tried) == ("bad-1", "3")
     assert "RETRY_TOPIC=t" in said
     assert "DELAY=0" in said
+
+
+def wait_for_route(server: ServedProcess) -> None:
+    """
+    Return once the group's retry topic has a route; without one a consumer tries more often.
+    """
+    broker, names = Client(server.broker), Client(server.names)
+    # It makes the group known.
+    broker.ask(RequestCode.PULL_MESSAGE, **write(request(0)))
+    later = "DELAY\x0118"
+    said = dict.fromkeys("defghjm", "0") | {"a": "p", "b": "%RETRY%g", "c": "TBW102", "i": later}
+    answer = broker.ask(RequestCode.SEND_MESSAGE_V2, b"in two hours", **said, l="16")
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    until = time.monotonic() + 60
+    while names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="%RETRY%g").code:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("version", CLIENTS)
+def test_an_orderly_consumer_gives_a_message_up(tmp_path, server, version):
+    """
+    It tries by itself, and sends the message to its retry topic as a producer. The group has locks,
+    so it is for the dead letters at once, and the next message is consumed.
+    """
+    wait_for_route(server)
+    with sending_back(server.names, version, tmp_path, count=5, kind="orderly") as taken:
+        pass
+
+    assert [line[0] for line in lines_of(taken)] == ["good-1", "bad-1", "bad-1", "bad-1", "good-2"]
+    with sending_back(
+        server.names, version, tmp_path, count=1, topic="%DLQ%g", group="of-the-dead"
+    ) as dead:
+        pass
+    ((key, _, *_, body, _, _, said),) = lines_of(dead)
+    assert (key, body) == ("bad-1", "body of bad-1")
+    assert "RETRY_TOPIC=t" in said
+    assert "DELAY=-1" in said
