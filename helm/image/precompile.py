@@ -1,9 +1,9 @@
 """Fills numba's cache and Java's class archive while the image is built.
 
 A small store is dispatched and verified, which compiles every kernel for the types that a job
-uses, and a small Spark job leaves its classes in an archive: a container then starts without a
-compiler. Both compare times of files, so these have to be whole seconds before: layers of images
-know no fractions.
+uses. Those of Kafka and of serving are compiled besides, and a small Spark job leaves its classes
+in an archive: a container then starts without a compiler. Both compare times of files, so these
+have to be whole seconds before: layers of images know no fractions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message, encode, encode_blank
+from reput.remoting.server.compiled import compile_all
 from reput.streaming.dispatch.dispatcher import rebuild
-from reput.streaming.dispatch.warm import load_kernels
+from reput.streaming.dispatch.warm import compile_kafka_kernels, load_kernels
 from reput.streaming.settings.config import store_config
 from reput.streaming.spark.archive import archive_classes
 from reput.streaming.verify.output import verify
@@ -34,6 +35,8 @@ def main() -> None:
         SystemExit: what was dispatched is not right.
     """
     load_kernels()
+    compile_kafka_kernels()
+    compile_all()
     message = Message("topic", b"body", {"TAGS": "tag", "KEYS": "key", "UNIQ_KEY": "id"})
     with tempfile.TemporaryDirectory() as directory:
         store, output = Path(directory, "store"), Path(directory, "output")

@@ -70,7 +70,7 @@ QUEUES = 1024
 # Requests of one connection that are taken before others have their turn, and those of one call.
 TURN = 32
 # Requests of all connections after which the loop has its turn.
-ROUND = 96
+ROUND = 32
 COMMITS = ROUND + TURN
 # Bytes of records that one answer may have here: more than a pull's limit.
 BODY_ROOM = 320 << 10

@@ -503,7 +503,7 @@ def test_files_that_have_expired_are_let_go_though_nobody_pulls(tmp_path):
         first, *_ = sorted((tmp_path / "store" / "commitlog").iterdir())
         assert str(first) in _held_files()
         first.unlink()
-        store.presence.follow()
+        store.presence.look()
         rig.lanes.tick()
         assert str(first) not in _held_files()
         rig.lanes.close()
