@@ -57,6 +57,9 @@ class Rider(Protocol):
     def left(self) -> None:
         """Read from the socket again."""
 
+    def abort(self) -> None:
+        """Close it at once."""
+
     def write(self, data: bytes) -> None:
         """Send bytes after those that were sent before."""
 
@@ -169,7 +172,12 @@ class Rounds:
         rider = self._riders[socket]
         if rest and not unsent:
             # A file has to be opened, or a lane be made; it can stay then.
-            rest = self._lanes.take(rest, rider)
+            try:
+                rest = self._lanes.take(rest, rider)
+            except Exception:
+                # What it asked would never be answered.
+                rider.abort()
+                raise
             if not rest:
                 return
         self.leave(rider, socket)

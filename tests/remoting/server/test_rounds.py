@@ -169,6 +169,19 @@ def test_a_client_that_resets_its_connection_is_forgotten(served):
     running.wait_for(lambda count: count == 0)
 
 
+def test_a_failure_closes_the_connection_whose_requests_are_lost(served, monkeypatch):
+    running, rounds, _ = served
+    (client,) = joined(running, rounds)
+
+    def fail(_data, _connection):
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(rounds._lanes, "take", fail)
+    client.send(RequestCode.GET_MIN_OFFSET, topic="t", queueId="0")
+    assert client.is_closed()
+    assert len(rounds) == 0
+
+
 def test_a_connection_that_the_server_closes_leaves(served):
     running, rounds, _ = served
     (client,) = joined(running, rounds)
