@@ -166,6 +166,8 @@ class Lanes:
             self.forget()
             self._open_queues.close()
         state, limits = self._state, self._served.limits
+        if limits.messages > p.MOST_RECORDS:
+            raise RuntimeError(f"no place for {limits.messages} records of an answer")
         state[p.LOG_MIN], state[p.LOG_END] = seen[1:3]
         state[p.LOG_FILE_SIZE] = self._log.file_size
         state[p.MOST_MESSAGES], state[p.MOST_BYTES] = limits.messages, limits.bytes

@@ -1,4 +1,4 @@
-"""Calls of the C library for lanes: reads that do not wait for a device, and sockets.
+"""Calls of the C library for lanes: reads that do not wait, copies of mapped bytes, and sockets.
 
 numba finds the functions by name in the process.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
 
 PAGE = mmap.PAGESIZE
-_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_NOWAIT = os.RWF_NOWAIT
 _SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 _RECEIVE_FLAGS = int(socket.MSG_DONTWAIT)
 # `struct epoll_event` in words of four bytes: it has no gap where it is packed.

@@ -9,11 +9,11 @@ state     (STATE,)             the log's bounds, limits, tallies, files of the l
 lanes     (LANES, COLUMNS)     by lane: what Python found out about its pulls
 texts     (LANES, TEXT)        by lane: the outline of its requests, then its answers'
 slots     (2 * SLOTS,)         by hash: number of a lane plus one; then outlines seen once
-queues    (QUEUES, 12)         by queue: its bounds and files
+queues    (QUEUES, …)          by queue: its bounds and files
 out       (OUT,)               answers, one after the other
 work      (WORK,)              an outline, entries of a queue, bytes between records, pages
-vectors   (VECTORS,)           places for `preadv2`, records of one answer, numbers
-commits   (COMMITS, 2)         lane and offset of pulls that commit one
+vectors   (VECTORS,)           places for `preadv2` and `pwritev`, records of one answer, numbers
+commits   (COMMITS, 2)         lane and committed offset of each pull that is answered
 ========= ==================== ====================================================
 """
 
@@ -67,9 +67,9 @@ QUEUE_BASES, QUEUE_DESCRIPTORS = 4, 8
 QUEUE_COLUMNS = QUEUE_DESCRIPTORS + QUEUE_FILES
 QUEUES = 1024
 
-# Requests of one connection that are taken before others have their turn, and those of one call.
+# Requests of one connection that are taken before others have their turn.
 TURN = 32
-# Requests of all connections after which the loop has its turn.
+# Requests after which the loop has its turn; those of one more turn may come with them.
 ROUND = 32
 COMMITS = ROUND + TURN
 # Bytes of records that one answer may have here: more than a pull's limit.

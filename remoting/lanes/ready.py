@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reput.formats.kernels.compiled import kernel
 from reput.remoting.lanes import places as p
 from reput.remoting.lanes.kernels import serve
-from reput.remoting.lanes.libc import EVENT_SOCKET, EVENT_WORDS, ready_now, receive_now
+from reput.remoting.lanes.libc import EVENT_SOCKET, ready_now, receive_now
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,13 +36,14 @@ def answer_ready(
 ) -> tuple[int, int, int, int, int, int]:
     """Read from sockets that are ready, and answer what they ask as far as lanes can.
 
-    It ends with the first one that Python has to look at, after `ROUND` answers, or when none is
-    ready.
+    It ends with the first one that Python has to look at, when none is ready, or once there are
+    `ROUND` answers or more. Sockets are asked for one by one: epoll then puts one that was served
+    after those that wait.
 
     Args:
         epoll: watches the sockets.
         data: gets what is read of one.
-        events: scratch.
+        events: scratch, of one event.
         moved: gets a one by the socket of each from which something came.
         state: see `places`, as of all that follow.
         lanes: by lane.
@@ -60,23 +61,17 @@ def answer_ready(
         these end; how many answers there are in all.
     """
     answers = 0
-    while answers < p.ROUND:
-        count = ready_now(epoll, events)
-        if count < 1:
-            break
-        for number in range(count):
-            socket = events[number * EVENT_WORDS + EVENT_SOCKET]
-            size = receive_now(socket, data)
-            if size < 1:
-                return socket, 0, 0, 0, 0, answers
-            moved[socket] = 1
-            at, why, _, sent, filled, turn = serve(
-                data, 0, size, socket, answers, state, lanes, texts, slots, queues, out, work,
-                vectors, commits,
-            )  # fmt: skip
-            answers += turn
-            if why != p.DONE or sent < filled:
-                return socket, at, size, sent, filled, answers
-            if answers >= p.ROUND:
-                break
+    while answers < p.ROUND and ready_now(epoll, events) > 0:
+        socket = events[EVENT_SOCKET]
+        size = receive_now(socket, data)
+        if size < 1:
+            return socket, 0, 0, 0, 0, answers
+        moved[socket] = 1
+        at, why, _, sent, filled, turn = serve(
+            data, 0, size, socket, answers, state, lanes, texts, slots, queues, out, work, vectors,
+            commits,
+        )  # fmt: skip
+        answers += turn
+        if why != p.DONE or sent < filled:
+            return socket, at, size, sent, filled, answers
     return -1, 0, 0, 0, 0, answers

@@ -3,7 +3,7 @@
 Records of a queue lie apart. A read of the file has to bring what lies between them, too, and that
 is most of it. So files are mapped, and one `pwritev` copies records out of the mapping into `out`,
 which is a file in memory: if the mapped file was cut, or cannot be read, the call says so, where a
-copy of ours would end the process. Pages that are not in memory are asked for first (`mincore`).
+copy of ours would end the process. `mincore` is asked first whether all pages are in memory.
 Where a file cannot be mapped, or nobody tells us what is in memory, it is read.
 """
 
@@ -65,7 +65,7 @@ def _from_mapping(
             vectors[2 * count] = address + at
             vectors[2 * count + 1] = size
             count += 1
-        # The copy of one waits for the other's lines else. A prefetch touches no page.
+        # Otherwise each copy would wait for its own lines. A prefetch touches no page.
         for line in range(0, min(size, _LINES), _LINE):
             prefetch_at(address + at + line)
         until = at + size

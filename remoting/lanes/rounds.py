@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 
-# What one read of a socket may bring: as many requests as one turn takes.
+# What one read of a socket may bring.
 _DATA = 8 << 10
-# Sockets that one look finds.
-_EVENTS = 64
 # Sockets with higher numbers stay with the loop.
 _SOCKETS = 1 << 16
-# Connections that leave before the loop has its turn.
-_LEAVING = 8
+# Calls before the loop has its turn, where each ends with a connection that Python looks at.
+_CALLS = 8
 
 
 class Rider(Protocol):
@@ -70,7 +68,7 @@ class Rider(Protocol):
 def _arrays() -> tuple[NDArray[Any], ...]:
     return (
         np.zeros(_DATA, np.uint8),
-        np.zeros(_EVENTS * EVENT_WORDS, np.int32),
+        np.zeros(EVENT_WORDS, np.int32),
         np.zeros(_SOCKETS, np.uint8),
     )
 
@@ -148,7 +146,8 @@ class Rounds:
     def _run(self) -> None:
         """Answer those that are ready."""
         assert self._epoll is not None
-        for _ in range(_LEAVING):
+        total = 0
+        for _ in range(_CALLS):
             if not self._lanes.begin():
                 self._leave_all()
                 return
@@ -159,7 +158,10 @@ class Rounds:
                 self._lanes.take_commits(answers)
             if socket < 0:
                 return
+            total += answers
             self._look_at(socket, bytes(self._data[at:size]), bytes(self._out[sent:filled]))
+            if total >= p.ROUND:
+                return
 
     def _look_at(self, socket: int, rest: bytes, unsent: bytes) -> None:
         """Take what a kernel has left of a connection.
