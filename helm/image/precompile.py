@@ -13,9 +13,8 @@ from pathlib import Path
 
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message, encode, encode_blank
-from reput.remoting.server.compiled import compile_all
+from reput.streaming.cli.prepare import compile_kernels
 from reput.streaming.dispatch.dispatcher import rebuild
-from reput.streaming.dispatch.warm import compile_kafka_kernels, load_kernels
 from reput.streaming.settings.config import store_config
 from reput.streaming.spark.archive import archive_classes
 from reput.streaming.verify.output import verify
@@ -34,9 +33,7 @@ def main() -> None:
     Raises:
         SystemExit: what was dispatched is not right.
     """
-    load_kernels()
-    compile_kafka_kernels()
-    compile_all()
+    compile_kernels()
     message = Message("topic", b"body", {"TAGS": "tag", "KEYS": "key", "UNIQ_KEY": "id"})
     with tempfile.TemporaryDirectory() as directory:
         store, output = Path(directory, "store"), Path(directory, "output")

@@ -20,13 +20,13 @@ def load() -> tuple[type[Lanes], Sentry] | None:
     if os.environ.get(_OFF, "0") not in {"", "0"}:
         return None
     try:
-        return compile_all()
+        return compile_for_serving()
     except Exception:
         LOG.warning("pulls are answered without compiled code", exc_info=True)
         return None
 
 
-def compile_all() -> tuple[type[Lanes], Sentry]:
+def compile_for_serving() -> tuple[type[Lanes], Sentry]:
     """Compile lanes and what watches files, or load what was compiled, and return them."""
     from reput.remoting.holding.sentry import Sentry  # noqa: PLC0415 - numba
     from reput.remoting.lanes.lanes import Lanes  # noqa: PLC0415 - numba
