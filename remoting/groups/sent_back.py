@@ -175,7 +175,7 @@ class SentBack:
         return Answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     async def put(self, message: Message, channel: Channel) -> Placed | Answer:
-        """Write a message and flush it; return an answer that refuses it where that fails.
+        """Write a message and flush it; return where it stands, or an answer that refuses it.
 
         Args:
             message: for a group's topic, or its dead letters.

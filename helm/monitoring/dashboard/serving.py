@@ -117,8 +117,8 @@ def _groups() -> list[timeseries.Panel]:
         ),
         graph(
             "Offsets that wait to be saved",
-            "How long the oldest does: what groups consume again if the server ends. Some seconds"
-            " are well.",
+            "How long the oldest has waited: what groups consume again if the server is killed. A"
+            " few seconds are normal.",
             SECONDS,
             [(_one(s.SERVE_UNSAVED), NAMED)],
             8,
