@@ -207,11 +207,21 @@ class Kept:
             offset = ends.get(key, self.queues.ends.get(key, 0))
             ends[key] = offset + 1
             numbered.append(message._replace(queue_offset=offset))
+        begin, before = self._log.end, {key: self.queues.ends.get(key, 0) for key in ends}
         found = self._log.append(numbered, now_ms)
-        for placed in found:
-            record = self._log.record_at(placed.position, placed.size)
-            key = record.topic, record.queue_id
-            self.queues.put(key, record.queue_offset, self._entry(record))
+        taken = []
+        try:
+            for placed in found:
+                record = self._log.record_at(placed.position, placed.size)
+                key = record.topic, record.queue_id
+                self.queues.put(key, record.queue_offset, self._entry(record))
+                taken.append(record)
+        except (OSError, FormatError):
+            # They are refused. Left in the log, they would be there after the next start.
+            self._log.take_back(begin)
+            self.queues.take_back(before)
+            raise
+        for record in taken:
             waits = self._note(record)
             if waits is not None:
                 heapq.heappush(self._heap, waits)

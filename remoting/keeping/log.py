@@ -69,6 +69,7 @@ class KeptLog:
             changes.sync_directory(above)
         found = (names.parse_offset_file(path.name) for path in directory.iterdir())
         self.bases = sorted(base for base in found if base is not None)
+        self._drop_unmade()
         self.cut = 0
         """Bytes of an append that a crash had left in part."""
         self.end = self.bases[0] if self.bases else FIRST
@@ -155,6 +156,24 @@ class KeptLog:
                 self.cut += changes.clear(self.path(base), max(self.end - base, 0))
                 appending.sync_file(self.path(base))
         self._is_clean = True
+
+    def take_back(self, end: int) -> None:
+        """Remove the records from a physical offset on, the last ones that were appended.
+
+        Raises:
+            OSError: the disk failed; the next append tries it again.
+        """
+        self.end, self._is_clean = end, False
+        self._clear()
+
+    def _drop_unmade(self) -> None:
+        """Remove the last file if it was never made whole: there was no space for it, or a kill."""
+        if self.bases:
+            path = self.path(self.bases[-1])
+            if not path.stat().st_size:
+                changes.remove_file(path)
+                changes.sync_directory(self._directory)
+                del self.bases[-1]
 
     def _begin_file(self, base: int) -> None:
         appending.make_full_file(self.path(base), self._file_size)

@@ -12,7 +12,7 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, ENTRY_STRUCT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     Key = tuple[str, int]
@@ -103,6 +103,25 @@ class KeptQueues:
         appending.write_into(path, at * ENTRY_SIZE, entry, syncs=False)
         self._unsynced.add(path)
         self.ends[key] = queue_offset + 1
+
+    def take_back(self, ends: Mapping[Key, int]) -> None:
+        """Let queues end where they did before; entries after that become zeros again.
+
+        Args:
+            ends: the queue offset of each queue's next message.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        for key, end in ends.items():
+            # The last one may stand there in part.
+            for queue_offset in range(end, self.ends.get(key, end) + 1):
+                number, at = divmod(queue_offset, _ENTRIES)
+                path, nothing = self._path(key, number), bytes(ENTRY_SIZE)
+                if path.exists():
+                    appending.write_into(path, at * ENTRY_SIZE, nothing, syncs=False)
+            if key in self.ends:
+                self.ends[key] = end
 
     def sync(self) -> None:
         """Flush all entries.

@@ -192,6 +192,49 @@ class TestFailures:
         assert origins(tmp_path) == ["ID1", "ID3"]
         assert len(opened(tmp_path)) == 0
 
+    @pytest.mark.parametrize("written", [0, 10, 20])
+    def test_what_was_refused_is_not_there_after_the_next_start(
+        self, tmp_path, monkeypatch, written
+    ):
+        """
+        The log has taken the message, and its queue has no space.
+        """
+        kept = opened(tmp_path)
+        kept.put([a_message(1)], NOW)
+        kept.deliver(NOW + 5000)
+        real = appending.write_into
+
+        def fails(path, start, data, *, syncs=True):
+            if "consumequeue" in path.parts and any(data):
+                real(path, start, data[:written], syncs=syncs)
+                raise OSError(28, "No space left on device", str(path))
+            real(path, start, data, syncs=syncs)
+
+        for _ in range(3):
+            with monkeypatch.context() as patched:
+                patched.setattr(appending, "write_into", fails)
+                with pytest.raises(OSError, match="No space"):
+                    kept.put([a_message(2), a_message(3)], NOW + 6000)
+        kept.close()
+        kept = opened(tmp_path)
+        assert len(kept) == 0
+        kept.put([a_message(4)], NOW + 7000)
+        kept.deliver(NOW + 20_000)
+        kept.close()
+
+        assert origins(tmp_path) == ["ID1", "ID4"]
+
+    def test_a_start_that_had_no_space_for_the_log_keeps_no_later_one_from_it(self, tmp_path):
+        log = tmp_path / "commitlog"
+        log.mkdir()
+        (log / f"{FIRST:020}").touch()
+        kept = opened(tmp_path)
+        kept.put([a_message(1)], NOW)
+        kept.deliver(NOW + 5000)
+        kept.close()
+
+        assert origins(tmp_path) == ["ID1"]
+
 
 def fill(kept: Kept, topic: str, level: int) -> int:
     """
