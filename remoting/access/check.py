@@ -174,6 +174,10 @@ class Access:
             said = "%s can be used again; accounts that are in force: %d"
             LOG.info(said, self._place, self.accounts, extra=_OF_SETTING)
         self._error = None
+        if not self._rules.accounts and not self._rules.white:
+            # As of a broker; a copy onto a full disk leaves such a file.
+            said = "%s has no account and no address: nobody may read"
+            LOG.warning(said, self._place, extra=_OF_SETTING)
         self._reports.acl_read(self.accounts, self._rules.repeated)
 
     def _say_broken(self, error: str) -> None:

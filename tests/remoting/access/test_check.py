@@ -200,6 +200,19 @@ class TestChanging:
         assert remark(access, pull("orders")) is None
         assert reported.read[1][2] == f"{tmp_path / 'plain_acl.yml'}: No such file or directory"
 
+    @pytest.mark.parametrize("text", ["", "accounts: []\n", "globalWhiteRemoteAddresses: []\n"])
+    def test_a_file_that_lets_nobody_in_is_in_force_and_this_is_said(
+        self, begin, tmp_path, caplog, text
+    ):
+        access = begin(READER)
+        (tmp_path / "plain_acl.yml").write_text(text)
+        for _ in range(3):
+            access.tick()
+
+        assert remark(access, pull("orders")) is not None
+        (said,) = (each.message for each in caplog.records)
+        assert "nobody may read" in said
+
     def test_a_file_that_is_back_as_it_was_is_in_force_and_this_is_said_once(
         self, begin, tmp_path, reported, caplog
     ):
