@@ -83,7 +83,7 @@ class Following:
             return
         if self._is_away:
             self._is_away = False
-            LOG.info("the store's files are back: clients are served again")
+            LOG.info("%s: the files are back: clients are served again", self._store.root)
             self._counters.ready(is_ready=True)
         self._tell(self._store.log.problem)
         has_changed = self._store.presence.generation != self._generation

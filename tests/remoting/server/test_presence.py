@@ -136,6 +136,7 @@ class TestAway:
         """
         A consumer that is told of an offset that moved would begin again at 0.
         """
+        caplog.set_level("INFO", "reput")
         held = place.hold(COUNT) if is_held else None
         path = getattr(place, what)
         path.rename(place.directory / "away")
@@ -147,6 +148,8 @@ class TestAway:
         place.until(lambda: place.said(0) == (0, "FOUND"))
 
         assert place.reach() == (0, COUNT)
+        # Of several stores, this one.
+        place.until(lambda: f"{place.directory / 'store'}: the files are back" in caplog.text)
         assert "Traceback" not in caplog.text
         if held is not None:
             place.log.append(Message("t", b"new", {}, 0, COUNT, store_timestamp=NOW))
