@@ -46,6 +46,8 @@ _TRIES = 3
 # Of the time, and at least between two: looks from the last file's beginning while the end stays.
 _WHOLE_LOOK_SHARE = 0.01
 _WHOLE_LOOK_SECONDS = 5.0
+# No bytes after an end are these.
+_UNKNOWN = b"?"
 _INT = struct.Struct(">i")
 _BLANK_MAGIC = _INT.pack(MAGIC_BLANK)
 
@@ -184,7 +186,8 @@ class EndedLog(FollowedFiles):
             self._active = None
         if end <= self.end_of_files:
             self._end, self._last, self._seen = end, None, self._looks()
-            self._before, self._after = self._crc_before(end), self._bytes_after(end)
+            # What stands after it may be whole records already: the next look goes over them.
+            self._before, self._after = self._crc_before(end), _UNKNOWN
 
     def refresh(self) -> None:
         """Look at the files again; an end that did not move on by appending is looked for again."""

@@ -452,3 +452,26 @@ def test_a_log_with_a_missing_file_is_read_to_its_end(tmp_path):
         assert ended.end() == log.end
         found = [ended.holds(place.position) for place in log.places]
         assert all(found)
+
+
+@pytest.mark.parametrize("kind", [EndedLog, CompiledLog])
+def test_records_that_stood_there_when_an_entry_came_are_not_passed_by(tmp_path, kind):
+    """
+    A queue tells of one record; what was appended with it has to be found though nothing else comes.
+    """
+    log = Log(1 << 16)
+    for number in range(10):
+        log.append(Message("t", b"x" * 50, {}, 0, number, store_timestamp=1000 + number))
+    store = tmp_path / "store"
+    log.write(store)
+    (path,) = (store / "commitlog").iterdir()
+    whole = path.read_bytes()
+    few = log.places[4].end
+    path.write_bytes(whole[:few].ljust(len(whole), b"\0"))
+    settings = settings_of(mappedFileSizeCommitLog=str(1 << 16))
+    found = kind([store / "commitlog"], settings, Report())
+    assert found.end() == few
+    with path.open("r+b") as file:
+        file.write(whole)
+    found.reached(log.places[6].end)
+    assert found.grown_to(log.places[9].end) == log.places[9].end
