@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from reput.formats.kernels.memory import Bytes
 
-    Longs = NDArray[np.int64]
-
 
 @kernel
 def answer_ready(
@@ -24,15 +22,7 @@ def answer_ready(
     data: Bytes,
     events: NDArray[np.int32],
     moved: Bytes,
-    state: Longs,
-    lanes: Longs,
-    texts: Bytes,
-    slots: Longs,
-    queues: Longs,
-    out: Bytes,
-    work: Bytes,
-    vectors: Longs,
-    commits: Longs,
+    arrays: p.Arrays,
 ) -> tuple[int, int, int, int, int, int]:
     """Read from sockets that are ready, and answer what they ask as far as lanes can.
 
@@ -45,15 +35,7 @@ def answer_ready(
         data: gets what is read of one.
         events: scratch, of one event.
         moved: gets a one by the socket of each from which something came.
-        state: see `places`, as of all that follow.
-        lanes: by lane.
-        texts: by lane.
-        slots: by hash.
-        queues: by queue.
-        out: gets the answers of one.
-        work: scratch.
-        vectors: scratch.
-        commits: gets lane and offset of each answer's request.
+        arrays: see `places`; `out` gets the answers of one socket, `commits` has those of all.
 
     Returns:
         The socket that Python has to look at, below 0 for none; where its first request stands
@@ -67,10 +49,7 @@ def answer_ready(
         if size < 1:
             return socket, 0, 0, 0, 0, answers
         moved[socket] = 1
-        at, why, _, sent, filled, turn = serve(
-            data, 0, size, socket, answers, state, lanes, texts, slots, queues, out, work, vectors,
-            commits,
-        )  # fmt: skip
+        at, why, _, sent, filled, turn = serve(data, 0, size, socket, answers, *arrays)
         answers += turn
         if why != p.DONE or sent < filled:
             return socket, at, size, sent, filled, answers

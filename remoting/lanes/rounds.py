@@ -75,7 +75,7 @@ def _arrays() -> tuple[NDArray[Any], ...]:
 
 def compiled(arrays: p.Arrays, own: p.Arrays | None = None) -> Callable[..., Any]:
     """Return the kernel, compiled or loaded, for arrays of `places`."""
-    return called_with(ready.answer_ready, -1, *(_arrays() if own is None else own), *arrays)
+    return called_with(ready.answer_ready, -1, *(_arrays() if own is None else own), arrays)
 
 
 class Rounds:
@@ -152,7 +152,7 @@ class Rounds:
                 self._leave_all()
                 return
             socket, at, size, sent, filled, answers = self._answer(
-                self._epoll.fileno(), *self._own, *self._lanes.arrays
+                self._epoll.fileno(), *self._own, self._lanes.arrays
             )
             if answers:
                 self._lanes.take_commits(answers)
