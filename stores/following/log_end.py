@@ -46,8 +46,6 @@ _TRIES = 3
 # Of the time, and at least between two: looks from the last file's beginning while the end stays.
 _WHOLE_LOOK_SHARE = 0.01
 _WHOLE_LOOK_SECONDS = 5.0
-# No bytes after an end are these.
-_UNKNOWN = b"?"
 _INT = struct.Struct(">i")
 _BLANK_MAGIC = _INT.pack(MAGIC_BLANK)
 
@@ -90,7 +88,8 @@ class EndedLog(FollowedFiles):
         self._broker_started = store and stamp_of(store / names.LOCK)
         # When the end is looked for again though nothing shows that it is another one.
         self._whole_look_at = 0.0
-        self._before, self._after = 0, b""
+        self._before = 0
+        self._after: bytes | None = None
         # By file: how it looked, and where its records end before its BLANK.
         self._stops: dict[int, tuple[Stamp, int]] = {}
         super().__init__(directories, settings, store)
@@ -187,7 +186,7 @@ class EndedLog(FollowedFiles):
         if end <= self.end_of_files:
             self._end, self._last, self._seen = end, None, self._looks()
             # What stands after it may be whole records already: the next look goes over them.
-            self._before, self._after = self._crc_before(end), _UNKNOWN
+            self._before, self._after = self._crc_before(end), None
 
     def refresh(self) -> None:
         """Look at the files again; an end that did not move on by appending is looked for again."""
