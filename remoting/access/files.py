@@ -17,14 +17,14 @@ _DEFAULT = "plain_acl.yml"
 class State(NamedTuple):
     """What tells a file from what it was: another inode is a file that was put in its place.
 
-    The last is when its mode changed, too: a file that is made readable is read again.
+    The last one also changes with the mode: a file that is made readable is read again.
     """
 
     path: Path
     inode: int
     size: int
+    modified_ns: int
     changed_ns: int
-    moded_ns: int
 
 
 def listed(place: Path) -> list[Path]:

@@ -237,7 +237,8 @@ def _load_own(made: ssl.SSLContext, tls: TlsFiles) -> None:
             raise AccessError(f"{key} is not the key of {tls.cert}") from None
         if was_asked:
             raise AccessError(f"the password does not open {key}") from None
-        if tls.key is None and b"PRIVATE KEY-" not in tls.cert.read_bytes():
+        said = tls.cert.read_bytes()
+        if tls.key is None and b"CERTIFICATE-" in said and b"PRIVATE KEY-" not in said:
             raise AccessError(
                 f"{tls.cert} has no key: give the key's file with --tls-key"
             ) from None

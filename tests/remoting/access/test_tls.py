@@ -95,6 +95,10 @@ class TestContext:
         [
             ({"cert": "gone.pem"}, r"gone\.pem: No such file.*the one of this machine"),
             ({"key": None}, r"server\.pem has no key: give the key's file with --tls-key"),
+            (
+                {"cert": "password", "key": None},
+                r"password is not a certificate with its key in .*password",
+            ),
             ({"key": "client.key"}, r"client\.key is not the key of .*server\.pem"),
             ({"key": "password"}, r"server\.pem is not a certificate with its key in .*password"),
             ({"cert": "password"}, r"password is not a certificate"),
