@@ -6,9 +6,9 @@
 A log of one queue is at rest. A rate is that from the first entry to the last that can be seen, the
 whole is from the command to the last entry, and memory is what all processes of the job have at
 most that is not page cache. `run` begins while Spark still starts, so its rate alone says less than
-the whole does. Every second pair
-begins with the other state. The ratio is the median of the pairs' own ratios, this state to the
-other one. Without `--other`, this state is compared with itself: what is noise.
+the whole does. Every second pair begins with the other state. The ratio is the median of the pairs'
+own ratios, this state to the other one. Without `--other`, this state is compared with itself: what
+is noise.
 """
 
 from __future__ import annotations

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from reput.streaming.cli.serve.places import Places
     from reput.streaming.settings.model.serving import ServeOptions
 
-_SENT_BACK_BYTES = "256m"
-
 
 def refuse_contradictions(options: ServeOptions, places: Places) -> None:
     """Refuse what cannot be meant.
@@ -38,6 +36,7 @@ def sent_back_bytes(options: ServeOptions) -> int | None:
     # Slow to import.
     from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.keeping.kept import LEAST_BYTES
+    from reput.streaming.settings.model.serving import SENT_BACK_BYTES
 
     given = options.sent_back_bytes
     if options.sent_back is not OnSentBack.KEEP:
@@ -47,7 +46,7 @@ def sent_back_bytes(options: ServeOptions) -> int | None:
                 "--sent-back keep too, or leave it out"
             )
         return None
-    most = number_of_bytes(given or _SENT_BACK_BYTES, "--sent-back-bytes ")
+    most = number_of_bytes(given or SENT_BACK_BYTES, "--sent-back-bytes ")
     if most < LEAST_BYTES:
         raise UsageError(
             f"--sent-back-bytes {given}: a log of messages that are sent back takes at least "

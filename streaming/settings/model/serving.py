@@ -13,6 +13,9 @@ from reput.streaming.settings.model.monitoring import MOST_PORT
 from reput.streaming.settings.model.option import MONITORING, SERVING, Option
 from reput.streaming.settings.model.stores import StoreOptions
 
+SENT_BACK_BYTES = "256m"
+"""What `--sent-back-bytes` is where messages are kept and nothing is said."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions(StoreOptions):
@@ -121,7 +124,7 @@ class ServeOptions(StoreOptions):
             unit="bytes",
             panel=SERVING,
             help="With --sent-back keep: the most that each broker's log takes, at least 64m. "
-            "[default: 256m]",
+            f"[default: {SENT_BACK_BYTES}]",
         ),
     ] = None
     acl: Annotated[
