@@ -300,6 +300,7 @@ class EndedLog(FollowedFiles):
         began = time.monotonic()
         position = start
         is_new = False
+        looked = after = None
         while position < self.end_of_files:
             chain = self.chain(position)
             if chain.last is not None:
@@ -315,16 +316,24 @@ class EndedLog(FollowedFiles):
                 continue
             resumed = self._resumed(position, last)
             if resumed is None:
-                break
+                # A record that came since is in these bytes, and changes them no more: look again.
+                after = self._bytes_after(position)
+                if looked == (position, after) or not after.strip(b"\0"):
+                    break
+                looked = position, after
+                # From the last record on: whether one after it is older is told by that one.
+                position = last[0] if last is not None else position
+                continue
             position = resumed
         if last is not None and is_new and sum(last) == position and self._is_torn(*last):
-            position, last = last[0], None
+            position, last, after = last[0], None, None
         self._end, self._last, self._seen = position, last, seen
         if start == self.active_base():
             now = time.monotonic()
             pause = max((now - began) / _WHOLE_LOOK_SHARE, _WHOLE_LOOK_SECONDS)
             self._whole_look_at = now + pause
-        self._before, self._after = self._crc_before(position), self._bytes_after(position)
+        self._before = self._crc_before(position)
+        self._after = self._bytes_after(position) if after is None else after
         return position
 
     def _resumed(self, position: int, last: tuple[int, int] | None) -> int | None:

@@ -223,7 +223,7 @@ class UnitFiles:
         """Return what `_held_end` does where offsets rise along the queue."""
         if end <= base or self._offset(end - self.unit) < log.known_end:
             return end
-        stop = log.end()
+        stop = log.grown_to(self._offset(end - self.unit))
         low, high = base // self.unit, end // self.unit
         while low < high:
             middle = (low + high) // 2

@@ -454,24 +454,56 @@ def test_a_log_with_a_missing_file_is_read_to_its_end(tmp_path):
         assert all(found)
 
 
-@pytest.mark.parametrize("kind", [EndedLog, CompiledLog])
-def test_records_that_stood_there_when_an_entry_came_are_not_passed_by(tmp_path, kind):
-    """
-    A queue tells of one record; what was appended with it has to be found though nothing else comes.
-    """
+class Growing(NamedTuple):
+    """A log of ten records, of which the file has five so far."""
+
+    log: Log
+    path: Path
+    whole: bytes
+
+    def grow(self):
+        with self.path.open("r+b") as file:
+            file.write(self.whole)
+
+
+@pytest.fixture
+def growing(tmp_path):
     log = Log(1 << 16)
     for number in range(10):
         log.append(Message("t", b"x" * 50, {}, 0, number, store_timestamp=1000 + number))
-    store = tmp_path / "store"
-    log.write(store)
-    (path,) = (store / "commitlog").iterdir()
+    log.write(tmp_path / "store")
+    (path,) = (tmp_path / "store" / "commitlog").iterdir()
     whole = path.read_bytes()
-    few = log.places[4].end
-    path.write_bytes(whole[:few].ljust(len(whole), b"\0"))
-    settings = settings_of(mappedFileSizeCommitLog=str(1 << 16))
-    found = kind([store / "commitlog"], settings, Report())
-    assert found.end() == few
-    with path.open("r+b") as file:
-        file.write(whole)
-    found.reached(log.places[6].end)
-    assert found.grown_to(log.places[9].end) == log.places[9].end
+    path.write_bytes(whole[: log.places[4].end].ljust(len(whole), b"\0"))
+    return Growing(log, path, whole)
+
+
+@pytest.mark.parametrize("kind", [EndedLog, CompiledLog])
+class TestBursts:
+    """Records that come at the moment of a look are found, though nothing comes after them."""
+
+    def opened(self, kind, growing):
+        settings = settings_of(mappedFileSizeCommitLog=str(1 << 16))
+        return kind([growing.path.parent], settings, Report())
+
+    def test_some_stood_there_when_an_entry_came_for_one_before_them(self, growing, kind):
+        found, places = self.opened(kind, growing), growing.log.places
+        assert found.end() == places[4].end
+        growing.grow()
+        found.reached(places[6].end)
+        assert found.grown_to(places[9].end) == places[9].end
+
+    def test_some_came_while_the_end_was_looked_for(self, growing, kind, monkeypatch):
+        found, places = self.opened(kind, growing), growing.log.places
+        resumed = found._resumed
+
+        def and_grow(*where):
+            seen = resumed(*where)
+            growing.grow()
+            return seen
+
+        with monkeypatch.context() as patched:
+            patched.setattr(found, "_resumed", and_grow)
+            assert found.end() == places[9].end
+        assert found.holds(places[9].position)
+        assert found.grown_to(places[9].end) == places[9].end
