@@ -20,11 +20,11 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.rocketmq import names
-from reput.formats.rocketmq.commitlog import BLANK_SIZE, MAGIC_BLANK, MIN_SIZE
+from reput.formats.rocketmq.commitlog import BLANK_SIZE, MAGIC_BLANK
 from reput.stores.findings import Kind
 from reput.stores.following import head_chain
-from reput.stores.following.head_chain import is_blank, last_byte
-from reput.stores.following.past_end import newer_record, resumes_at
+from reput.stores.following.head_chain import last_byte
+from reput.stores.following.past_end import bytes_after, newer_record, resumes_at
 from reput.stores.log.files import LogChangedError, gone
 from reput.stores.log.listing import stamp_of
 from reput.stores.remaining.log_files import FollowedFiles
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from reput.stores.following.head_chain import Chain
     from reput.stores.log.listing import Stamp
 
-# Bytes compared on either side of the end, to tell whether it has changed.
-_COMPARED_BEFORE, _COMPARED_AFTER = 64 << 10, 128
+# Bytes compared before the end, to tell whether it has changed.
+_COMPARED_BEFORE = 64 << 10
 # A record is copied in microseconds; its writer may be interrupted in between.
 _SETTLE_SECONDS = 0.002
 _TRIES = 3
@@ -253,26 +253,14 @@ class EndedLog(FollowedFiles):
         end = self._end
         if end is None:
             return self.end()
-        if self._bytes_after(end) == self._after and self._crc_before(end) == self._before:
-            return end
         if self._crc_before(end) != self._before:
             self._forget()
             return self.end()
-        return self._walk(end, self._last)
+        return end if self._bytes_after(end) == self._after else self._walk(end, self._last)
 
     def _bytes_after(self, end: int) -> bytes:
-        if end >= self.end_of_files:
-            return b""
-        if self.base_of(end) + self.file_size in self._inodes:
-            # A BLANK is the end only as long as there is no next file.
-            end_of_file = self.base_of(end) + self.file_size
-            if is_blank(self, end, end_of_file):
-                return self.bytes_at(end_of_file, _COMPARED_AFTER)
-        here = self.bytes_at(end, _COMPARED_AFTER)
-        size = _INT.unpack_from(here)[0] if len(here) >= _INT.size else 0
-        # If no whole record stands here, its bytes stay the same when a record is written after it.
-        is_inside = MIN_SIZE <= size < self.base_of(end) + self.file_size - end
-        return here + (self.bytes_at(end + size, _COMPARED_AFTER) if is_inside else b"")
+        has_next = self.base_of(end) + self.file_size in self._inodes
+        return bytes_after(self, end, has_next=has_next)
 
     def _crc_before(self, end: int) -> int:
         base = self.base_of(max(end - 1, self.min_offset))
@@ -298,7 +286,22 @@ class EndedLog(FollowedFiles):
         # Before the walk: what is written meanwhile is seen as a change at the next look.
         seen = self._looks()
         began = time.monotonic()
-        position = start
+        position, last, is_new, after = self._go_on(start, last)
+        if last is not None and is_new and sum(last) == position and self._is_torn(*last):
+            position, last, after = last[0], None, None
+        self._end, self._last, self._seen = position, last, seen
+        if start == self.active_base():
+            now = time.monotonic()
+            pause = max((now - began) / _WHOLE_LOOK_SHARE, _WHOLE_LOOK_SECONDS)
+            self._whole_look_at = now + pause
+        self._before = self._crc_before(position)
+        self._after = self._bytes_after(position) if after is None else after
+        return position
+
+    def _go_on(
+        self, position: int, last: tuple[int, int] | None
+    ) -> tuple[int, tuple[int, int] | None, bool, bytes | None]:
+        """Return where records end, the last one, whether it is new, and the bytes after."""
         is_new = False
         looked = after = None
         while position < self.end_of_files:
@@ -321,20 +324,10 @@ class EndedLog(FollowedFiles):
                 if looked == (position, after) or not after.strip(b"\0"):
                     break
                 looked = position, after
-                # From the last record on: whether one after it is older is told by that one.
-                position = last[0] if last is not None else position
-                continue
+                # From the last record on, which tells whether one after it is older.
+                resumed = position if last is None else last[0]
             position = resumed
-        if last is not None and is_new and sum(last) == position and self._is_torn(*last):
-            position, last, after = last[0], None, None
-        self._end, self._last, self._seen = position, last, seen
-        if start == self.active_base():
-            now = time.monotonic()
-            pause = max((now - began) / _WHOLE_LOOK_SHARE, _WHOLE_LOOK_SECONDS)
-            self._whole_look_at = now + pause
-        self._before = self._crc_before(position)
-        self._after = self._bytes_after(position) if after is None else after
-        return position
+        return position, last, is_new, after
 
     def _resumed(self, position: int, last: tuple[int, int] | None) -> int | None:
         """Return where the log resumes after what is not a record, and report it; None if not."""
@@ -353,6 +346,5 @@ class EndedLog(FollowedFiles):
         """Tell whether the last record may not be whole yet; see `stores.log.tail`."""
         before = self.bytes_at(start, size)
         time.sleep(_SETTLE_SECONDS)
-        if self.bytes_at(start, size) != before:
-            return True
-        return last_byte(before) == 0 and not self.is_at_rest()
+        is_moving = self.bytes_at(start, size) != before
+        return is_moving or (last_byte(before) == 0 and not self.is_at_rest())

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reput.formats.rocketmq.commitlog import Record, Verdict
-from reput.stores.following.head_chain import HEAD_SIZE, MAGICS, seeming_records, stored_in
+from reput.formats.rocketmq.commitlog import MIN_SIZE, Record, Verdict
+from reput.stores.following.head_chain import (
+    HEAD_SIZE,
+    MAGICS,
+    is_blank,
+    seeming_records,
+    stored_in,
+)
 from reput.stores.following.passed_over import passed_over
 from reput.stores.log.left_over import earlier_record, has_number, is_cut_through
 from reput.stores.log.records import read_at
@@ -14,6 +20,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reput.stores.following.log_end import EndedLog
+
+# Bytes compared after the end, to tell whether it has changed.
+_COMPARED = 128
+
+
+def bytes_after(log: EndedLog, end: int, *, has_next: bool) -> bytes:
+    """Return what stands past the log's end; it changes where a record is written there.
+
+    Args:
+        log: whose end.
+        end: physical offset.
+        has_next: there is a file after the one of the end.
+    """
+    if end >= log.end_of_files:
+        return b""
+    end_of_file = log.base_of(end) + log.file_size
+    if has_next and is_blank(log, end, end_of_file):
+        # A BLANK is the end only as long as there is no next file.
+        return log.bytes_at(end_of_file, _COMPARED)
+    here = log.bytes_at(end, _COMPARED)
+    size = int.from_bytes(here[:4], "big", signed=True) if len(here) >= 4 else 0
+    # If no whole record stands here, its bytes stay the same when a record is written after it.
+    is_inside = MIN_SIZE <= size < end_of_file - end
+    return here + (log.bytes_at(end + size, _COMPARED) if is_inside else b"")
 
 
 def newer_record(log: EndedLog, position: int, last: tuple[int, int] | None) -> int | None:
