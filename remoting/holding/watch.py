@@ -116,10 +116,11 @@ class Watch:
         if log is None:
             return None
         keys = list(self._holds)
-        found = self._spots.of_queues(keys) if len(keys) <= MOST_SPOTS else []
-        if len(found) < len(keys):
-            # A queue without a file has no spot: its first message would not be seen.
+        if len(keys) > MOST_SPOTS:
             return None
+        # A queue without a file has no spot. The record of its first message is seen in the log,
+        # and without that, its entry ten times a second.
+        found = self._spots.of_queues(keys)
         found = [each for each in found if self._odd.get(each.key or ("", 0)) != each.position]
         self._watched = {each.key: each.position for each in found if each.key is not None}
         return [log, *found]

@@ -23,12 +23,13 @@ from reput.remoting.server.addresses import resolved
 from reput.remoting.server.descriptors import queues_kept_open
 from reput.remoting.server.desks import BrokerDesk
 from reput.remoting.server.following import Following, Topics
-from reput.remoting.server.topics import topics_of, with_kept
+from reput.remoting.server.topics import topics_of, with_kept, with_retries
 from reput.remoting.server.traffic import Traffic
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from reput.remoting.access.check import Access
     from reput.remoting.counting.counters import Counters
@@ -75,6 +76,10 @@ class StoreBroker:
         release: whose broker it answers like.
     """
 
+    # How often groups had come, gone or changed when the topics were told of last.
+    _joined = 0
+    _told: tuple[int, ...] = (0,) * 5
+
     def __init__(
         self,
         store: MessageStore,
@@ -101,14 +106,14 @@ class StoreBroker:
         self.release = identity.release
         _prepare(store)
         self._now = loop.time
-        self._told: tuple[int, ...] = (0,) * 5
         self._access = access or Open()
         self._turns = Turns(loop)
         consumers = rules.consumers_of(store, identity, self._now)
         self._keeper, self._members = groups.keeper, consumers.members
+        self._offsets = groups.file.offsets
         found = topics_of(store)
-        self._topics: dict[str, Topic] = self._with_kept(found)
-        served = self._served = self._as_served(consumers, groups.file.offsets)
+        self._topics: dict[str, Topic] = self._with_own(found)
+        served = self._served = self._as_served(consumers, self._offsets)
         self._groups = rules.group_state(
             consumers, served, groups, self._now, self._turns, self._host, identity.cluster
         )
@@ -117,7 +122,7 @@ class StoreBroker:
         self._following = Following(store, self._pulls, self._followed(found), counters, loop)
 
     def _followed(self, found: dict[str, Topic]) -> Topics:
-        return Topics(found, self._topics, self._with_kept, self._forget_lanes)
+        return Topics(found, self._topics, self._with_own, self._forget_lanes)
 
     def _as_served(self, consumers: Consumers, offsets: Offsets) -> Served:
         identity = self._identity
@@ -211,8 +216,9 @@ class StoreBroker:
         self._groups.tick(now)
         if self._keeper is not None:
             self._keeper.tick()
-            if not self._keeper.topics() <= self._topics.keys():
-                self._following.publish()
+        if self._members.changes != self._joined or not self._kept_topics() <= self._topics.keys():
+            self._joined = self._members.changes
+            self._following.publish()
         self._following.tick()
         self._tell()
 
@@ -240,12 +246,16 @@ class StoreBroker:
         if self.desk.lanes is not None:
             self.desk.lanes.forget()
 
-    def _with_kept(self, found: Mapping[str, Topic]) -> dict[str, Topic]:
-        if self._keeper is None:
-            return dict(found)
-        groups = self._members.groups.items()
-        retrying = [name for name, group in groups if RETRY + name in group.subscriptions]
-        return with_kept(found, self._keeper, retrying)
+    def _kept_topics(self) -> AbstractSet[str]:
+        return frozenset() if self._keeper is None else self._keeper.topics()
+
+    def _with_own(self, found: Mapping[str, Topic]) -> dict[str, Topic]:
+        """Return a store's topics with those that come of serving it."""
+        groups = self._members.groups
+        if self._keeper is not None:
+            retrying = [name for name in groups if RETRY + name in groups[name].subscriptions]
+            found = with_kept(found, self._keeper, retrying)
+        return with_retries(found, (*groups, *self._offsets.groups()))
 
     def close(self) -> None:
         """Close the files; offsets are saved.

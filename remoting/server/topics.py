@@ -76,6 +76,25 @@ def with_kept(
     return dict(sorted(topics.items()))
 
 
+def with_retries(found: Mapping[str, Topic], groups: Iterable[str]) -> dict[str, Topic]:
+    """Return topics with the retry topic of each group; it has one queue where the store has none.
+
+    A broker makes it at a group's first heartbeat. Consumers subscribe to it, and tools ask for its
+    route to learn how far a group is.
+
+    Args:
+        found: what there is without.
+        groups: that consume, or have.
+    """
+    topics = dict(found)
+    for group in groups:
+        if len(topics) - len(found) >= _MOST_KEPT:
+            break
+        name = RETRY + group
+        topics.setdefault(name, Topic(name, 1, 1, READABLE))
+    return dict(sorted(topics.items()))
+
+
 def _told(store: MessageStore) -> dict[str, Any]:
     text = read_config(store.root, TOPICS)
     if text is None:

@@ -56,6 +56,23 @@ def test_what_is_appended_is_seen_and_then_its_entry(live, sentry):
     assert live.look() == 1
 
 
+def test_a_queue_without_a_file_is_seen_in_the_log(live, sentry):
+    """
+    As of the retry topic of each group to which nothing was ever sent back.
+    """
+    assert live.pull(0, topic="new") is None
+    live.look(3000)
+    found = spots(live)
+    assert [spot.key for spot in found] == [None, ("t", 0)]
+    live.append(topic="new")
+    live.write()
+    sentry.begin()
+    assert sentry.rest(found) == found[0]
+    live.pulls.watch.came(found[0])
+    live.dispatch()
+    assert live.look() == 1
+
+
 def test_an_entry_without_a_record_that_names_its_queue(live, sentry):
     """
     As of a message that goes to further queues, or of a log that was dispatched late.
@@ -172,7 +189,7 @@ def test_a_queue_that_cannot_be_opened_has_no_spot(live):
     live.store.presence._queues.drop_all()
     queue.rename(live.directory / "away")
     queue.symlink_to(queue)
-    assert live.pulls.watch.spots() is None
+    assert [spot.key for spot in spots(live)] == [None, ("first", 0)]
     live.look(3)
     assert len(list(Path("/proc/self/fd").iterdir())) <= opened
     queue.unlink()

@@ -12,6 +12,7 @@ from reput.remoting.wire import frames
 from reput.remoting.wire.codes import RequestCode, ResponseCode, SerializeType
 from reput.remoting.wire.command import ONEWAY, Command
 from reput.remoting.wire.fields import write
+from tests.builders import groups
 from tests.builders.served import dispatched, messages, request
 from tests.builders.servers import Client, serving
 
@@ -120,6 +121,25 @@ class TestNames:
                 "writeQueueNums": 1,
             }
         ]
+
+    def test_the_retry_topic_of_a_group_is_there_from_its_first_heartbeat(self, running, client):
+        """
+        As of a broker: `mqadmin consumerProgress` asks for its route to learn how far a group is.
+        """
+        beat = groups.Client(client_id="c1").consumes("new").heartbeat()
+        assert client.ask(RequestCode.HEART_BEAT, beat.body).code == ResponseCode.SUCCESS
+        names = Client(running.names)
+        asked = {"topic": "%RETRY%new"}
+        running.wait_for(
+            lambda _: (
+                names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, **asked).code == ResponseCode.SUCCESS
+            )
+        )
+        answer = names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, **asked)
+
+        assert json.loads(answer.body)["queueDatas"][0]["readQueueNums"] == 1
+        pulled = pull(client, 0, topic="%RETRY%new", group="new")
+        assert pulled.code == ResponseCode.PULL_NOT_FOUND
 
     def test_a_topic_that_is_not_there_has_no_route(self, running):
         answer = Client(running.names).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="other")
