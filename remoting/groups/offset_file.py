@@ -147,6 +147,10 @@ class OffsetFile:
         finally:
             self._lock.release()
 
+    def leave(self) -> None:
+        """Let others have the file, as it is on disk."""
+        self._lock.release()
+
     def _save(self, now: float) -> None:
         self._saved, self._began = self.offsets.version, now
         document = self.offsets.document()

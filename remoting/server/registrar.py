@@ -35,14 +35,21 @@ class Registrar:
             places: host and port of each name server.
             brokers: that are registered.
         """
+        self._places = places
         self._traffic = Traffic(Uncounted())
-        self._enrolments = [
-            Enrolment(place, broker, self._traffic, self._tell)
-            for place in places
-            for broker in brokers
-        ]
+        self._enrolments: list[Enrolment] = []
+        self._group: asyncio.TaskGroup | None = None
         for broker in brokers:
-            broker.counters.wanted_at_name_servers(len(places))
+            self.add(broker)
+
+    def add(self, broker: StoreBroker) -> None:
+        """Register one more broker, from now on if the others are."""
+        broker.counters.wanted_at_name_servers(len(self._places))
+        for place in self._places:
+            each = Enrolment(place, broker, self._traffic, self._tell)
+            self._enrolments.append(each)
+            if self._group is not None:
+                self._group.create_task(each.keep())
 
     async def check(self) -> None:
         """See that no other broker lives under a name of ours, as far as name servers answer.
@@ -55,6 +62,7 @@ class Registrar:
     async def run(self) -> None:
         """Keep the brokers registered, until it is cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             for each in self._enrolments:
                 group.create_task(each.keep())
             while True:

@@ -21,11 +21,12 @@ from reput.remoting.server.traffic import Traffic
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Sequence
     from typing import Any
 
     from reput.remoting.counting.counters import Counters
     from reput.remoting.holding.sentry import Sentry
+    from reput.remoting.lanes.lanes import Lanes
     from reput.remoting.names.release import Release
     from reput.remoting.server.broker import StoreBroker
 
@@ -68,10 +69,12 @@ class Others(NamedTuple):
     Attributes:
         may_register: brokers may, at our name server.
         name_servers: at which our brokers register.
+        missing: returns the names of our brokers that are not served yet: nobody else gets them.
     """
 
     may_register: bool = False
     name_servers: Sequence[Place] = ()
+    missing: Callable[[], Collection[str]] = tuple
 
 
 NO_OTHERS = Others()
@@ -107,32 +110,32 @@ class Server:
         self._tls = tls
         self._over = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._names: Counters | None = None
+        self._names: tuple[Counters, Traffic] | None = None
+        self._lanes: type[Lanes] | None = None
         self._sentry: Sentry | None = None
         self._resting = ThreadPoolExecutor(1, "sentry")
         self._traffics = [broker.traffic for broker in self._brokers]
-        own = {broker.described().name for broker in self._brokers}
-        self._registry = Registry(lambda: own, self._loop.time) if others.may_register else None
+        self._missing = others.missing
+        self._registry = Registry(self._own_names, self._loop.time) if others.may_register else None
         self._registrar = Registrar(others.name_servers, self._brokers)
         self.ports: list[Port] = []
         try:
             if names is not None:
                 self._open_names(*names)
             for place, broker in brokers:
-                self._open(place, broker.desk, broker.traffic)
-                broker.listens_on(self.ports[-1].number)
+                broker.listens_on(self._open(place, broker.desk, broker.traffic))
         except OSError:
             self._close_ports()
             raise
 
     def _open_names(self, place: Place, release: Release, counters: Counters) -> None:
-        self._names = counters
         desk = NameDesk(self._known, release, counters, self._registry)
         traffic = Traffic(counters)
+        self._names = counters, traffic
         self._traffics.append(traffic)
         self._open(place, desk, traffic)
 
-    def _open(self, place: Place, desk: Any, traffic: Traffic) -> None:
+    def _open(self, place: Place, desk: Any, traffic: Traffic) -> int:
         tls = self._tls
         try:
             port = Port(
@@ -147,6 +150,26 @@ class Server:
             error.filename = f"{place.host}:{place.port}"
             raise
         self.ports.append(port)
+        number: int = port.number
+        return number
+
+    def join(self, place: Place, broker: StoreBroker) -> int:
+        """Serve one more broker, while it runs; return the port that it got.
+
+        Raises:
+            OSError: the port is taken, or the address is not ours; the error names it.
+        """
+        port = self._open(place, broker.desk, broker.traffic)
+        broker.listens_on(port)
+        self._brokers.append(broker)
+        self._traffics.append(broker.traffic)
+        self._use_lanes(broker)
+        broker.say_ready(is_ready=True)
+        self._registrar.add(broker)
+        return port
+
+    def _own_names(self) -> set[str]:
+        return {*(broker.described().name for broker in self._brokers), *self._missing()}
 
     def _known(self) -> Known:
         others = () if self._registry is None else self._registry.brokers()
@@ -169,10 +192,14 @@ class Server:
             self._close_ports()
             raise
 
-    async def run(self) -> None:
-        """Answer until `end`; then close all."""
+    async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
+        """Answer until `end`; then close all.
+
+        Args:
+            beside: what else runs until then; what fails of it ends the server.
+        """
         self._say_ready(is_ready=True)
-        tasks = [self._loop.create_task(each) for each in self._work()]
+        tasks = [self._loop.create_task(each) for each in (*self._work(), *beside)]
         tasks.append(self._loop.create_task(self._over.wait()))  # type: ignore[arg-type]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -191,12 +218,16 @@ class Server:
         """Use lanes once they are compiled, or loaded; until then all is answered without."""
         found = await self._loop.run_in_executor(None, compiled.load)
         if found is not None:
-            kind, self._sentry = found
+            self._lanes, self._sentry = found
             for broker in self._brokers:
-                broker.use_lanes(kind)
-                broker.watch.on_unwatched = self._sentry.stir
+                self._use_lanes(broker)
             LOG.info("pulls that repeat are answered by compiled code")
         await self._over.wait()
+
+    def _use_lanes(self, broker: StoreBroker) -> None:
+        if self._lanes is not None and self._sentry is not None:
+            broker.use_lanes(self._lanes)
+            broker.watch.on_unwatched = self._sentry.stir
 
     async def _look(self) -> None:
         until, pause = 0.0, _LOOK_SECONDS
@@ -231,7 +262,7 @@ class Server:
             for broker in self._brokers:
                 broker.tick()
             if self._names is not None:
-                self._tick_names(self._names)
+                self._tick_names(*self._names)
             if self._tls is not None:
                 self._tick_tls(self._tls)
             await asyncio.sleep(_TICK_SECONDS)
@@ -243,12 +274,11 @@ class Server:
             LOG.error("%s; the certificate before it stays in force", problem)
         elif tls.context() is not before:
             LOG.info("the new certificate is in force for connections that come from now on")
-        for counters in (*(broker.counters for broker in self._brokers), self._names):
-            if counters is not None:
-                counters.tls_read(is_broken=tls.is_broken())
+        for counters in self._all_counters():
+            counters.tls_read(is_broken=tls.is_broken())
 
-    def _tick_names(self, counters: Counters) -> None:
-        self._traffics[-1].tick(self._loop.time())
+    def _tick_names(self, counters: Counters, traffic: Traffic) -> None:
+        traffic.tick(self._loop.time())
         if self._registry is not None:
             self._registry.tick()
             counters.registered(len(self._registry))
@@ -262,7 +292,11 @@ class Server:
         for broker in self._brokers:
             broker.say_ready(is_ready=is_ready)
         if self._names is not None:
-            self._names.ready(is_ready=is_ready)
+            self._names[0].ready(is_ready=is_ready)
+
+    def _all_counters(self) -> list[Counters]:
+        own = [] if self._names is None else [self._names[0]]
+        return [*(broker.counters for broker in self._brokers), *own]
 
     async def _close(self) -> None:
         self._say_ready(is_ready=False)
@@ -276,8 +310,10 @@ class Server:
             traffic.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._gone(), _CLOSE_SECONDS)
-        for broker in self._brokers:
-            broker.close()
+        with contextlib.ExitStack() as closed:
+            # Each saves what its groups have consumed, also if another one cannot.
+            for broker in self._brokers:
+                closed.callback(broker.close)
 
     async def _gone(self) -> None:
         while any(map(len, self._traffics)):  # noqa: ASYNC110 - connections tell nobody

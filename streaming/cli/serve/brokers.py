@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.keeping.keeper import Keeper
     from reput.remoting.server.broker import StoreBroker
+    from reput.remoting.server.rules import GroupSettings
     from reput.stores.query.message_store import MessageStore
     from reput.streaming.cli.serve.places import Address
     from reput.streaming.observe.serving import ServeMetrics
@@ -52,12 +54,10 @@ def broker_of(
     Raises:
         ReputError: a file of the settings cannot be used.
     """
-    from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.names.release import RELEASES
     from reput.remoting.server.addresses import resolved
     from reput.remoting.server.broker import Identity, StoreBroker
-    from reput.remoting.server.rules import GroupSettings
 
     name, cluster = name_of(options, config), cluster_of(options, config)
     release = RELEASES[config.settings.version.family]
@@ -70,12 +70,39 @@ def broker_of(
     loop, counters = asyncio.get_running_loop(), counters_of(metrics, cluster, name)
     access = _access(options, config, counters)
     path = _offsets_of(options, config, name)
+    with contextlib.ExitStack() as undone:
+        groups = _groups(options, config, path, undone)
+        made = StoreBroker(store, identity, counters, loop, groups, access)
+        undone.pop_all()
+    return made
+
+
+def _groups(
+    options: ServeOptions, config: StoreConfig, path: Path, undone: contextlib.ExitStack
+) -> GroupSettings:
+    """Return what is kept of consumer groups, and how they are served.
+
+    Args:
+        options: of the command.
+        config: of the store.
+        path: of the file of offsets.
+        undone: lets others have the files, if what needs them fails.
+
+    Raises:
+        ReputError: another process has one of them, or it is damaged.
+    """
+    from reput.remoting.groups.offset_file import OffsetFile
+    from reput.remoting.server.rules import GroupSettings
+
     # A disk that takes its time keeps no client waiting.
     saving = ThreadPoolExecutor(1, "offsets")
-    file = OffsetFile(path, config.path, loop.time, options.offsets_from, saving)
+    now = asyncio.get_running_loop().time
+    file = OffsetFile(path, config.path, now, options.offsets_from, saving)
+    undone.callback(file.leave)
     keeper = _keeper(options, config, path.with_suffix(".sent-back"), file)
-    groups = GroupSettings(file, options.sent_back, options.new_groups_read_all, keeper)
-    return StoreBroker(store, identity, counters, loop, groups, access)
+    if keeper is not None:
+        undone.callback(keeper.close)
+    return GroupSettings(file, options.sent_back, options.new_groups_read_all, keeper)
 
 
 def _offsets_of(options: ServeOptions, config: StoreConfig, name: str) -> Path:

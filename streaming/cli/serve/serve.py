@@ -12,11 +12,11 @@ from reput.formats.errors import ReputError, UsageError
 from reput.remoting.access.errors import AccessError
 from reput.remoting.server.descriptors import raise_limit
 from reput.stores.heap import give_back_large
-from reput.streaming.cli.asked import open_reader, require_output
-from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
-from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
+from reput.streaming.cli.asked import require_output
+from reput.streaming.cli.serve.brokers import cluster_of, counters_of, name_of
 from reput.streaming.cli.serve.checks import refuse_contradictions
 from reput.streaming.cli.serve.places import places_of
+from reput.streaming.cli.serve.stands import Stands
 from reput.streaming.cli.store_choice import named_in_file, one_store
 from reput.streaming.endings.interruptions import SIGNALS
 from reput.streaming.settings.model.choices import LogMode
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from reput.remoting.names.release import Release
     from reput.remoting.server.broker import StoreBroker
     from reput.remoting.server.server import Place, Server, Tls
-    from reput.stores.query.message_store import MessageStore
     from reput.streaming.cli.serve.places import Places
+    from reput.streaming.cli.serve.stands import Stand
     from reput.streaming.observe.serving import ServeMetrics
     from reput.streaming.settings.config import StoreConfig
 
@@ -59,10 +59,9 @@ def serve(options: ServeOptions) -> None:
     places = places_of(options, len(configs))
     refuse_contradictions(options, places)
     with contextlib.ExitStack() as stack:
-        stores = [stack.enter_context(_opened(config)) for config in configs]
         loop = stack.enter_context(_new_loop())
         try:
-            loop.run_until_complete(_run(options, configs, stores, places, stack))
+            loop.run_until_complete(_run(options, configs, places, stack))
         except AccessError as error:
             raise UsageError(str(error)) from error
 
@@ -102,16 +101,6 @@ def _refuse_equal_names(names: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _opened(config: StoreConfig) -> Iterator[MessageStore]:
-    with open_reader(config.path, config.output, config.settings) as store:
-        refuse_strangers(config, store)
-        doubt = doubts(config)
-        if doubt is not None:
-            LOG.warning("%s", doubt)
-        yield store
-
-
-@contextlib.contextmanager
 def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
     """Yield uvloop's event loop where that is installed, else Python's own; it is closed then."""
     loop: asyncio.AbstractEventLoop
@@ -130,35 +119,34 @@ def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
 async def _run(
     options: ServeOptions,
     configs: Sequence[StoreConfig],
-    stores: Sequence[MessageStore],
     places: Places,
     stack: contextlib.ExitStack,
 ) -> None:
     """Serve until a signal comes.
 
     Raises:
-        ReputError: a port is taken, or a file of the settings cannot be used.
+        ReputError: a port is taken, a file of the settings cannot be used, or a store was not
+            served.
     """
     from reput.remoting.server.server import Place
 
     metrics = _metrics(options, stack)
-    made = [
-        broker_of(options, config, store, address, metrics)
-        for config, store, address in zip(configs, stores, places.advertised, strict=True)
-    ]
+    stands = Stands(options, configs, places, metrics)
+    begun = stands.begin()
     names = _name_server(options, configs[0], places, metrics)
-    listened = [Place(*each) for each in places.brokers]
-    server = _listening(options, list(zip(listened, made, strict=True)), names, places)
+    listened = [(Place(*stand.listened), broker) for stand, broker in begun]
+    server = _listening(options, listened, names, places, stands)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, server.end)
     await server.check()
     _warn(options, places)
-    _report(configs, server, places)
-    await server.run()
+    _report([stand for stand, _ in begun], server, places)
+    await server.run(stands.run(server))
     for number in SIGNALS:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
+    stands.require_all()
     LOG.info("ended")
 
 
@@ -200,10 +188,12 @@ def _listening(
     listened: list[tuple[Place, StoreBroker]],
     names: tuple[Place, Release, Counters] | None,
     places: Places,
+    stands: Stands,
 ) -> Server:
     from reput.remoting.server.server import Others, Place, Server
 
-    others = Others(options.accept_brokers, [Place(*each) for each in places.registered])
+    registered = [Place(*each) for each in places.registered]
+    others = Others(options.accept_brokers, registered, stands.missing)
     try:
         return Server(listened, names, _tls(options), others)
     except OSError as error:
@@ -213,14 +203,12 @@ def _listening(
         ) from error
 
 
-def _report(configs: Sequence[StoreConfig], server: Server, places: Places) -> None:
-    ports = [f"{each.host}:{each.number}" for each in server.ports]
+def _report(stands: Sequence[Stand], server: Server, places: Places) -> None:
+    ports = [each.number for each in server.ports]
     if places.names is not None:
-        LOG.info("name server on %s", ports.pop(0))
-    for config, port, advertised in zip(configs, ports, places.advertised, strict=True):
-        number = advertised.port or int(port.rpartition(":")[2])
-        dialled = advertised._replace(port=number)
-        LOG.info("store %s: %s on %s, clients dial %s", config.name, config.path, port, dialled)
+        LOG.info("name server on %s", places.names._replace(port=ports.pop(0)))
+    for stand, port in zip(stands, ports, strict=True):
+        stand.tell(port)
 
 
 def _tls(options: ServeOptions) -> Tls | None:

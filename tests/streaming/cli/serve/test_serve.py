@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +21,9 @@ from reput.streaming.endings.exit_codes import FAILED, OK, USAGE
 from tests.builders.served import dispatched, messages, request
 from tests.builders.servers import LOOPBACK, Client, free_port, serving
 from tests.builders.stores import SMALL
+
+if TYPE_CHECKING:
+    from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 
 IMPORTS = """
 import sys
@@ -202,3 +209,101 @@ class TestServed:
 
         assert answer.code == ResponseCode.SUCCESS
         assert "imported []" in rest
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Return what names two stores, of which the second one's log is away for now."""
+    text = ""
+    for name in ("left", "right"):
+        dispatched(messages(10, topic=name), tmp_path / name).close()
+        conf = tmp_path / f"{name}.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in SMALL.items()))
+        root = tmp_path / name
+        text += f'[[store]]\nname = "{name}"\npath = "{root}/store"\noutput = "{root}/out"\n'
+        text += f'broker_conf = "{conf}"\n'
+    (tmp_path / "right" / "store").rename(tmp_path / "away")
+    (tmp_path / "reput.toml").write_text(text)
+    return ["--config", str(tmp_path / "reput.toml"), "--offsets", str(tmp_path / "offsets")]
+
+
+class TestSeveralStores:
+    """One store that cannot be served keeps no other one from its clients."""
+
+    def test_a_store_that_comes_late(self, two, tmp_path):
+        names, metrics = free_port(), free_port()
+        process, ports = started(
+            two, "--namesrv-listen", f"{LOOPBACK}:{names}", "--metrics-port", str(metrics)
+        )
+        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        before = brokers(names), answer(metrics, "healthz"), answer(metrics, "readyz")
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        ports |= dialled(process, 1)
+        late = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+        after = brokers(names), answer(metrics, "healthz"), answer(metrics, "readyz")
+        process.terminate()
+        _, rest = process.communicate(timeout=30)
+
+        assert served.code == late.code == ResponseCode.SUCCESS
+        assert before == ({"left"}, 200, 503)
+        assert after == ({"left", "right"}, 200, 200)
+        assert process.returncode == OK, rest
+
+    def test_a_store_that_never_comes_is_in_the_exit_code(self, two, tmp_path):
+        process, _ = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
+        process.terminate()
+        _, rest = process.communicate(timeout=30)
+
+        assert process.returncode == FAILED
+        assert f"{tmp_path / 'right' / 'store'}" in rest
+
+    def test_without_any_store_nothing_is_served(self, two, tmp_path):
+        (tmp_path / "left" / "store").rename(tmp_path / "away too")
+        code, error = refused(*two, "--namesrv-listen", f"{LOOPBACK}:0")
+
+        assert code == FAILED
+        assert "clients dial" not in error
+        assert f"{tmp_path / 'left' / 'store'}" in error
+
+
+def started(options: list[str], *words: str) -> tuple[subprocess.Popen[str], dict[str, int]]:
+    """Start a server of two stores, one of which is away, and return the other one's port."""
+    command = [*COMMAND, *options, "--listen", f"{LOOPBACK}:0", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = ""
+    while "is not served, the others are" not in said:
+        said = process.stderr.readline()
+        assert said
+    assert "store right" in said
+    return process, dialled(process, 1)
+
+
+def dialled(process: subprocess.Popen[str], count: int) -> dict[str, int]:
+    """Return the ports of as many stores as are to be served, by name."""
+    assert process.stderr is not None
+    ports: dict[str, int] = {}
+    while len(ports) < count:
+        line = process.stderr.readline()
+        assert line
+        found = re.search(r"store (\w+): .* clients dial .*:(\d+)$", line)
+        if found is not None:
+            ports[found[1]] = int(found[2])
+    return ports
+
+
+def pull_of(topic: str) -> PullMessageRequestHeader:
+    return request(0, topic=topic)
+
+
+def brokers(names: int) -> set[str]:
+    body = Client(names).ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
+    return set(json.loads(body)["brokerAddrTable"])
+
+
+def answer(port: int, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/{path}", timeout=10) as said:
+            return said.status
+    except urllib.error.HTTPError as error:
+        return error.code

@@ -1,0 +1,220 @@
+"""The stores of a server: those that can be served are, and the others are tried again.
+
+A store that is alone ends the server with its error. Among several, one whose log is missing or
+damaged, or whose files of ours cannot be used, is said and waited for: the others are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from reput.formats.errors import ReputError, UsageError
+from reput.remoting.access.errors import AccessError
+from reput.remoting.server.server import Place
+from reput.streaming.cli.asked import open_reader
+from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
+from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reput.remoting.server.broker import StoreBroker
+    from reput.remoting.server.server import Server
+    from reput.stores.query.message_store import MessageStore
+    from reput.streaming.cli.serve.places import Address, Places
+    from reput.streaming.observe.serving import ServeMetrics
+    from reput.streaming.settings.config import StoreConfig
+    from reput.streaming.settings.model.serving import ServeOptions
+
+LOG = logging.getLogger("reput")
+
+_TICK_SECONDS = 1.0
+_AGAIN_TICKS = 5
+
+
+class Stand(NamedTuple):
+    """One store of a server.
+
+    Attributes:
+        config: of the store.
+        listened: where its broker listens.
+        advertised: what clients dial.
+    """
+
+    config: StoreConfig
+    listened: Address
+    advertised: Address
+
+    def tell(self, port: int) -> None:
+        """Say where it is served, on the port that it got."""
+        dialled = self.advertised._replace(port=self.advertised.port or port)
+        place = self.listened._replace(port=port)
+        LOG.info(
+            "store %s: %s on %s, clients dial %s",
+            self.config.name,
+            self.config.path,
+            place,
+            dialled,
+        )
+
+
+class Stands:
+    """The stores of one server, those that are served and those that are waited for."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        configs: Sequence[StoreConfig],
+        places: Places,
+        metrics: ServeMetrics | None,
+    ) -> None:
+        """Open nothing yet."""
+        self._options, self._metrics = options, metrics
+        each = zip(configs, places.brokers, places.advertised, strict=True)
+        self._stands = {name_of(options, config): Stand(config, *two) for config, *two in each}
+        # By the broker's name, what was wrong at the last try.
+        self._missing: dict[str, Exception] = {}
+
+    def missing(self) -> frozenset[str]:
+        """Return the names of the brokers of stores that are not served."""
+        return frozenset(self._missing)
+
+    def begin(self) -> list[tuple[Stand, StoreBroker]]:
+        """Return the brokers of all stores that can be served now.
+
+        Raises:
+            ReputError: an option is wrong, or no store can be served; it is of the first one.
+            AccessError: an ACL cannot be used.
+        """
+        begun = []
+        for name, stand in self._stands.items():
+            try:
+                begun.append((stand, self._broker(stand, opened(stand.config))))
+            except UsageError:
+                raise
+            except (ReputError, OSError) as error:
+                self._missing[name] = error
+        if not begun:
+            self.require_all()
+        for name, wrong in self._missing.items():
+            self._tell_alive(name)
+            _say(self._stands[name], wrong)
+        return begun
+
+    def require_all(self) -> None:
+        """Pass if all are served.
+
+        Raises:
+            ReputError: of the first one that is not.
+        """
+        for error in self._missing.values():
+            raise error
+
+    async def run(self, server: Server) -> None:
+        """Serve the others as soon as they can be, until it is cancelled."""
+        ticks = 0
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            ticks += 1
+            for name in list(self._missing):
+                self._tell_alive(name)
+                if ticks % _AGAIN_TICKS == 0:
+                    await self._try(name, server)
+
+    def _tell_alive(self, name: str) -> None:
+        """Say of a store that is not ready that the loop that would answer its clients runs."""
+        cluster = cluster_of(self._options, self._stands[name].config)
+        counters_of(self._metrics, cluster, name).alive()
+
+    async def _try(self, name: str, server: Server) -> None:
+        stand = self._stands[name]
+        try:
+            # A disk that takes its time keeps no client of the others waiting.
+            broker = self._broker(stand, await _opened_beside(stand.config))
+            port = _joined(server, stand, broker)
+        except (ReputError, AccessError, OSError) as error:
+            if str(error) != str(self._missing[name]):
+                _say(stand, error)
+            self._missing[name] = error
+            return
+        del self._missing[name]
+        stand.tell(port)
+
+    def _broker(self, stand: Stand, store: MessageStore) -> StoreBroker:
+        try:
+            return broker_of(self._options, stand.config, store, stand.advertised, self._metrics)
+        except BaseException:
+            store.close()
+            raise
+
+
+def opened(config: StoreConfig) -> MessageStore:
+    """Return a reader of a store that is certainly the output's.
+
+    Raises:
+        ReputError: it is not, or it cannot be read.
+    """
+    store = open_reader(config.path, config.output, config.settings)
+    try:
+        refuse_strangers(config, store)
+        doubt = doubts(config)
+    except BaseException:
+        store.close()
+        raise
+    if doubt is not None:
+        LOG.warning("%s", doubt)
+    return store
+
+
+async def _opened_beside(config: StoreConfig) -> MessageStore:
+    """Return what `opened` does, on a thread that nobody waits for at the end."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[MessageStore] = loop.create_future()
+
+    def tell(store: MessageStore | None, error: BaseException | None) -> None:
+        if future.cancelled():
+            if store is not None:
+                store.close()
+        elif store is not None:
+            future.set_result(store)
+        elif error is not None:
+            future.set_exception(error)
+
+    def run() -> None:
+        store, failure = None, None
+        try:
+            store = opened(config)
+        except BaseException as error:  # noqa: BLE001 - raised in the loop
+            failure = error
+        # The loop may be closed by now, and the process about to end.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell, store, failure)
+
+    threading.Thread(target=run, name="opening", daemon=True).start()
+    return await future
+
+
+def _joined(server: Server, stand: Stand, broker: StoreBroker) -> int:
+    """Let the server answer for a broker, and return the port.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    try:
+        return server.join(Place(*stand.listened), broker)
+    except OSError:
+        broker.close()
+        raise
+
+
+def _say(stand: Stand, error: Exception) -> None:
+    LOG.error(
+        "store %s is not served, the others are: %s (it is tried again every %d s)",
+        stand.config.name,
+        error,
+        _AGAIN_TICKS,
+    )
