@@ -111,6 +111,7 @@ class Members:
     Attributes:
         groups: consumers, by group. To be read only.
         producers: by group, then by connection. To be read only.
+        known: groups that have members, or had; a broker keeps the retry topics of all of them.
         clashes: how often a member joined with the client id of another member of its group.
         turned_away: how often a member could not join: there were too many groups.
         changes: how often a group came, went, or wants something else than before.
@@ -132,6 +133,7 @@ class Members:
         self._next_scan = now() + SCAN_SECONDS
         self.groups: dict[str, Group] = {}
         self.producers: dict[str, dict[Channel, Member]] = {}
+        self.known: dict[str, None] = {}
         # Each is logged once.
         self._clashed: set[tuple[str, str]] = set()
         self.clashes = self.turned_away = self.changes = 0
@@ -173,6 +175,8 @@ class Members:
         """
         if not self._has_room(self.groups, consumer.group):
             return False
+        if len(self.known) < _MOST_GROUPS:
+            self.known[consumer.group] = None
         said = (consumer.consume_type, consumer.model, consumer.from_where)
         group = self.groups.setdefault(consumer.group, Group(*said))
         before = group.wants() if group.members else None

@@ -12,6 +12,8 @@ import enum
 import logging
 from typing import TYPE_CHECKING, Any
 
+from reput.formats.rocketmq.names import RETRY
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -132,6 +134,10 @@ class Offsets:
         """Return the groups that have offsets in a topic, or in any."""
         found = (name for each, name in self._pairs() if topic in {None, each})
         return list(dict.fromkeys(found))
+
+    def with_retries(self) -> list[str]:
+        """Return the groups that have offsets in their own retry topic."""
+        return [group for topic, group in self._pairs() if topic == RETRY + group]
 
     def _pairs(self) -> list[tuple[str, str]]:
         pairs = (key.split(_SEPARATOR) for key in self._queues)

@@ -255,7 +255,8 @@ class StoreBroker:
         if self._keeper is not None:
             retrying = [name for name in groups if RETRY + name in groups[name].subscriptions]
             found = with_kept(found, self._keeper, retrying)
-        return with_retries(found, (*groups, *self._offsets.groups()))
+        # Groups of before the start have an offset there.
+        return with_retries(found, (*self._members.known, *self._offsets.with_retries()))
 
     def close(self) -> None:
         """Close the files; offsets are saved.

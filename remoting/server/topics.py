@@ -84,7 +84,7 @@ def with_retries(found: Mapping[str, Topic], groups: Iterable[str]) -> dict[str,
 
     Args:
         found: what there is without.
-        groups: that consume, or have.
+        groups: that have had members.
     """
     topics = dict(found)
     for group in groups:

@@ -39,6 +39,14 @@ def test_topics_of_a_group_and_groups_of_a_topic():
     assert offsets.groups() == ["g", "h"]
 
 
+def test_groups_that_had_a_retry_topic():
+    offsets = Offsets()
+    for group, topic in (("g", "t"), ("h", "%RETRY%h"), ("g", "%RETRY%h")):
+        offsets.set(group, topic, 0, 1)
+
+    assert offsets.with_retries() == ["h"]
+
+
 def test_what_a_document_says_is_read_back():
     offsets = Offsets()
     offsets.set("g", "t", 2, 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import partial
 
 import pytest
 
@@ -127,19 +128,23 @@ class TestNames:
         As of a broker: `mqadmin consumerProgress` asks for its route to learn how far a group is.
         """
         beat = groups.Client(client_id="c1").consumes("new").heartbeat()
+        other = groups.Client(client_id="c2").consumes("other").heartbeat()
         assert client.ask(RequestCode.HEART_BEAT, beat.body).code == ResponseCode.SUCCESS
-        names = Client(running.names)
+        route = partial(Client(running.names).ask, RequestCode.GET_ROUTEINFO_BY_TOPIC)
         asked = {"topic": "%RETRY%new"}
-        running.wait_for(
-            lambda _: (
-                names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, **asked).code == ResponseCode.SUCCESS
-            )
-        )
-        answer = names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, **asked)
+        running.wait_for(lambda _: route(**asked).code == ResponseCode.SUCCESS)
+        answer = route(**asked)
 
         assert json.loads(answer.body)["queueDatas"][0]["readQueueNums"] == 1
         pulled = pull(client, 0, topic="%RETRY%new", group="new")
         assert pulled.code == ResponseCode.PULL_NOT_FOUND
+        # It stays when the group has no members.
+        client.close()
+        running.wait_for(lambda count: count == 0)
+        Client(running.broker).ask(RequestCode.HEART_BEAT, other.body)
+        asked_of = {"topic": "%RETRY%other"}
+        running.wait_for(lambda _: route(**asked_of).code == ResponseCode.SUCCESS)
+        assert route(**asked).code == ResponseCode.SUCCESS
 
     def test_a_topic_that_is_not_there_has_no_route(self, running):
         answer = Client(running.names).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="other")
