@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("reput")
 _OF_SETTING = {"event": "setting"}
 
-V5_0_0 = 413
 _EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
 
 
@@ -115,7 +114,7 @@ class Access:
             OSError: they are not there.
         """
         self._place = place
-        self._is_5 = release.version >= V5_0_0
+        self._is_5 = release.is_5
         self._reports = reports or Unreported()
         self._known: tuple[files.State, ...] = ()
         self._error: str | None = None

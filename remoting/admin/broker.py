@@ -88,7 +88,7 @@ class RuntimeInfo:
         del request, channel
         name, cluster = self._named
         defaults = _DEFAULTS | {_CORES: str(os.cpu_count() or 1)}
-        if not self._served.release.has_flags:
+        if not self._served.release.is_5:
             defaults |= _MORE_OF_4_9
         said = defaults | {**self._properties, "brokerName": name, "brokerClusterName": cluster}
         text = "".join(f"{key}={said[key]}\n" for key in sorted(said))

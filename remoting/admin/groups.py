@@ -71,7 +71,7 @@ class Groups:
         self._state = state
         self._served = served
         self._members = state.consumers.members
-        self._is_5 = served.release.has_flags
+        self._is_5 = served.release.is_5
 
     def handlers(self) -> dict[int, Handler]:
         """Return what is answered here, by code of the request."""

@@ -64,7 +64,7 @@ class Lacking:
     def handlers(self) -> dict[int, Handler]:
         """Return what is answered here, by code of the request."""
         release = self._served.release
-        if not release.has_flags:
+        if not release.is_5:
             return dict.fromkeys(_ACCOUNTS_OF_4_9, refuse)
         found: dict[int, Handler] = {
             RequestCode.GET_BROKER_EPOCH_CACHE: _says("this request only for controllerMode "),

@@ -49,7 +49,7 @@ class Lags:
         self._broker_name = broker_name
         self._address = address
         self._members = state.consumers.members
-        self._is_5 = served.release.has_flags
+        self._is_5 = served.release.is_5
 
     def handlers(self) -> dict[int, Handler]:
         """Return what is answered here, by code of the request."""

@@ -60,7 +60,7 @@ def runtime_table(served: Served, properties: Mapping[str, str], began: float) -
         properties: its broker.conf.
         began: when serving began, in seconds since 1970.
     """
-    is_5 = served.release.has_flags
+    is_5 = served.release.is_5
     table = dict.fromkeys(_ZEROS, "0") | dict.fromkeys(_RATES, _NO_RATES)
     table |= {
         # The word is misspelt in 4.9.

@@ -85,7 +85,7 @@ class Topics:
         table = {name: self._document(each) for name, each in self._served.topics.items()}
         version = self._version() or data_version(self._served)
         said: dict[str, Any] = {"dataVersion": version}
-        if self._served.release.has_flags:
+        if self._served.release.is_5:
             said["mappingDataVersion"] = data_version(self._served)
         if not self._served.release.counts_pages:
             return body_of(said | {"topicConfigTable": table})
@@ -122,7 +122,7 @@ class Topics:
             "topicSysFlag": topic.sys_flag,
             "writeQueueNums": topic.write_queues,
         }
-        if not self._served.release.has_flags:
+        if not self._served.release.is_5:
             return document
         attributes = dict(topic.attributes)
         if self._served.store.is_batch(topic.name):
@@ -134,7 +134,7 @@ class Topics:
         del request, channel
         broker, cluster = self._broker_name, self._cluster
         names = [*_SYSTEM, cluster, broker, f"{cluster}_REPLY_TOPIC"]
-        if self._served.release.has_flags:
+        if self._served.release.is_5:
             names += [*_MORE_OF_5, f"rmq_sys_REVIVE_LOG_{cluster}"]
             names.append(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}")
         return body_of({"topicList": names})
@@ -155,7 +155,7 @@ class Topics:
             for number in range(max(topic.read_queues, topic.write_queues))
         }
         said: dict[str, Any] = {"offsetTable": table}
-        return body_of(said | ({"topicPutTps": 0.0} if self._served.release.has_flags else {}))
+        return body_of(said | ({"topicPutTps": 0.0} if self._served.release.is_5 else {}))
 
     def _reach(self, name: str, queue_id: int) -> dict[str, int]:
         store = self._served.store_of(name, queue_id)
@@ -220,7 +220,7 @@ class Topics:
 def data_version(served: Served) -> Mapping[str, int]:
     """Return the version of what no file says; it never changes."""
     version = {"counter": 0, "timestamp": 0}
-    return {"stateVersion": 0} | version if served.release.has_flags else version
+    return {"stateVersion": 0} | version if served.release.is_5 else version
 
 
 def body_of(value: Any, remark: str | None = None) -> Answer:

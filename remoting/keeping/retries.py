@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Command, Channel], Answer | Future[Answer] | None]
 
-_V5 = 413
 _REGION, _TRACES, _CLUSTER = "MSG_REGION", "TRACE_ON", "CLUSTER"
 _HALF, _POPPED, _WAIT = "TRAN_MSG", "POP_CK", "WAIT"
 _TIMERS = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
@@ -88,7 +87,7 @@ class Retries:
             cluster: of the broker; messages name it.
         """
         self._beside, self._served, self._cluster = beside, served, cluster
-        self._is_5 = served.release.version >= _V5
+        self._is_5 = served.release.is_5
 
     def handlers(self) -> dict[int, Handler]:
         """Return what is answered here, by code of the request."""

@@ -180,15 +180,7 @@ def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
     size: int,
     socket: int,
     told: int,
-    state: Longs,
-    lanes: Longs,
-    texts: Bytes,
-    slots: Longs,
-    queues: Longs,
-    out: Bytes,
-    work: Bytes,
-    vectors: Longs,
-    commits: Longs,
+    arrays: p.Arrays,
 ) -> tuple[int, int, int, int, int, int]:
     """Answer the requests at the beginning of what has come, as far as lanes can.
 
@@ -198,20 +190,14 @@ def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
         size: where the last one ends.
         socket: where answers are sent to; below 0 they are only written to `out`.
         told: how many stand in `commits`.
-        state: see `places`, as of all that follow.
-        lanes: by lane.
-        texts: by lane.
-        slots: by hash.
-        queues: by queue.
-        out: gets the answers.
-        work: scratch.
-        vectors: scratch.
-        commits: gets lane and offset of each answer's request.
+        arrays: see `places`; `out` gets the answers, `commits` each one's lane and offset.
 
     Returns:
         Where the first request begins that is not answered; why it is not; what has to be opened
         for it, or its lane; bytes that were sent of the answers; bytes of the answers; how many.
     """
+    state, lanes, queues, texts = arrays.state, arrays.lanes, arrays.queues, arrays.texts
+    out, work, vectors = arrays.out, arrays.work, arrays.vectors
     filled = 0
     turn = 0
     why = p.DONE
@@ -236,7 +222,7 @@ def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
         if length < 0:
             why = p.OTHER
             break
-        lane = lane_of(work, length, slots, lanes, texts)
+        lane = lane_of(work, length, arrays.slots, lanes, texts)
         if lane < 0:
             why = p.NEW if lane == -1 else p.REPEATED
             break
@@ -263,8 +249,8 @@ def serve(  # noqa: C901, PLR0912, PLR0915 - kernel
         store_i32(out, filled, head + body - filled - 4)
         store_i32(out, filled + 4, head - filled - 8)
         filled = head + body
-        commits[told + turn, 0] = lane
-        commits[told + turn, 1] = vectors[p.NUMBERS + p.COMMIT]
+        arrays.commits[told + turn, 0] = lane
+        arrays.commits[told + turn, 1] = vectors[p.NUMBERS + p.COMMIT]
         lanes[lane, p.NEXT] = vectors[p.NUMBERS + p.OFFSET] + seen
         tally = p.TALLIES + p.TALLY * lanes[lane, p.KIND]
         state[tally] += 1

@@ -54,12 +54,12 @@ def load() -> None:
     arrays = p.arrays()
     _compiled(arrays)
     compiled_rounds(arrays)
-    outline(b"", 0, 0, arrays[6], arrays[7])
-    hash_of(arrays[6], 0)
+    outline(b"", 0, 0, arrays.work, arrays.vectors)
+    hash_of(arrays.work, 0)
 
 
 def _compiled(arrays: p.Arrays) -> Callable[..., Any]:
-    return called_with(kernels.serve, b"", 0, 0, -1, 0, *arrays)
+    return called_with(kernels.serve, b"", 0, 0, -1, 0, arrays)
 
 
 class Lanes:
@@ -97,9 +97,10 @@ class Lanes:
         self._log = log
         self._outbox = Outbox()
         self.arrays = p.arrays(self._outbox.data, self._outbox.descriptor)
-        self._state, self._lanes, self._texts, self._slots, self._queues = self.arrays[:5]
-        self._out, self._work, self._vectors, self._commits = self.arrays[5:]
-        self._bytes = self._out.data
+        arrays = self.arrays
+        self._state, self._lanes, self._texts = arrays.state, arrays.lanes, arrays.texts
+        self._slots, self._queues, self._commits = arrays.slots, arrays.queues, arrays.commits
+        self._work, self._vectors, self._bytes = arrays.work, arrays.vectors, arrays.out.data
         self._known: list[Lane] = []
         self._open_log = OpenLog(log, self._state)
         self._open_queues = OpenQueues(self._queues)
@@ -121,7 +122,7 @@ class Lanes:
         at = 0
         for _ in range(_TRIES):
             at, why, detail, sent, filled, answers = self._serve(
-                data, at, len(data), connection.outlet, 0, *self.arrays
+                data, at, len(data), connection.outlet, 0, self.arrays
             )
             if answers:
                 if sent < filled:

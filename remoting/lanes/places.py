@@ -20,7 +20,7 @@ commits   (COMMITS, 2)         lane and committed offset of each pull that is an
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,20 @@ from reput.stores.queues.pull import scanned_entries
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Arrays = tuple[NDArray[Any], ...]
+
+class Arrays(NamedTuple):
+    """The arrays of the table, in its order."""
+
+    state: NDArray[Any]
+    lanes: NDArray[Any]
+    texts: NDArray[Any]
+    slots: NDArray[Any]
+    queues: NDArray[Any]
+    out: NDArray[Any]
+    work: NDArray[Any]
+    vectors: NDArray[Any]
+    commits: NDArray[Any]
+
 
 # Of `state`.
 LOG_MIN, LOG_END, LOG_FILE_SIZE, MOST_MESSAGES, MOST_BYTES, OUT_FILE = range(6)
@@ -108,7 +121,7 @@ DONE, ENOUGH, PARTIAL, OTHER, NEW, REPEATED, CLOSED, QUEUE_FILE, LOG_FILE = rang
 
 
 def arrays(out: NDArray[np.uint8] | None = None, out_file: int = -1) -> Arrays:
-    """Return new arrays, in the order of the table.
+    """Return new arrays.
 
     Args:
         out: the one for answers; a new one by default.
@@ -116,14 +129,14 @@ def arrays(out: NDArray[np.uint8] | None = None, out_file: int = -1) -> Arrays:
     """
     state = np.zeros(STATE, np.int64)
     state[OUT_FILE] = out_file
-    return (
-        state,
-        np.zeros((LANES, COLUMNS), np.int64),
-        np.zeros((LANES, TEXT), np.uint8),
-        np.zeros(2 * SLOTS, np.int64),
-        np.zeros((QUEUES, QUEUE_COLUMNS), np.int64),
-        np.zeros(OUT, np.uint8) if out is None else out,
-        np.zeros(WORK, np.uint8),
-        np.zeros(VECTORS, np.int64),
-        np.zeros((COMMITS, 2), np.int64),
+    return Arrays(
+        state=state,
+        lanes=np.zeros((LANES, COLUMNS), np.int64),
+        texts=np.zeros((LANES, TEXT), np.uint8),
+        slots=np.zeros(2 * SLOTS, np.int64),
+        queues=np.zeros((QUEUES, QUEUE_COLUMNS), np.int64),
+        out=np.zeros(OUT, np.uint8) if out is None else out,
+        work=np.zeros(WORK, np.uint8),
+        vectors=np.zeros(VECTORS, np.int64),
+        commits=np.zeros((COMMITS, 2), np.int64),
     )

@@ -49,7 +49,7 @@ def answer_ready(
         if size < 1:
             return socket, 0, 0, 0, 0, answers
         moved[socket] = 1
-        at, why, _, sent, filled, turn = serve(data, 0, size, socket, answers, *arrays)
+        at, why, _, sent, filled, turn = serve(data, 0, size, socket, answers, arrays)
         answers += turn
         if why != p.DONE or sent < filled:
             return socket, at, size, sent, filled, answers

@@ -73,7 +73,7 @@ def _arrays() -> tuple[NDArray[Any], ...]:
     )
 
 
-def compiled(arrays: p.Arrays, own: p.Arrays | None = None) -> Callable[..., Any]:
+def compiled(arrays: p.Arrays, own: tuple[NDArray[Any], ...] | None = None) -> Callable[..., Any]:
     """Return the kernel, compiled or loaded, for arrays of `places`."""
     return called_with(ready.answer_ready, -1, *(_arrays() if own is None else own), arrays)
 
@@ -91,7 +91,7 @@ class Rounds:
         self._own = _arrays()
         self._data, self._moved = self._own[0].data, self._own[2]
         self._answer = compiled(lanes.arrays, self._own)
-        self._out = lanes.arrays[5].data
+        self._out = lanes.arrays.out.data
         self._riders: dict[int, Rider] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._epoll: select.epoll | None = None

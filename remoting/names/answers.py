@@ -148,7 +148,7 @@ def _values(request: Command, known: Known, _: Release) -> Said:
 
 def _settings(_: Command, __: Known, release: Release) -> Said:
     """Return the settings of a name server that are so here, as Java properties."""
-    said = _SETTINGS | (_MORE_OF_5 if release.has_flags else {})
+    said = _SETTINGS | (_MORE_OF_5 if release.is_5 else {})
     text = "".join(f"{name}={value}\n" for name, value in sorted(said.items()))
     return Said(ResponseCode.SUCCESS, body=text.encode())
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from reput.remoting.wire.command import Command
 
 _ZONE = "__ZONE_NAME"
-# From it on bodies have a state besides counter and time.
-_V5_0_0 = 413
 
 
 class _Asked(NamedTuple):
@@ -106,7 +104,7 @@ def _version(asked: _Asked) -> Said:
     asks_for = registration.read_version(asked.request.body)
     is_known = asked.registry.is_known(place, asks_for)
     known = asked.registry.version_of(place)
-    has_state = asked.release.version >= _V5_0_0
+    has_state = asked.release.is_5
     body = b"" if known is None else bodies.dumps(known.said(has_state=has_state))
     answer = fields.write(QueryDataVersionResponseHeader(changed=not is_known))
     return Said(ResponseCode.SUCCESS, fields=answer, body=body)

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from reput.remoting.wire.codes import ResponseCode
 
+# The ordinal of 5.0.0.
+_V5_0_0 = 413
+
 
 class Release(NamedTuple):
     """A release as its name server and its broker show.
@@ -37,6 +40,11 @@ class Release(NamedTuple):
     checks_names: bool
     resets_offsets: bool
     counts_pages: bool = False
+
+    @property
+    def is_5(self) -> bool:
+        """Tell whether it is of 5.0 or later: its tools ask, and are told, more."""
+        return self.version >= _V5_0_0
 
 
 RELEASE_4_9 = Release(

@@ -132,7 +132,7 @@ def unmapped(monkeypatch):
 
 def mapped_files(rig):
     """Return how many files of the log are mapped."""
-    state = rig.lanes.arrays[0]
+    state = rig.lanes.arrays.state
     return int((state[places.FILE_MAPPED : places.FILE_MAPPED + places.LOG_FILES] > 0).sum())
 
 
