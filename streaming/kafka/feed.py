@@ -279,9 +279,11 @@ class KafkaFeed:
             sink.give_access(self._access())
             sink.open(extent)
             self._take_position()
-            self._state = replace(self._state, is_connected=True)
         sent = sink.send(extent)
         self._take_position()
+        if not self._state.is_connected:
+            # Not before: Kafka answers, and refuses each attempt to send, where a topic is missing.
+            self._state = replace(self._state, is_connected=True)
         if sent is None:
             return False
         self._account(sent)

@@ -324,6 +324,35 @@ class TestNoSuchTopic:
 
         assert stores.by_queue(stores.got(broker, "later")) == stores.in_log(log)
 
+    def test_kafka_does_not_count_as_connected_while_it_refuses_each_attempt(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        An attempt asks for the topic for a while: an alert would see Kafka come back each time.
+        """
+        log = stores.write(tmp_path / "store", stores.messages(30, ("absent",), random.Random(7)))
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name="absent",
+                             refusal_seconds=0.5)  # fmt: skip
+        dispatcher = StoreDispatcher(made)
+        seen = set()
+        try:
+            dispatcher.dispatch(log.end)
+            feed = dispatcher.kafka
+            assert feed is not None
+
+            def have_two_failed() -> bool:
+                seen.add(feed.state.is_connected)
+                return feed.state.retries >= 2
+
+            wait_for(have_two_failed)
+            broker.make_topic("absent")
+            wait_for(lambda: feed.is_done)
+            assert feed.state.is_connected
+        finally:
+            dispatcher.close()
+
+        assert seen <= {None, False}
+
     def test_its_messages_go_to_the_dead_letters(self, broker: Broker, tmp_path: Path) -> None:
         broker.make_topic("there")
         broker.make_topic("not-there-dlq", 2)
