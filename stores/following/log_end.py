@@ -23,8 +23,7 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import BLANK_SIZE, MAGIC_BLANK
 from reput.stores.findings import Kind
 from reput.stores.following import head_chain
-from reput.stores.following.head_chain import last_byte
-from reput.stores.following.past_end import bytes_after, newer_record, resumes_at
+from reput.stores.following.past_end import bytes_after, is_torn, newer_record, resumes_at
 from reput.stores.log.files import LogChangedError, gone
 from reput.stores.log.listing import stamp_of
 from reput.stores.remaining.log_files import FollowedFiles
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 # Bytes compared before the end, to tell whether it has changed.
 _COMPARED_BEFORE = 64 << 10
-# A record is copied in microseconds; its writer may be interrupted in between.
-_SETTLE_SECONDS = 0.002
 _TRIES = 3
 # Of the time, and at least between two: looks from the last file's beginning while the end stays.
 _WHOLE_LOOK_SHARE = 0.01
@@ -90,6 +87,8 @@ class EndedLog(FollowedFiles):
         self._whole_look_at = 0.0
         self._before = 0
         self._after: bytes | None = None
+        # A record stands after the end that may not be whole as long as its broker lives.
+        self._is_doubted = False
         # By file: how it looked, and where its records end before its BLANK.
         self._stops: dict[int, tuple[Stamp, int]] = {}
         super().__init__(directories, settings, store)
@@ -173,18 +172,20 @@ class EndedLog(FollowedFiles):
             self._active = None
         return self._grown()
 
-    def reached(self, end: int) -> None:
-        """Take it that all up to a physical offset is in the log: an entry has come for it.
+    def reached(self, start: int, size: int) -> None:
+        """Take it that all up to the end of a record is in the log: an entry has come for it.
 
         Records are dispatched in the order of the log, each once it is whole.
         """
+        end = start + size
         if self._end is None or end <= self._end:
             return
         if self.base_of(end - 1) != self.base_of(self._end - 1):
             self.look_on()
             self._active = None
         if end <= self.end_of_files:
-            self._end, self._last, self._seen = end, None, self._looks()
+            self._end, self._last, self._seen = end, (start, size), self._looks()
+            self._is_doubted = False
             # What stands after it may be whole records already: the next look goes over them.
             self._before, self._after = self._crc_before(end), None
 
@@ -256,7 +257,9 @@ class EndedLog(FollowedFiles):
         if self._crc_before(end) != self._before:
             self._forget()
             return self.end()
-        return end if self._bytes_after(end) == self._after else self._walk(end, self._last)
+        if self._bytes_after(end) != self._after or (self._is_doubted and self.is_at_rest()):
+            return self._walk(end, self._last)
+        return end
 
     def _bytes_after(self, end: int) -> bytes:
         has_next = self.base_of(end) + self.file_size in self._inodes
@@ -287,8 +290,12 @@ class EndedLog(FollowedFiles):
         seen = self._looks()
         began = time.monotonic()
         position, last, is_new, after = self._go_on(start, last)
-        if last is not None and is_new and sum(last) == position and self._is_torn(*last):
-            position, last, after = last[0], None, None
+        self._is_doubted = False
+        if last is not None and is_new and sum(last) == position:
+            # Before the look that judges: what comes after it is seen as a change.
+            judged = self._bytes_after(last[0])
+            if is_torn(self, *last):
+                position, after, self._is_doubted = last[0], judged, True
         self._end, self._last, self._seen = position, last, seen
         if start == self.active_base():
             now = time.monotonic()
@@ -341,10 +348,3 @@ class EndedLog(FollowedFiles):
     def chain(self, start: int) -> Chain:
         """Go from record to record inside one file; see `stores.following.head_chain`."""
         return head_chain.chain(self, start)
-
-    def _is_torn(self, start: int, size: int) -> bool:
-        """Tell whether the last record may not be whole yet; see `stores.log.tail`."""
-        before = self.bytes_at(start, size)
-        time.sleep(_SETTLE_SECONDS)
-        is_moving = self.bytes_at(start, size) != before
-        return is_moving or (last_byte(before) == 0 and not self.is_at_rest())

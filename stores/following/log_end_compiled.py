@@ -30,12 +30,9 @@ class CompiledLog(EndedLog):
     ) -> None:
         """Look at the files; see `EndedLog`."""
         self._records = CommitLog(directories, settings, store)
+        # How often the files had been looked at when the kernels' were.
+        self._taken = 0
         super().__init__(directories, settings, report, store, output)
-
-    def refresh(self) -> None:
-        """Look at the files again; see `EndedLog`."""
-        self._records.refresh()
-        super().refresh()
 
     def close(self) -> None:
         """Close the files."""
@@ -45,6 +42,9 @@ class CompiledLog(EndedLog):
     def chain(self, start: int) -> Chain:
         """Go from record to record inside one file; see `EndedLog`."""
         log = self._records
+        if self._taken != self.taken:
+            log.refresh()
+            self._taken = self.taken
         file_end = log.base_of(start) + log.file_size
         verdict, position = log.hop(start, file_end, log.rules)
         begin = log.record_before(position) if position > start else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import time
+import zlib
 from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq.commitlog import MIN_SIZE, Record, Verdict
@@ -9,6 +12,7 @@ from reput.stores.following.head_chain import (
     HEAD_SIZE,
     MAGICS,
     is_blank,
+    last_byte,
     seeming_records,
     stored_in,
 )
@@ -21,8 +25,11 @@ if TYPE_CHECKING:
 
     from reput.stores.following.log_end import EndedLog
 
-# Bytes compared after the end, to tell whether it has changed.
+# Bytes compared after the end, to tell whether it has changed; all of what may be a record.
 _COMPARED = 128
+# A record is copied in microseconds; its writer may be interrupted in between.
+_SETTLE_SECONDS = 0.002
+_CRC = struct.Struct(">I")
 
 
 def bytes_after(log: EndedLog, end: int, *, has_next: bool) -> bytes:
@@ -38,12 +45,23 @@ def bytes_after(log: EndedLog, end: int, *, has_next: bool) -> bytes:
     end_of_file = log.base_of(end) + log.file_size
     if has_next and is_blank(log, end, end_of_file):
         # A BLANK is the end only as long as there is no next file.
-        return log.bytes_at(end_of_file, _COMPARED)
+        end, end_of_file = end_of_file, end_of_file + log.file_size
     here = log.bytes_at(end, _COMPARED)
     size = int.from_bytes(here[:4], "big", signed=True) if len(here) >= 4 else 0
-    # If no whole record stands here, its bytes stay the same when a record is written after it.
-    is_inside = MIN_SIZE <= size < end_of_file - end
-    return here + (log.bytes_at(end + size, _COMPARED) if is_inside else b"")
+    if not MIN_SIZE <= size < end_of_file - end:
+        return here
+    # A record that is being copied differs from the whole one in any of its bytes. What is not one
+    # stays as it is when a record is written after it.
+    copied = log.bytes_at(end, size) if size <= log.settings.max_record_size else here
+    return here + _CRC.pack(zlib.crc32(copied)) + log.bytes_at(end + size, _COMPARED)
+
+
+def is_torn(log: EndedLog, start: int, size: int) -> bool:
+    """Tell whether the last record may not be whole yet; see `stores.log.tail`."""
+    before = log.bytes_at(start, size)
+    time.sleep(_SETTLE_SECONDS)
+    is_moving = log.bytes_at(start, size) != before
+    return is_moving or (last_byte(before) == 0 and not log.is_at_rest())
 
 
 def newer_record(log: EndedLog, position: int, last: tuple[int, int] | None) -> int | None:

@@ -156,7 +156,7 @@ class QueueReader:
             self.max_offset = self.end // ENTRY_SIZE
             if self.shown is not None:
                 self.shown[0] = self.max_offset
-            log.reached(sum(head_of(self._last)))
+            log.reached(*head_of(self._last))
         return True
 
     def _held_in(self, data: bytes) -> int:

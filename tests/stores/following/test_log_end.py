@@ -14,7 +14,7 @@ from reput.formats.rocketmq import broker, names
 from reput.formats.rocketmq.commitlog import BLANK_HEAD, MAGIC_BLANK
 from reput.formats.rocketmq.encode import Message, encode
 from reput.stores.findings import Report
-from reput.stores.following import head_chain, log_end
+from reput.stores.following import head_chain, past_end
 from reput.stores.following.log_end import EndedLog
 from reput.stores.following.log_end_compiled import CompiledLog
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
@@ -45,7 +45,7 @@ def small_pieces(monkeypatch):
     """Records of these logs are read in many pieces, too, and looked at without waiting."""
     monkeypatch.setattr(head_chain, "_FIRST_PIECE", 300)
     monkeypatch.setattr(head_chain, "_PIECE", 700)
-    monkeypatch.setattr(log_end, "_SETTLE_SECONDS", 0)
+    monkeypatch.setattr(past_end, "_SETTLE_SECONDS", 0)
     monkeypatch.setattr("reput.stores.following.vouch._SETTLE_SECONDS", 0)
 
 
@@ -490,8 +490,84 @@ class TestBursts:
         found, places = self.opened(kind, growing), growing.log.places
         assert found.end() == places[4].end
         growing.grow()
-        found.reached(places[6].end)
+        found.reached(places[6].position, places[6].size)
         assert found.grown_to(places[9].end) == places[9].end
+
+    @pytest.mark.parametrize("at", [20, 140, 400, -20])
+    def test_one_was_half_copied_when_the_end_was_looked_for(self, growing, kind, at):
+        """
+        What is missing may be any part of it: its first bytes, those of its body or properties.
+        """
+        log, path = growing.log, growing.path
+        begin = log.end
+        last = log.append(Message("t", b"x" * 500, {"KEYS": "k" * 50}, 0, 10, store_timestamp=1010))
+        raw = bytes(log.data[begin:])
+        growing.grow()
+        with path.open("r+b") as file:
+            file.seek(begin)
+            file.write(raw[:at])
+        (growing.path.parent.parent / names.ABORT).touch()
+        found = self.opened(kind, growing)
+        assert found.end() == begin
+        with path.open("r+b") as file:
+            file.seek(begin)
+            file.write(raw)
+        assert found.is_uncut_now()
+        assert found.grown_to(last.position) == last.end
+
+    def test_one_begins_a_file_and_was_half_copied(self, growing, kind):
+        log, path = growing.log, growing.path
+        growing.grow()
+        log.blank()
+        begin = log.end
+        last = log.append(Message("t", b"x" * 500, {}, 0, 10, store_timestamp=1010))
+        raw = bytes(log.data[begin:])
+        found = self.opened(kind, growing)
+        assert found.end() == log.places[9].end
+        del log.data[begin + 200 :]
+        log.write(path.parent.parent)
+        assert found.grown_to(last.position) == begin
+        log.data += raw[200:]
+        log.write(path.parent.parent)
+        assert found.grown_to(last.position) == last.end
+
+    def test_one_that_is_doubted_counts_once_its_broker_is_gone(self, growing, kind, monkeypatch):
+        """
+        It is whole, and ends with a byte that a copy in progress would not have reached yet.
+        """
+        log = growing.log
+        last = log.append(Message("t", b"x", {"KEYS": "a"}, 0, 10, store_timestamp=1010))
+        log.data[-1] = 0
+        log.write(growing.path.parent.parent)
+        found = self.opened(kind, growing)
+        with monkeypatch.context() as patched:
+            patched.setattr(found, "is_at_rest", lambda: False)
+            assert found.end() == found.grown_to(last.end) == last.position
+        monkeypatch.setattr(found, "is_at_rest", lambda: True)
+        assert found.grown_to(last.end) == last.end
+
+    def test_none_that_was_cut_counts_after_an_entry_has_come(self, growing, kind):
+        """
+        Records of old stand past the one of the entry, whole. It is newer than they are.
+        """
+        log, store = growing.log, growing.path.parent.parent
+        growing.grow()
+        found = self.opened(kind, growing)
+        assert found.end() == log.end
+        cut(store, log, 5)
+        added = log.append(Message("other", b"y" * 200, store_timestamp=2000))
+        log.write(store)
+        growing.grow()
+        with growing.path.open("r+b") as file:
+            file.write(log.data)
+        assert not found.is_uncut_now()
+        assert found.grown_to(added.position) == added.end
+        entry = log.append(Message("other", b"y" * 7, store_timestamp=2001))
+        with growing.path.open("r+b") as file:
+            file.write(log.data)
+        found.reached(entry.position, entry.size)
+
+        assert found.grown_to(entry.end) == entry.end
 
     def test_some_came_while_the_end_was_looked_for(self, growing, kind, monkeypatch):
         found, places = self.opened(kind, growing), growing.log.places
