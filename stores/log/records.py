@@ -25,6 +25,7 @@ from reput.formats.rocketmq.properties import MULTI_DISPATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from reput.formats.rocketmq.commitlog import ReadRules
     from reput.stores.log.files import LogFiles
@@ -127,6 +128,22 @@ def is_in_queue(record: Record, topic: str, queue_id: int) -> bool:
     if (record.topic, record.queue_id) == (topic, queue_id):
         return True
     return topic in record.properties.get(MULTI_DISPATCH, "").split(",")
+
+
+def record_of(log: LogFiles, queue: Path, offset: int, size: int) -> Record | None:
+    """Return the record that an entry of a queue names, None if it is not one of this queue.
+
+    Args:
+        log: the commitlog.
+        queue: the queue's directory, which is named by its topic and its id.
+        offset: physical offset.
+        size: bytes of the record.
+    """
+    record = read_record(log, offset)
+    if record is None or record.size != size:
+        return None
+    is_own = (record.topic, str(record.queue_id)) == (queue.parent.name, queue.name)
+    return record if is_own or MULTI_DISPATCH in record.properties else None
 
 
 def look_at(log: LogFiles, offset: int) -> tuple[Verdict, Record | int]:

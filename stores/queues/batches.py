@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from reput.formats.rocketmq.batchconsumequeue import UNIT, UNIT_SIZE, UNIT_STRUCT, Unit
+from reput.stores.log.records import record_of
 from reput.stores.queues.by_time import Boundary
 from reput.stores.queues.reader import QueueEntry
 from reput.stores.queues.unit_files import UnitFiles
@@ -103,7 +104,12 @@ class BatchReader:
         if not self.files.has_begun(self.end - self.end % self.files.file_size):
             return True
         raw = self.files.read(self.end, UNIT_SIZE)
-        return self.files.is_cut or not self.files.are_used(raw)
+        if not self.files.are_used(raw):
+            return True
+        unit = Unit(*UNIT_STRUCT.unpack(raw))
+        # What was cut may still stand there.
+        held = (self.log, self.files.directory, unit.physical_offset, unit.size)
+        return self.files.is_cut and record_of(*held) is None
 
     def roll(self, _queue_offset: int) -> int:
         """Return where to resume after an offset that is in no file: 0, as in a broker."""

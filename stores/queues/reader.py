@@ -11,8 +11,9 @@ import numpy as np
 
 from reput.formats.rocketmq import consumequeue_ext
 from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, HEAD, head_of
+from reput.formats.rocketmq.properties import MULTI_DISPATCH
 from reput.stores.findings import Kind
-from reput.stores.log.records import stored_at
+from reput.stores.log.records import record_of, stored_at
 from reput.stores.queues.unit_files import UnitFiles
 
 if TYPE_CHECKING:
@@ -160,10 +161,19 @@ class QueueReader:
         return True
 
     def _held_in(self, data: bytes) -> int:
-        """Return how many entries come before the first whose record is not in the log."""
+        """Return how many entries come before the first that was cut and still stands there.
+
+        The log may have grown past the place that it names.
+        """
         heads = (head_of(data[at:]) for at in range(0, len(data), ENTRY_SIZE))
-        held = [self.log.holds(offset) for offset, _ in heads]
-        return held.index(False) if False in held else len(held)
+        for number, head in enumerate(heads):
+            record = record_of(self.log, self.files.directory, *head)
+            if record is None or not (
+                record.queue_offset == self.max_offset + number
+                or MULTI_DISPATCH in record.properties
+            ):
+                return number
+        return len(data) // ENTRY_SIZE
 
     def _min_position(self) -> int:
         if not self.files.bases or not self.end:

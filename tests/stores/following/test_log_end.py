@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import struct
@@ -11,8 +12,10 @@ import pytest
 
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import broker, names
+from reput.formats.rocketmq.batchconsumequeue import Unit
 from reput.formats.rocketmq.commitlog import BLANK_HEAD, MAGIC_BLANK
 from reput.formats.rocketmq.encode import Message, encode
+from reput.stores.config.topics import TOPICS
 from reput.stores.findings import Report
 from reput.stores.following import head_chain, past_end
 from reput.stores.following.log_end import EndedLog
@@ -278,6 +281,77 @@ class TestQueueEnds:
 
         assert [offset for offset, _ in pulled.messages] == [number + 1]
         assert (pulled.status, pulled.next_offset) == (PullStatus.FOUND, number + 2)
+
+
+class TestCutQueues:
+    """Queues that were opened when their log had been cut: what was cut still stands in them."""
+
+    @pytest.mark.parametrize("size", [7, 30])
+    def test_nothing_comes_until_the_queue_has_its_own_again(self, tmp_path, size):
+        """
+        Messages of other topics fill the log up to the places that the entries name, and records
+        may begin there.
+        """
+        number = 3
+        made = queue_files(tmp_path, 6)
+        log, store = made.log, made.store
+        cut(store, log, number)
+        put(store, log.end, bytes(LOG_FILE - log.end))
+        with MessageStore.open(store, settings=settings_of()) as opened:
+            assert opened.queue_now("t", 0).max_offset == number
+            for i in range(8):
+                log.append(Message("o", bytes(size), queue_offset=i, store_timestamp=NOW * 2 + i))
+                put(store, 0, bytes(log.data))
+                opened.presence.look()
+                assert opened.queue_now("t", 0).max_offset == number
+                assert opened.pull("t", 0, number).status == PullStatus.OFFSET_OVERFLOW_ONE
+            for i in range(number, number + 5):
+                sent = Message("t", bytes(30), queue_offset=i, store_timestamp=NOW * 3)
+                added = log.append(sent)
+                put(store, 0, bytes(log.data))
+                entry = struct.pack(">qiq", added.position, added.size, 0)
+                with (store / "consumequeue/t/0" / names.offset_file(0)).open("r+b") as file:
+                    file.seek(i * len(entry))
+                    file.write(entry)
+                assert opened.queue_now("t", 0).max_offset == i + 1
+                pulled = opened.pull("t", 0, i).messages
+                assert [record.physical_offset for _, record in pulled] == [added.position]
+
+    def test_a_batch_queue_has_what_comes_after_the_cut(self, tmp_path):
+        log = Log()
+        for i in range(3):
+            inner = {"INNER_NUM": "1", "INNER_BASE": str(i)}
+            log.append(Message("b", bytes(30), inner, queue_offset=i, store_timestamp=NOW + i))
+        store = log.write(tmp_path / "store")
+        (store / "consumequeue").mkdir()
+        config = {"topicConfigTable": {"b": {"attributes": {"queue.type": "BatchCQ"}}}}
+        (store / "config").mkdir()
+        (store / "config" / TOPICS).write_text(json.dumps(config))
+        path = store / names.BATCH_CONSUMEQUEUE / "b" / "0" / names.offset_file(0)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(
+            b"".join(
+                Unit(place.position, place.size, 0, NOW, i, 1).pack()
+                for i, place in enumerate(log.places)
+            ).ljust(4 * 46, b"\0")
+        )
+        cut(store, log, 2)
+        put(store, log.end, bytes(LOG_FILE - log.end))
+        with MessageStore.open(store, settings=settings_of()) as opened:
+            assert opened.queue_now("b", 0).max_offset == 2
+            for i in range(4):
+                log.append(Message("o", bytes(30), queue_offset=i, store_timestamp=NOW * 2 + i))
+                put(store, 0, bytes(log.data))
+                assert opened.queue_now("b", 0).max_offset == 2
+            inner = {"INNER_NUM": "1", "INNER_BASE": "2"}
+            sent = Message("b", bytes(30), inner, queue_offset=2, store_timestamp=NOW * 3)
+            added = log.append(sent)
+            put(store, 0, bytes(log.data))
+            with path.open("r+b") as file:
+                file.seek(2 * 46)
+                file.write(Unit(added.position, added.size, 0, NOW * 3, 2, 1).pack())
+            opened.presence.look()
+            assert opened.queue_now("b", 0).max_offset == 3
 
 
 class TestFollowing:
