@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from reput.checkpoints import marks, progress
 from reput.checkpoints.disk import locks
 from reput.formats.errors import FormatError, StoreError
+from reput.formats.rocketmq import names
 from reput.formats.rocketmq.commitlog import Verdict
 from reput.sinks.files.queues import QueueDirectory
 from reput.stores.findings import Kind, Report, Scope
@@ -24,6 +26,15 @@ if TYPE_CHECKING:
 
 # Size and magic: zeros where nothing was written.
 _MAGIC_END = 8
+
+_NOT_BEGUN = (
+    "nothing was dispatched here: `reput rebuild` does it. If something was, its disk may not be "
+    "mounted"
+)
+_NO_RECORD = (
+    "reput did not write this output, or its record is gone; `reput rebuild --repair` makes one of "
+    "an output of reput's"
+)
 
 
 class Subject:
@@ -103,8 +114,10 @@ class Subject:
                 raise StoreError(
                     config.output, "no such directory", "Point --output at what reput wrote"
                 )
-            if not self.is_store_itself:
-                self.report.add(Kind.MISSING, path, 0, "reput has not written this output")
+            if not self.is_begun:
+                self.report.lack(config.output, 0, _NOT_BEGUN)
+            elif not self.is_store_itself:
+                self.report.add(Kind.MISSING, path, 0, _NO_RECORD)
             return None
         for name, value in self.settings.fingerprint().items():
             if found.settings.get(name) != value:
@@ -137,8 +150,20 @@ class Subject:
         """Tell whether the output is the store: a broker's own files, or one written in place."""
         return self.config.output.resolve() == self.config.path.resolve()
 
+    @property
+    def is_begun(self) -> bool:
+        """Tell whether the output has anything: files that a broker reads, or a record of ours."""
+        if self.is_store_itself:
+            return True
+        output, staging = self.config.output, self.config.output / progress.STATE_DIRECTORY
+        ours = (staging / progress.FILE_NAME, staging / marks.REPAIRING)
+        kinds = (output / kind for kind in (*names.DISPATCHED, names.CHECKPOINT))
+        return any(os.path.lexists(each) for each in (*ours, *kinds))
+
     def _scope(self) -> Scope:
         floor = self.log.min_offset
+        if not self.is_begun:
+            return Scope(floor, floor, is_ours=True, is_clean=True)
         found = self.progress
         is_ours = found is not None or not self.is_store_itself
         if found is None:
