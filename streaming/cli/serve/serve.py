@@ -14,7 +14,7 @@ from reput.remoting.server.descriptors import raise_limit
 from reput.stores.heap import give_back_large
 from reput.streaming.cli.asked import require_output
 from reput.streaming.cli.serve.brokers import cluster_of, counters_of, name_of
-from reput.streaming.cli.serve.checks import refuse_contradictions
+from reput.streaming.cli.serve.checks import refuse_blank, refuse_contradictions
 from reput.streaming.cli.serve.places import places_of
 from reput.streaming.cli.serve.stands import Stands
 from reput.streaming.cli.store_choice import named_in_file, one_store
@@ -55,6 +55,7 @@ def serve(options: ServeOptions) -> None:
     log_to_stderr(as_json=options.log_format == LogMode.JSON)
     give_back_large(_LARGE, _KEPT)
     raise_limit()
+    refuse_blank(options)
     configs = _configs_of(options)
     places = places_of(options, len(configs))
     refuse_contradictions(options, places)
