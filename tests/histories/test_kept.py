@@ -39,6 +39,21 @@ KEPT = {
         start
         put count=2 seed=110590 kind=shorter
     """,
+    "written past a cut that an old BLANK hides, and expired while nobody looked": """
+        settings version=4.9.8 log=16384 queue=4 items=40 live=1
+        start
+        put count=8 seed=660939 kind=large
+        open
+        truncate back=2
+        put count=1 seed=749442 kind=same
+        put count=2 seed=96182 kind=twin
+        truncate back=3
+        crash
+        start
+        close
+        put count=2 seed=881225 kind=shorter
+        expire count=1
+    """,
     "the last byte of the log is a zero": """
         settings version=4.9.8 log=8192
         start

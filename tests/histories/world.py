@@ -370,9 +370,9 @@ class World:
         """Begin the output again if what was cut while nobody wrote it has expired since."""
         if self._is_paused or self.follower is not None or not self.output.is_dir():
             return
-        if not self._has_cut_expired():
-            return
         found = progress.load(self.output)
+        if not self._has_cut_expired(None if found is None else found.end):
+            return
         records = None if found is None else self._expected_of_stopped(found.end)
         if records is None or checks.output_differs(self.output, self._twin(records)):
             self.outcome.events["what was cut has expired, and nothing tells of it"] += 1
@@ -1150,9 +1150,14 @@ class World:
         cut = {r.position for r in self._cut}
         return all(file.base in cut for file in found.files if file.base >= self.broker.begin)
 
-    def _has_cut_expired(self) -> bool:
-        """Tell whether all that was cut has expired, or stands there again as it was."""
-        left = {r for r in self._cut if r.end > self.broker.begin}
+    def _has_cut_expired(self, end: int | None) -> bool:
+        """Tell whether all that was cut has expired, or stands there again as it was.
+
+        Args:
+            end: of an output, which knows of no record from there on; None for one that has none.
+        """
+        known = {r for r in self._cut if end is None or r.position < end}
+        left = {r for r in known if r.end > self.broker.begin}
         return bool(self._cut) and left <= set(self.truth)
 
     def _is_of_twins(self, found: Progress, report: Report) -> bool:
