@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 
@@ -55,13 +55,13 @@ class SessionStart:
         if SparkContext._active_spark_context is not None:  # noqa: SLF001 - as above
             return SparkSession.builder.config(map=dict(self._conf.getAll())).getOrCreate()
         if self._thread is None or self._output is None:
-            SparkContext(conf=self._conf)
+            _quieten(SparkContext(conf=self._conf))
             return SparkSession.builder.getOrCreate()
         try:
             self._thread.join()
             if self._error is not None:
                 raise self._error
-            SparkContext(conf=self._conf, gateway=self._gateway)
+            _quieten(SparkContext(conf=self._conf, gateway=self._gateway))
         except BaseException:
             os.close(self._writer)
             self._output.show()
@@ -69,6 +69,21 @@ class SessionStart:
         os.close(self._writer)
         self._output.started = True
         return SparkSession.builder.getOrCreate()
+
+
+def _quieten(context: SparkContext) -> None:
+    """Let PySpark's server of accumulators print no traceback when the JVM is gone.
+
+    Whatever needs the JVM says in one line that it has ended; see `errors`.
+    """
+    server: Any = context._accumulatorServer  # noqa: SLF001 - no public way
+    say = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+            say(request, address)
+
+    server.handle_error = handle_error
 
 
 class _OfItsOwnEnd(dict[str, Any]):

@@ -175,6 +175,30 @@ def test_ending_a_session_ends_the_jvm_with_the_process():
     assert wait_for_the_end_of(process.pid) == []
 
 
+def test_a_jvm_that_is_killed_is_told_in_no_traceback():
+    """
+    PySpark has a server of accumulators, which the JVM is connected to.
+    """
+    script = (
+        "import os, signal, time\n"
+        "from reput.streaming.spark.session import begin_session\n"
+        "spark = begin_session('test', 'local[1]').session()\n"
+        "context = spark.sparkContext\n"
+        "print(context.parallelize([1]).map(str).count())\n"
+        "jvm = int(context._jvm.java.lang.ProcessHandle.current().pid())\n"
+        "os.kill(jvm, signal.SIGKILL)\n"
+        "os.waitpid(jvm, 0)\n"
+        "time.sleep(1)\n"
+        "os._exit(0)\n"
+    )
+    with started(script) as process:
+        said, errors = process.communicate(timeout=120)
+
+    assert said == b"1\n"
+    # py4j may say what it was about to send.
+    assert b"accumulators.py" not in errors
+
+
 def test_workers_of_a_job_look_for_no_module_in_the_working_directory(monkeypatch, tmp_path):
     """
     They asked each entry of it what it is, and a disk that hangs may be mounted there.
