@@ -138,6 +138,12 @@ class KafkaFeed:
                 f"nothing is lost, {self._where_next()}"
             ) from error
 
+    @property
+    def is_about_to_fail(self) -> bool:
+        """Tell whether the store fails for Kafka, unless that takes what is dispatched in time."""
+        is_sent = self._state.is_connected or self._extent.end < 0
+        return self._settings.on_failure == STOP and not is_sent
+
     def _where_next(self) -> str:
         end = self._state.end
         if end < 0:

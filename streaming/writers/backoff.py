@@ -18,7 +18,7 @@ class Backoff:
     """Seconds to wait, doubled each time until the store is well again.
 
     A full disk may take what a turn writes, and refuse the next flush: a store is well again once
-    its output was flushed.
+    its output was flushed. One that does not run without Kafka is not before Kafka takes it.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,12 @@ class Backoff:
         """Take how far is recorded as the output is opened, physical offset."""
         self._recorded_end, self._opened_at = recorded_end, time.monotonic()
 
-    def has_recorded(self, dispatcher: StoreDispatcher) -> bool:
-        """Tell whether more is recorded than as the output was opened; it may be closed."""
+    def has_ended_well(self, dispatcher: StoreDispatcher) -> bool:
+        """Tell whether a store that had failed was well again as its output was closed."""
+        return self._has_recorded(dispatcher) and not _waits_for_kafka(dispatcher)
+
+    def _has_recorded(self, dispatcher: StoreDispatcher) -> bool:
+        """Tell whether more is recorded than as the output was opened."""
         return dispatcher.recorded_end > self._recorded_end
 
     def is_well(self, dispatcher: StoreDispatcher) -> bool:
@@ -50,9 +54,15 @@ class Backoff:
         Raises:
             ReputError, OSError: the flush has failed.
         """
-        if not self.has_recorded(dispatcher):
+        if _waits_for_kafka(dispatcher):
+            return False
+        if not self._has_recorded(dispatcher):
             if time.monotonic() - self._opened_at < _WELL_SECONDS:
                 return False
             dispatcher.flush()
         self._seconds = _FIRST_SECONDS
         return True
+
+
+def _waits_for_kafka(dispatcher: StoreDispatcher) -> bool:
+    return dispatcher.kafka is not None and dispatcher.kafka.is_about_to_fail

@@ -315,7 +315,7 @@ class Writer:
         finally:
             self._state = State.of(dispatcher, self._sent)
             self._sent = self._state.kafka
-        return self._backoff.has_recorded(dispatcher)
+        return self._backoff.has_ended_well(dispatcher)
 
 
 def _ignore(_block: Block) -> None:

@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reput.checkpoints import progress
-from reput.formats.errors import FormatError, ReputError, StoreError, StuckError
+from reput.formats.errors import FormatError, KafkaError, ReputError, StoreError, StuckError
 from reput.formats.rocketmq import names
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.job.job import Job
 from reput.streaming.observe.metrics import Metrics
+from reput.streaming.settings.kafka import kafka_settings
 from reput.streaming.settings.model.choices import Placement
 from reput.streaming.verify.output import verify
-from reput.streaming.writers import live
+from reput.streaming.writers import backoff, live
 from reput.streaming.writers.job_options import JobOptions
 from tests.builders.brokers import Broker
 from tests.builders.hanging import hanging, writer_of
 from tests.builders.jobs import running, wait_for
 from tests.builders.stores import LOG_FILE, config_of, name_batch_topics
+from tests.kafka.broker import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,6 +134,32 @@ def test_a_job_whose_stores_have_all_failed_ends(spark, stores, options):
     job = Job(configs, options)
     with pytest.raises(FormatError):
         job.run(spark)
+
+
+def test_a_store_that_stops_for_kafka_has_failed_until_kafka_is_there(spark, stores, monkeypatch):
+    """
+    It is tried again, and dispatched for as long as Kafka may be away: that is not to be well.
+    """
+    monkeypatch.setattr(backoff, "_WELL_SECONDS", 0.0)
+    brokers, configs = zip(*stores[:2], strict=True)
+    asked = {"on_failure": "stop", "retry_seconds": 2, "request_seconds": 0.5}
+    away = kafka_settings({"bootstrap": f"127.0.0.1:{free_port()}", **asked})
+    configs = [configs[0], replace(configs[1], kafka=away)]
+    seen = []
+
+    ends = pytest.raises(KafkaError, match="nothing is lost")
+    with ends, running(spark, configs, DRIVER) as job:
+
+        def has_failed_twice() -> bool:
+            failure = job._writers.failure("b")
+            if (failure is not None or seen) and failure not in seen:
+                seen.append(failure)
+            return len(seen) >= 2
+
+        wait_until(has_failed_twice)
+        wait_for(job, brokers[0].append(10))
+
+    assert all(isinstance(failure, KafkaError) for failure in seen)
 
 
 @BOTH

@@ -28,6 +28,7 @@ from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.kafka import feed as kafka_feed
 from reput.streaming.kafka import position_file
 from reput.streaming.kafka.state import KafkaState
+from reput.streaming.writers.backoff import Backoff
 from tests.kafka import stores
 
 if TYPE_CHECKING:
@@ -209,6 +210,25 @@ def test_a_job_that_is_to_stop_for_kafka_does(tmp_path: Path, written: Any) -> N
                 time.sleep(0.01)
     finally:
         dispatcher.close()
+
+
+@pytest.mark.parametrize(("on_failure", "is_well"), [("stop", False), ("hold", True)])
+def test_a_store_that_is_to_stop_for_kafka_is_not_well_without_it(
+    tmp_path: Path, written: Any, on_failure: str, *, is_well: bool
+) -> None:
+    """
+    It had failed, was opened again, and has dispatched all; neither then nor at its end.
+    """
+    backoff = Backoff()
+    dispatcher = StoreDispatcher(config(tmp_path, on_failure=on_failure, retry_seconds=0))
+    try:
+        backoff.begin(dispatcher.recorded_end)
+        dispatcher.dispatch(written.end)
+        dispatcher.flush()
+        assert backoff.is_well(dispatcher) == is_well
+    finally:
+        dispatcher.close()
+    assert backoff.has_ended_well(dispatcher) == is_well
 
 
 def test_a_job_that_has_an_end_does_not_end_well_without_kafka(
