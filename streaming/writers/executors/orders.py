@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import StuckError, about
-from reput.streaming.kafka.state import KafkaState
 from reput.streaming.writers.base import Result, UnreachableError
-from reput.streaming.writers.counted import Mark
+from reput.streaming.writers.executors.known_writer import KnownWriter
 from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
     DRAIN,
+    END,
     SILENCE_SECONDS,
     TEND,
-    Answer,
     Order,
     Spec,
     answer_of,
@@ -56,58 +55,11 @@ _BUSY_SECONDS = 1.0
 _OPEN_PATIENCE = 10.0
 # A writer on a host that Spark has given up ends by silence.
 _MOVE_PATIENCE = SILENCE_SECONDS + 15.0
-# Less than a task waits.
-_HEARD_PATIENCE = 5.0
 # For writers that were asked to end by a signal of their own.
 _CLOSING_SECONDS = 20.0
 _POLL_SECONDS = 0.2
 # One round of asking writers whether Kafka has everything: between two, the job may have to end.
 _DRAIN_SECONDS = 2.0
-
-
-@dataclass
-class _Writer:
-    """What the driver knows of a store's writer."""
-
-    spec: Spec
-    host: str = ""
-    wanted: int = -1
-    answer: Answer | None = None
-    counted: Mark = field(default_factory=Mark)
-    heard_at: float = field(default_factory=time.monotonic)
-    is_busy: bool = False
-    answered_at: float = field(default_factory=time.monotonic)
-    # The last order was not answered.
-    is_silent: bool = False
-    failure: BaseException | None = None
-    is_closed: bool = False
-    # To Kafka: as last heard, and by writers before the present one.
-    sent: KafkaState | None = None
-    sent_before: KafkaState | None = None
-    # Kafka was not waited for to the end: the job says how far it is.
-    is_undrained: bool = False
-
-    def patience(self, seconds: float) -> float:
-        """Return for how long an order is to wait for another writer's lock.
-
-        A live writer that has kept an order waiting is asked what it waits for: an answer that
-        comes after the task has gone is not heard.
-        """
-        is_known = self.is_silent or self.failure is not None
-        return min(seconds, _HEARD_PATIENCE) if self.spec.follows and is_known else seconds
-
-    @property
-    def lacks_kafka(self) -> bool:
-        """Tell whether to wait for Kafka still, after the last answer."""
-        return self.failure is None and not (self.answer is not None and self.answer.is_drained)
-
-    @property
-    def kafka(self) -> KafkaState | None:
-        """Return how far its messages were sent, if the job is to say so."""
-        if not self.is_undrained:
-            return None
-        state = self.answer.state if self.answer is not None else None
-        return (state.kafka if state is not None else None) or KafkaState()
 
 
 class ExecutorWriters:
@@ -143,14 +95,14 @@ class ExecutorWriters:
         self._is_over = is_over
         self._context: SparkContext | None = None
         self._cpu_seconds_before = 0.0
-        self._writers: dict[str, _Writer] = {}
+        self._writers: dict[str, KnownWriter] = {}
 
     def open(self, spark: SparkSession) -> list[Result]:
         """Open all outputs: what is wrong with one is said before the first batch."""
         self._context = spark.sparkContext
         job = f"{self._context.applicationId}-{uuid.uuid4().hex}"
         self._writers = {
-            each.name: _Writer(Spec.of(job, each, self._options)) for each in self._configs
+            each.name: KnownWriter(Spec.of(job, each, self._options)) for each in self._configs
         }
         return self._send(dict.fromkeys(self._writers, TEND), _OPEN_PATIENCE)
 
@@ -205,8 +157,7 @@ class ExecutorWriters:
 
     def drain_kafka(self) -> Iterator[Result]:
         """Let writers wait until Kafka has what was dispatched, one short round after another."""
-        with_kafka = {config.name for config in self._configs if config.kafka is not None}
-        waiting = {n: k for n, k in self._writers.items() if n in with_kafka and k.failure is None}
+        waiting = {n: k for n, k in self._writers.items() if k.spec.kafka and k.failure is None}
         while waiting and not self._is_over():
             # However many there are, and however few run at a time, no round is longer.
             seconds = _DRAIN_SECONDS / len(waiting)
@@ -250,10 +201,13 @@ class ExecutorWriters:
             raise
 
     def _send_close(self, *, starts: bool) -> list[Result]:
+        # Tasks run a few at a time: without this, the writers' waits for Kafka would add up.
+        ends = {n: END for n, k in self._writers.items() if k.is_sending}
+        found = self._send(ends if len(ends) > 1 else {}, 0.0, starts=False)
         # One that hangs is asked last: it may take all the time that there is.
         writers = sorted(self._writers.items(), key=lambda each: each[1].is_silent)
         heard = {n: k for n, k in writers if not k.is_closed and (k.answer or k.is_silent)}
-        found = self._send(dict.fromkeys(heard, CLOSE), _MOVE_PATIENCE, starts=starts)
+        found += self._send(dict.fromkeys(heard, CLOSE), _MOVE_PATIENCE, starts=starts)
         for known in heard.values():
             known.is_closed = True
         return found

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import resource
 import signal
 import socket
 import sys
@@ -30,6 +29,7 @@ from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
     DRAIN,
+    END,
     LISTENING,
     SILENCE_SECONDS,
     Answer,
@@ -166,6 +166,8 @@ class Writer:
                     for each in self._counted.ends(dispatcher.progress.end, end):
                         done.append(dispatcher.dispatch(each, is_over=is_over))
         self._follow(dispatcher)
+        if order.kind == END and dispatcher.kafka is not None:
+            dispatcher.kafka.end()
 
     def _first_end(self, dispatcher: StoreDispatcher, end: int) -> int:
         """Return up to where an order is done at once: a turn's worth of what is followed."""
@@ -282,7 +284,6 @@ class Writer:
         if incarnation == self._incarnation:
             self._untold.forget(seen)
         self._untold.put_apart()
-        usage = resource.getrusage(resource.RUSAGE_SELF)
         if self._dispatcher is not None:
             self._state = State.of(self._dispatcher, self._sent)
         answer = Answer(
@@ -290,7 +291,7 @@ class Writer:
             first=self._untold.first,
             batches=self._untold.batches,
             state=self._state.to_send() if self._state is not None else None,
-            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            cpu_seconds=time.process_time(),
             counted=self._counted.mark,
             failure=self._failure,
             is_drained=is_drained,

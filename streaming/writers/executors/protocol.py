@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reput.streaming.writers.job_options import JobOptions
     from reput.streaming.writers.state import State
 
-DISPATCH, TEND, DRAIN, CLOSE = "dispatch", "tend", "drain", "close"
+DISPATCH, TEND, DRAIN, END, CLOSE = "dispatch", "tend", "drain", "end", "close"
 LISTENING = b"listening\n"
 # A writer that hears nothing for this long ends.
 SILENCE_SECONDS = 30.0
@@ -122,7 +122,8 @@ class Order(NamedTuple):
 
     Attributes:
         kind: DISPATCH up to `end`, or follow the log from now on; TEND: say what is new; DRAIN:
-            wait until Kafka has everything; CLOSE the output and end.
+            wait until Kafka has everything; END sending to Kafka, without waiting for that; CLOSE
+            the output and end.
         end: physical offset; -1: none yet. A writer that has just been started dispatches up to
             there whatever the kind: the one before it may have died with that undone.
         starts: start a writer if there is none.

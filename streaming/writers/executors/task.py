@@ -19,6 +19,7 @@ from reput.formats.errors import ReputError, StoreError, StuckError
 from reput.streaming.writers.executors.executor_process import executor
 from reput.streaming.writers.executors.protocol import (
     CLOSE,
+    END,
     LISTENING,
     Failure,
     Hello,
@@ -41,6 +42,8 @@ _GREETING_SECONDS = 5.0
 # longer hangs: no other store hears of the job meanwhile, and a task has no end of its own.
 _ANSWER_SECONDS = 10.0
 _CLOSING_SECONDS = 20.0
+# One that is busy for longer hears that sending is to end with the order to close.
+_ENDING_SECONDS = 2.0
 # One that was just started has also as long as it may wait for a lock; with the answer's time that
 # has to be less than `SILENCE_SECONDS`, after which other stores' writers end.
 _OPENING_SECONDS = 10.0
@@ -136,7 +139,7 @@ def _limit(spec: Spec, order: Order, *, is_new: bool) -> float | None:
     """
     if not spec.follows:
         return None
-    seconds = _CLOSING_SECONDS if order.kind == CLOSE else _ANSWER_SECONDS
+    seconds = {CLOSE: _CLOSING_SECONDS, END: _ENDING_SECONDS}.get(order.kind, _ANSWER_SECONDS)
     return seconds + (min(order.patience, _OPENING_SECONDS) if is_new else 0.0)
 
 

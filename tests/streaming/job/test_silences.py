@@ -9,7 +9,8 @@ import pytest
 from reput.streaming.events import RESUMED, SILENT
 from reput.streaming.job.silences import Silences
 from reput.streaming.observe.stores import SILENT_SECONDS
-from reput.streaming.writers.executors.orders import ExecutorWriters, _Writer
+from reput.streaming.writers.executors.known_writer import KnownWriter
+from reput.streaming.writers.executors.orders import ExecutorWriters
 from reput.streaming.writers.executors.protocol import Spec
 from reput.streaming.writers.job_options import JobOptions
 from tests.builders.brokers import Broker
@@ -23,7 +24,7 @@ def writers(tmp_path):
     broker.append(3)
     config = config_of(broker.store, tmp_path / "out")
     made = ExecutorWriters([config], JobOptions())
-    made._writers = {config.name: _Writer(Spec.of("job", config, JobOptions()))}
+    made._writers = {config.name: KnownWriter(Spec.of("job", config, JobOptions()))}
     return made, config
 
 

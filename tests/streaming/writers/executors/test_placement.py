@@ -12,7 +12,9 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,8 +31,8 @@ from reput.streaming.settings.model.choices import Placement
 from reput.streaming.verify.output import verify
 from reput.streaming.writers.base import UnreachableError
 from reput.streaming.writers.counted import Counted, Mark
+from reput.streaming.writers.executors import orders, protocol
 from reput.streaming.writers.executors import process as writer_process
-from reput.streaming.writers.executors import protocol
 from reput.streaming.writers.executors import task as writer_task
 from reput.streaming.writers.executors.listening import Listener
 from reput.streaming.writers.executors.orders import ExecutorWriters
@@ -38,6 +40,7 @@ from reput.streaming.writers.executors.protocol import (
     CLOSE,
     DISPATCH,
     DRAIN,
+    END,
     TEND,
     Order,
     Spec,
@@ -572,6 +575,32 @@ class TestWriter:
 
         assert again.state.kafka.retries >= failed.state.kafka.retries >= 2
 
+    def test_it_ends_sending_and_stays_open(self, made):
+        broker, config = made
+        spec = Spec.of("job", replace(config, kafka=away(request_seconds=0.2)), LIVE)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(protocol.address_of(config.output))
+        listener.listen()
+        writer = writer_process.Writer(spec, listener, os.getpid())
+        thread = threading.Thread(target=writer.run)
+        thread.start()
+        end = broker.append(10)
+        speak = partial(writer_task._speak, spec)
+        try:
+            speak(order(DISPATCH, end))
+            sending = next(each for each in threading.enumerate() if each.name == "kafka-store")
+            speak(order(END, end))
+            sending.join(60)
+            assert not sending.is_alive()
+            end = broker.append(10)
+            wait_until(lambda: protocol.answer_of(speak(order(TEND))).end == end)
+        finally:
+            speak(order(CLOSE))
+            thread.join(60)
+
+        assert not thread.is_alive()
+        assert progress.load(config.output).clean
+
     def test_a_kafka_that_stays_away_is_said_and_the_output_closed(self, made):
         """
         The bound of an outage ends the job, whose outputs close in order all the same.
@@ -771,6 +800,32 @@ class TestJob:
             wait_for(job, end)
 
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+def test_the_waits_for_kafka_of_several_writers_do_not_add_up(tmp_path, monkeypatch):
+    """
+    Tasks run a few at a time, so all hear that sending ends before one is closed.
+    """
+    configs = []
+    for number, name in enumerate("abc"):
+        broker = Broker(tmp_path / name / "store", number)
+        broker.append(10)
+        config = replace(config_of(broker.store, tmp_path / name / "out"), name=name)
+        configs.append(replace(config, kafka=away() if name != "c" else None))
+    rounds = []
+
+    def run(_, tasks):
+        rounds.append([(task.spec.name, task.order.kind) for task in tasks])
+        return [writer_task.carry(task) for task in tasks]
+
+    monkeypatch.setattr(orders, "run_tasks", run)
+    writers = ExecutorWriters(configs, LIVE)
+    writers.open(SimpleNamespace(sparkContext=SimpleNamespace(applicationId="application")))
+    closed = writers.close(has_failed=False, is_ending=lambda: True)
+
+    assert rounds[1:] == [[("a", END), ("b", END)], [("a", CLOSE), ("b", CLOSE), ("c", CLOSE)]]
+    assert [result.error for result in closed] == [None] * len(closed)
+    assert all(progress.load(config.output).clean for config in configs)
 
 
 def test_a_signal_while_the_writers_close_is_no_error(made, monkeypatch):
