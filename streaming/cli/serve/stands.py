@@ -115,15 +115,21 @@ class Stands:
             raise error
 
     async def run(self, server: Server) -> None:
-        """Serve the others as soon as they can be, until it is cancelled."""
+        """Serve the others as soon as they can be, until it is cancelled.
+
+        Each is tried by itself: one whose disk does not answer keeps no other one waiting.
+        """
         ticks = 0
-        while True:
-            await asyncio.sleep(_TICK_SECONDS)
-            ticks += 1
-            for name in list(self._missing):
-                self._tell_alive(name)
-                if ticks % _AGAIN_TICKS == 0:
-                    await self._try(name, server)
+        trying: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(_TICK_SECONDS)
+                ticks += 1
+                for name in self._missing:
+                    self._tell_alive(name)
+                    is_tried = name in trying and not trying[name].done()
+                    if ticks % _AGAIN_TICKS == 0 and not is_tried:
+                        trying[name] = group.create_task(self._try(name, server))
 
     def _tell_alive(self, name: str) -> None:
         """Say of a store that is not ready that the loop that would answer its clients runs."""

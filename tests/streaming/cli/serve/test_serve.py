@@ -255,6 +255,36 @@ class TestSeveralStores:
         assert after == ({"left", "right"}, 200, 200)
         assert process.returncode == OK, rest
 
+    def test_a_store_whose_disk_does_not_answer(self, two, tmp_path):
+        """
+        It neither keeps a third one from its clients, nor the server from its end.
+        """
+        (tmp_path / "late").mkdir()
+        dispatched(messages(10, topic="late"), tmp_path / "late").close()
+        text = (tmp_path / "reput.toml").read_text()
+        more = text[text.index('[[store]]\nname = "right"') :]
+        more = more.replace(f"{tmp_path}/right/", f"{tmp_path}/late/").replace('"right"', '"late"')
+        (tmp_path / "reput.toml").write_text(text + more)
+        (tmp_path / "late" / "store").rename(tmp_path / "late" / "away")
+        process, _ = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
+        progress = tmp_path / "right" / "out" / ".reput" / "progress.json"
+        progress.unlink()
+        os.mkfifo(progress)
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        # Once it is opened for writing, somebody waits for what is to be read.
+        writer = os.open(progress, os.O_WRONLY)
+        try:
+            (tmp_path / "late" / "away").rename(tmp_path / "late" / "store")
+            ports = dialled(process, 1)
+            late = Client(ports["late"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("late")))
+            process.terminate()
+            process.communicate(timeout=30)
+        finally:
+            os.close(writer)
+
+        assert late.code == ResponseCode.SUCCESS
+        assert process.returncode == FAILED
+
     def test_a_store_that_never_comes_is_in_the_exit_code(self, two, tmp_path):
         process, _ = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
         process.terminate()
