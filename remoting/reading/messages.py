@@ -8,7 +8,7 @@ from reput.remoting.reading.answer import Answer
 from reput.remoting.wire.admin_headers import QueryMessageResponseHeader
 from reput.remoting.wire.codes import ResponseCode
 from reput.stores.log.records import NoRecordError
-from reput.stores.query.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind
+from reput.stores.query.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind, KeyStatus
 from reput.stores.query.index_search import Window
 
 if TYPE_CHECKING:
@@ -47,8 +47,13 @@ def query_message(
         header: the request.
         served: what is asked.
         is_unique: `_UNIQUE_KEY_QUERY` of the request is "true".
+
+    Raises:
+        StoreError: the log is away, or the index: nobody can say that there is no such message.
     """
     store = served.store
+    if store.presence.away is not None:
+        raise store.presence.away
     limit = MAX_UNIQUE_HITS if is_unique else min(header.max_num, MAX_HITS)
     window = Window(header.begin_timestamp, header.end_timestamp)
     by_tag = header.index_type == _TAG_INDEX and store.settings.version.indexes_tags
@@ -58,6 +63,10 @@ def query_message(
     found = store.by_key(
         header.topic, header.key, kind=kind, window=window, limit=limit, is_raw=True
     )
+    if found.status == KeyStatus.NO_INDEX:
+        lost = store.lost_index()
+        if lost is not None:
+            raise lost
     # A broker says how far its index is only where it has the key.
     last = (found.last_timestamp, found.last_offset) if found.offsets else (0, 0)
     said = QueryMessageResponseHeader(*last)

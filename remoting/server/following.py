@@ -68,24 +68,25 @@ class Following:
         self._looked_at = loop.time()
         self._generation = store.presence.generation
         self._is_away = False
-        self._problem = ""
+        self._problem = self._lost = ""
 
     def tick(self) -> None:
         """Look at the files; call it each second."""
         try:
             self._pulls.look_at_files()
         except StoreError as error:
-            self._leave("clients are told to try again: %s", error)
+            self._leave("clients are told to try again", error)
             return
         except (ReputError, OSError) as error:
             # No file descriptors are left, or the disk fails: what is open is served.
-            self._leave("the store's files cannot be looked at: %s", error)
+            self._leave("the store's files cannot be looked at, and are tried again", error)
             return
         if self._is_away:
             self._is_away = False
             LOG.info("%s: the files are back: clients are served again", self._store.root)
             self._counters.ready(is_ready=True)
         self._tell(self._store.log.problem)
+        self._tell_of_index()
         has_changed = self._store.presence.generation != self._generation
         if has_changed or self._loop.time() - self._looked_at >= _TOPICS_SECONDS:
             self._look_at_topics()
@@ -94,15 +95,30 @@ class Following:
         """Say once that the files are not as they should be; clients had better not come."""
         if not self._is_away:
             self._is_away = True
-            LOG.error(said, error)
+            LOG.error("%s: %s: %s", self._store.root, said, error)
             self._counters.ready(is_ready=False)
 
     def _tell(self, problem: ReputError | None) -> None:
         """Log what is wrong once."""
         said = "" if problem is None else str(problem)
         if said and said != self._problem:
-            LOG.warning("what was there before is served: %s", said)
+            LOG.warning("%s: what was there before is served: %s", self._store.root, said)
         self._problem = said
+
+    def _tell_of_index(self) -> None:
+        """Log once that keys cannot be looked up; messages are served without the index."""
+        problem: ReputError | OSError | None
+        try:
+            problem = self._store.lost_index()
+        except OSError as error:
+            problem = error
+        said = "" if problem is None else str(problem)
+        if said and said != self._lost:
+            told = "%s: queries by key and unique key fail, all else is served: %s"
+            LOG.error(told, self._store.root, said)
+        elif self._lost and not said:
+            LOG.info("%s: the index is back: keys are looked up again", self._store.root)
+        self._lost = said
 
     def _look_at_topics(self) -> None:
         if self._looking is not None:
@@ -120,7 +136,7 @@ class Following:
         if error is not None:
             if not isinstance(error, (ReputError, OSError)):
                 raise error
-            LOG.warning("the topics before it are served: %s", error)
+            LOG.warning("%s: the topics before it are served: %s", self._store.root, error)
             return
         if self._store.presence.away is None:
             self._found = done.result()

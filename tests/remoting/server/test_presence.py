@@ -240,6 +240,60 @@ class TestAway:
         )
 
 
+class TestIndex:
+    def test_keys_are_not_said_to_be_unknown_while_it_is_away(self, place, caplog):
+        caplog.set_level("INFO", "reput")
+        asked = {"topic": "t", "key": "k7", "maxNum": "32", "beginTimestamp": "0"}
+        asked["endTimestamp"] = str(2 * NOW)
+
+        def found(key="k7"):
+            return place.client.ask(RequestCode.QUERY_MESSAGE, **asked | {"key": key})
+
+        assert place.record(7) in found().body
+        assert found("none").code == ResponseCode.QUERY_NOT_FOUND
+        index = place.directory / "out" / "index"
+        index.rename(place.directory / "away")
+        said = f"{place.directory / 'store'}: queries by key and unique key fail"
+        place.until(lambda: said in caplog.text)
+        time.sleep(1.5)
+        answer = found()
+
+        assert caplog.text.count(said) == 1
+        assert f"{index}: no index file of the right size is there" in caplog.text
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark == "the store's files are not there: try again later"
+        assert place.pull(0).body
+        (place.directory / "away").rename(index)
+        place.until(lambda: "the index is back" in caplog.text)
+        assert place.record(7) in found().body
+
+    def test_nor_while_the_log_is(self, place):
+        asked = {"topic": "t", "key": "k7", "maxNum": "32", "beginTimestamp": "0"}
+        asked["endTimestamp"] = str(2 * NOW)
+        place.log_files.rename(place.directory / "away")
+        place.until(lambda: place.said(0) == AWAY)
+
+        assert place.client.ask(RequestCode.QUERY_MESSAGE, **asked).code == 1
+
+    @pytest.mark.parametrize("is_empty", [True, False])
+    def test_a_store_without_messages_or_index_lacks_none(self, tmp_path, caplog, is_empty):
+        if is_empty:
+            config = config_of(tmp_path / "store", tmp_path / "out", "5.5")
+            (tmp_path / "store" / "commitlog").mkdir(parents=True)
+            (tmp_path / "store" / "commitlog" / f"{0:020}").write_bytes(bytes(4096))
+            store = MessageStore.open(config.path, config.output, config.settings)
+        else:
+            store = dispatched(messages(COUNT), tmp_path, messageIndexEnable="false")
+        asked = {"topic": "t", "key": "k", "maxNum": "1", "beginTimestamp": "0"}
+        with serving(store) as running:
+            time.sleep(1.5)
+            client = Client(running.broker)
+            answer = client.ask(RequestCode.QUERY_MESSAGE, **asked | {"endTimestamp": "1"})
+
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+        assert "by key" not in caplog.text
+
+
 class TestTopics:
     def test_a_topic_that_is_deleted(self, place):
         held = place.hold(COUNT)
