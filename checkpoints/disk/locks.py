@@ -70,6 +70,20 @@ class FileLock:
         HELD[self._name] = found.st_dev, found.st_ino
         return True
 
+    def is_in_place(self) -> bool:
+        """Tell whether it is held, and its file is still the one of that name: others see it there.
+
+        Raises:
+            OSError: the file cannot be looked at.
+        """
+        if self._descriptor is None:
+            return False
+        try:
+            found = self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return HELD.get(self._name) == (found.st_dev, found.st_ino)
+
     def write(self, text: str) -> None:
         """Write the holder's name into the file."""
         if self._descriptor is None:

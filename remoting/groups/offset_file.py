@@ -100,7 +100,7 @@ class OffsetFile:
             OSError: it cannot be read, or its directory not be made.
         """
         self._lock = _locked(path, store)
-        self._path = path
+        self._path, self._store = path, store
         self._beside = beside
         self._pending: Future[None] | None = None
         try:
@@ -134,6 +134,7 @@ class OffsetFile:
         """Save what has changed, and let others have the file.
 
         Raises:
+            StoreError: another process has it, since its directory was another one for a while.
             OSError: it could not be saved.
         """
         try:
@@ -159,7 +160,7 @@ class OffsetFile:
             return
         try:
             self._write(document)
-        except OSError as error:
+        except (StoreError, OSError) as error:
             self._failed(error)
         else:
             self._succeeded()
@@ -169,29 +170,45 @@ class OffsetFile:
         if pending is None:
             return
         error = pending.exception()
-        if isinstance(error, OSError):
+        if isinstance(error, (StoreError, OSError)):
             self._failed(error)
         elif error is not None:
             raise error
         else:
             self._succeeded()
 
-    def _failed(self, error: OSError) -> None:
+    def _failed(self, error: StoreError | OSError) -> None:
         # Nothing equals this version, so it is written again.
         self._saved = -1
         self.failures += 1
         if str(error) != self._problem:
             self._problem = str(error)
-            LOG.error("offsets of groups cannot be saved, and are tried again: %s", error)
+            LOG.error(
+                "offsets of groups cannot be saved in %s, and are tried again every %g s: %s. Mend "
+                "this before the server ends: else groups consume again what they have consumed "
+                "since",
+                self._path,
+                SAVE_SECONDS,
+                error,
+            )
 
     def _succeeded(self) -> None:
         # What came meanwhile came after the write began.
         self._oldest = self._began if self.offsets.version != self._saved else None
         if self._problem:
             self._problem = ""
-            LOG.info("offsets of groups are saved again")
+            LOG.info("offsets of groups are saved again in %s", self._path)
 
     def _write(self, document: dict[str, Any]) -> None:
+        if not self._lock.is_in_place():
+            # Its directory was removed, or is another one: what is in the way now may be another's.
+            self._lock.release()
+            self._lock = _locked(self._path, self._store)
+            LOG.warning(
+                "%s is not the directory that it was: offsets of groups are saved in the "
+                "one that is there now",
+                self._path.parent,
+            )
         temporary = self._path.with_name(f"{self._path.name}.new")
         changes.write_file(temporary, bodies.dumps(document))
         changes.rename(temporary, self._path)

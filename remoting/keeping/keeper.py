@@ -189,7 +189,7 @@ class Keeper:
             if expires:
                 kept.expire(now_ms)
         except OSError as error:
-            LOG.error("messages that were sent back could not be delivered: %s", error)  # noqa: TRY400 - it says all
+            self._say("delivered, and are tried again", error)
             has_failed = True
         due = kept.next_due_ms
         if has_failed and due is not None:
@@ -205,15 +205,25 @@ class Keeper:
             # One of them is to blame, or there is room for some.
             return [each for one in messages for each in self._put_all([one], now_ms)]
         except OSError as error:
-            LOG.error("messages that were sent back could not be kept: %s", error)  # noqa: TRY400 - it says all
+            self._say("kept, and their consumers try them again", error)
             return [error] * len(messages)
+
+    def _say(self, what: str, error: OSError) -> None:
+        """Log an error of the disk; where the files are gone, only a new start makes others."""
+        LOG.error(
+            "%s: messages that were sent back could not be %s: %s. Give the disk room, or mend it; "
+            "where files were removed, start the server again",
+            self._store.root,
+            what,
+            error,
+        )
 
     def _after(self, job: asyncio.Future[_Done], puts: list[Put]) -> None:
         """Take in what the thread did; on the event loop."""
         self._job = None
         error = job.exception()
         if error is not None:
-            LOG.error("what was sent back could not be kept", exc_info=error)
+            LOG.error("%s: what was sent back could not be kept", self._store.root, exc_info=error)
             for _, future in puts:
                 _end(future, RuntimeError(str(error)))
             self._next_due_ms = int(self._clock() * 1000) + _PAUSE_MS

@@ -98,7 +98,11 @@ class Port:
             except OSError as error:
                 if error.errno not in _NO_FILES:
                     raise
-                LOG.warning("no more connections for now: %s", error.strerror)
+                LOG.warning(
+                    "no more connections for now: %s; raise the limit of open files (ulimit -n, or "
+                    "LimitNOFILE of a service)",
+                    error.strerror,
+                )
                 self._loop.remove_reader(self._socket)
                 self._loop.call_later(_NO_FILES_SECONDS, self._go_on)
                 return

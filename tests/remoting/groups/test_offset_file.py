@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from subprocess import PIPE
 from threading import Event
 
 import pytest
@@ -15,6 +19,17 @@ from reput.remoting.groups.offsets import Seed
 from tests.builders.channels import Clock
 
 BROKERS = '{"dataVersion":{"counter":{"value":1}},"offsetTable":{"T1@CG1":{0:24,1:23}}}'
+HOLDER = """
+import sys, time
+from pathlib import Path
+from reput.remoting.groups.offset_file import OffsetFile
+path, store = map(Path, sys.argv[1:])
+file = OffsetFile(path, store, time.monotonic)
+file.tick(time.monotonic() + 9)
+print('held', flush=True)
+sys.stdin.read()
+file.close()
+"""
 
 
 @pytest.fixture
@@ -167,6 +182,46 @@ class TestSaving:
         assert file.failures == 1
         assert "No space left" in caplog.text
         assert said(path) == {"T1@CG1": {"0": 24, "1": 23}}
+
+    @pytest.mark.parametrize("is_beside", [False, True])
+    @pytest.mark.parametrize("is_made_again", [False, True])
+    def test_a_directory_that_was_removed_is_made_again(
+        self, opened, path, store, clock, caplog, is_beside, is_made_again
+    ):
+        with ThreadPoolExecutor(1) as beside:
+            file = opened(beside=beside if is_beside else None)
+            shutil.rmtree(path.parent)
+            if is_made_again:
+                path.parent.mkdir()
+            file.offsets.set("g", "t", 0, 7)
+            file.tick(clock.now + SAVE_SECONDS)
+            beside.submit(int).result()
+            file.tick(clock.now + SAVE_SECONDS + 1)
+
+        assert said(path)["t@g"] == {"0": 7}
+        assert file.unsaved_seconds == 0
+        assert f"{path.parent} is not the directory that it was" in caplog.text
+        with pytest.raises(StoreError, match="another process keeps offsets in it"):
+            OffsetFile(path, store, clock)
+
+    def test_another_server_may_have_taken_the_one_that_was_made_again(
+        self, opened, path, store, clock, caplog
+    ):
+        file = opened()
+        path.parent.rename(path.parent.with_name("away"))
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLDER, path, store], stdin=PIPE, stdout=PIPE
+        ) as other:
+            assert other.stdout.readline() == b"held\n"
+            file.offsets.set("g", "t", 0, 7)
+            file.tick(clock.now + SAVE_SECONDS)
+            assert "t@g" not in said(path)
+            other.communicate(b"end")
+        assert "another process keeps offsets in it" in caplog.text
+        assert file.unsaved_seconds > 0 or file.failures == 1
+        file.tick(clock.now + 2 * SAVE_SECONDS)
+
+        assert said(path)["t@g"] == {"0": 7}
 
     def test_what_waits_to_be_saved_has_an_age(self, opened, path, clock):
         file = opened(Seed.SCRATCH)
