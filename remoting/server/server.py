@@ -180,17 +180,24 @@ class Server:
         self._over.set()
 
     async def check(self) -> None:
-        """See that the brokers may be registered, where this is wanted.
+        """See that the brokers may be registered, where this is wanted; `end` ends it early.
 
         Raises:
             UsageError: another broker has the name of one.
         """
+        checking = self._loop.create_task(self._registrar.check())
+        over = self._loop.create_task(self._over.wait())
         try:
-            await self._registrar.check()
+            await asyncio.wait([checking, over], return_when=asyncio.FIRST_COMPLETED)
+            if checking.done():
+                checking.result()
         except UsageError:
             await self._registrar.close()
             self._close_ports()
             raise
+        finally:
+            checking.cancel()
+            over.cancel()
 
     async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
         """Answer until `end`; then close all.

@@ -34,6 +34,12 @@ finally:
     slow = {'pyspark', 'py4j', 'numba', 'llvmlite', 'pandas'} & set(sys.modules)
     print('imported', sorted(slow), file=sys.stderr)
 """
+PATIENT = """
+from reput.remoting.server import enrolment
+from reput.streaming.cli.main import main
+enrolment._ANSWER_SECONDS = 3600
+main()
+"""
 COMMAND = [sys.executable, "-m", "reput", "serve"]
 
 
@@ -184,6 +190,24 @@ class TestServed:
             _, said = process.communicate(timeout=30)
 
         assert (process.returncode, said) == (OK, "")
+
+    def test_a_signal_while_a_name_server_does_not_answer(self, options):
+        with socket.create_server((LOOPBACK, 0)) as hung:
+            place = f"{LOOPBACK}:{hung.getsockname()[1]}"
+            words = ["--listen", f"{LOOPBACK}:0", "--namesrv-listen", "off", "--register", place]
+            process = subprocess.Popen(
+                [sys.executable, "-c", PATIENT, "serve", *options, *words],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            asked, _ = hung.accept()
+            with asked:
+                assert asked.recv(1)
+                process.terminate()
+                _, said = process.communicate(timeout=60)
+
+        assert process.returncode == OK
+        assert "ended" in said
 
     def test_it_needs_neither_spark_nor_a_compiler(self, options):
         """
