@@ -223,7 +223,7 @@ def _locked(path: Path, store: Path) -> locks.FileLock:
     lock = locks.FileLock(path.with_name(f"{path.name}.lock"))
     if not lock.acquire():
         found = "another process keeps offsets in it"
-        raise StoreError(path, found, "Stop it, or give each server a file of its own")
+        raise StoreError(path, found, "Stop it, or give each server an --offsets of its own")
     return lock
 
 

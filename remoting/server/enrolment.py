@@ -103,7 +103,8 @@ class Enrolment:
                 await self._register()
                 pause, wait = FIRST_PAUSE_SECONDS, AGAIN_SECONDS
             except AwayError as error:
-                self._failed(NotRegistered.AWAY, f"cannot be reached: {error}")
+                why = f"cannot be reached: {error}; it is tried again: is --register right, and up?"
+                self._failed(NotRegistered.AWAY, why)
                 wait, pause = pause, min(2 * pause, AGAIN_SECONDS)
             await self._pause(wait)
 
@@ -119,7 +120,10 @@ class Enrolment:
         other = await self.other_address()
         if other is not None:
             await self._leave()
-            why = f"has a broker {self._described.name} at {other}: clients would go to and fro"
+            why = (
+                f"has a broker {self._described.name} at {other}: clients would go to and fro; "
+                "give --broker-name, or stop that one"
+            )
             self._failed(NotRegistered.TAKEN, why)
             return
         broker, topics = self._described, dict(self._described.topics)

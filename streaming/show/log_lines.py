@@ -16,7 +16,7 @@ from reput.streaming.show.console import ERR
 from reput.streaming.show.moments import local_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
@@ -45,12 +45,30 @@ class _ZonedJson(JsonFormatter):
         return _local_time(record)
 
 
-def log_to_stderr(*, as_json: bool = False, usual: int = logging.INFO) -> None:
+class _Reworded(logging.Filter):
+    """Says lines in other words."""
+
+    def __init__(self, words: Callable[[str], str]) -> None:
+        super().__init__()
+        self._words = words
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._words(record.getMessage()), None
+        return True
+
+
+def log_to_stderr(
+    *,
+    as_json: bool = False,
+    usual: int = logging.INFO,
+    words: Callable[[str], str] | None = None,
+) -> None:
     """Send our log lines to standard error, in place of how they went there before.
 
     Args:
         as_json: one JSON object a line, for log collectors; otherwise text.
         usual: the command's level without `-v` and `-q`.
+        words: returns a line as it is said, such as with the keys of a file for options.
     """
     global _HANDLER  # noqa: PLW0603 - the logger is one for the process, too
     if _HANDLER is not None:
@@ -65,6 +83,8 @@ def log_to_stderr(*, as_json: bool = False, usual: int = logging.INFO) -> None:
         )
     else:
         handler.setFormatter(_Zoned("%(asctime)s %(levelname)s %(message)s"))
+    if words is not None:
+        handler.addFilter(_Reworded(words))
     _LOG.addHandler(handler)
     _HANDLER = handler
     _LOG.setLevel(VERBOSITY.level(usual))

@@ -19,6 +19,7 @@ from reput.streaming.observe.access import Access
 from reput.streaming.settings.model.choices import LogMode, Placement
 from reput.streaming.settings.model.jobs import RunOptions
 from reput.streaming.settings.option_values import number_of_bytes
+from reput.streaming.settings.reput_toml import in_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,8 @@ def run(options: RunOptions) -> None:
         trigger_seconds=options.trigger_seconds,
         follow_seconds=options.follow_seconds,
     )
-    log_to_stderr(as_json=options.log_format == LogMode.JSON)
+    words = None if options.config is None else in_keys
+    log_to_stderr(as_json=options.log_format == LogMode.JSON, words=words)
     ready_bytes = number_of_bytes(options.ready_behind)
     access = _access_of(options)
     access.check()

@@ -83,8 +83,7 @@ def doubts(config: StoreConfig) -> str | None:
             return None
         return (
             f"{config.output}: its queues and index were made as by a broker {made}, and clients "
-            f"are answered as by {given}: give --broker-version {made} (broker_version in a "
-            "reput.toml), or rebuild it"
+            f"are answered as by {given}: give --broker-version {made}, or rebuild it"
         )
     said = of_another_version(config)
     return None if said is None else said.partition(" If the broker was upgraded")[0]

@@ -16,12 +16,12 @@ from reput.streaming.cli.asked import require_output
 from reput.streaming.cli.serve.brokers import cluster_of, counters_of, name_of
 from reput.streaming.cli.serve.checks import refuse_blank, refuse_contradictions
 from reput.streaming.cli.serve.places import places_of
-from reput.streaming.cli.serve.stands import Stands
+from reput.streaming.cli.serve.stands import Stands, cannot_listen
 from reput.streaming.cli.store_choice import named_in_file, one_store
 from reput.streaming.endings.interruptions import SIGNALS
 from reput.streaming.settings.model.choices import LogMode
 from reput.streaming.settings.model.serving import ServeOptions
-from reput.streaming.settings.reput_toml import read_config
+from reput.streaming.settings.reput_toml import in_keys, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,8 @@ def serve(options: ServeOptions) -> None:
     # Slow to import.
     from reput.streaming.show.log_lines import log_to_stderr
 
-    log_to_stderr(as_json=options.log_format == LogMode.JSON)
+    words = None if options.config is None else in_keys
+    log_to_stderr(as_json=options.log_format == LogMode.JSON, words=words)
     give_back_large(_LARGE, _KEPT)
     raise_limit()
     refuse_blank(options)
@@ -198,10 +199,7 @@ def _listening(
     try:
         return Server(listened, names, _tls(options), others)
     except OSError as error:
-        raise ReputError(
-            f"{error.filename}: cannot listen there: {error.strerror or error}; name an address of "
-            "this machine, and a port that is free, with --listen and --namesrv-listen"
-        ) from error
+        raise ReputError(cannot_listen(error)) from error
 
 
 def _report(stands: Sequence[Stand], server: Server, places: Places) -> None:

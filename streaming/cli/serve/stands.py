@@ -99,6 +99,11 @@ class Stands:
             except (ReputError, OSError) as error:
                 self._missing[name] = error
         if not begun:
+            if len(self._missing) > 1:
+                for name, wrong in self._missing.items():
+                    LOG.error(
+                        "store %s cannot be served: %s", self._stands[name].config.name, wrong
+                    )
             self.require_all()
         for name, wrong in self._missing.items():
             self._tell_alive(name)
@@ -208,18 +213,29 @@ def _joined(server: Server, stand: Stand, broker: StoreBroker) -> int:
     """Let the server answer for a broker, and return the port.
 
     Raises:
-        OSError: the port is taken.
+        ReputError: the port is taken.
     """
     try:
         return server.join(Place(*stand.listened), broker)
-    except OSError:
+    except OSError as error:
         broker.close()
-        raise
+        raise ReputError(cannot_listen(error)) from error
+
+
+def cannot_listen(error: OSError) -> str:
+    """Return why a port cannot be opened, and what to do."""
+    # The event loop adds the address once more.
+    why = (error.strerror or str(error)).partition(" (while")[0]
+    return (
+        f"{error.filename}: cannot listen there: {why}; name an address of this machine, and a "
+        "port that is free, with --listen and --namesrv-listen"
+    )
 
 
 def _say(stand: Stand, error: Exception) -> None:
     LOG.error(
-        "store %s is not served, the others are: %s (it is tried again every %d s)",
+        "store %s is not served, the others are: %s (it is tried again every %d s, with the "
+        "settings of the start)",
         stand.config.name,
         error,
         _AGAIN_TICKS,

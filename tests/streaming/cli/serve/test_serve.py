@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,6 +24,8 @@ from tests.builders.servers import LOOPBACK, Client, free_port, serving
 from tests.builders.stores import SMALL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 
 IMPORTS = """
@@ -323,19 +326,65 @@ class TestSeveralStores:
 
         assert code == FAILED
         assert "clients dial" not in error
-        assert f"{tmp_path / 'left' / 'store'}" in error
+        for name in ("left", "right"):
+            assert f"store {name} cannot be served: {tmp_path / name / 'store'}" in error
+
+    def test_remedies_are_keys_of_the_file(self, two, tmp_path):
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        (tmp_path / "right.conf").write_text("mappedFileSizeCommitLog=8192\n")
+        file = tmp_path / "reput.toml"
+        file.write_text(file.read_text().replace(f'output = "{tmp_path}/right/out"', ""))
+        process, _ = started(two, "--namesrv-listen", f"{LOOPBACK}:0", said="in broker_conf")
+        process.terminate()
+        process.communicate(timeout=30)
+
+        assert process.returncode == FAILED
+
+    def test_a_port_that_is_taken_when_a_store_comes(self, two, tmp_path):
+        with pair_of_ports() as (port, taken):
+            process, _ = started(
+                two, "--namesrv-listen", f"{LOOPBACK}:0", "--listen", f"{LOOPBACK}:{port}"
+            )
+            (tmp_path / "away").rename(tmp_path / "right" / "store")
+            said = process.stderr.readline()
+            while "cannot listen there" not in said:
+                said = process.stderr.readline()
+                assert said
+        assert said.rstrip().endswith(
+            f"store right is not served, the others are: {LOOPBACK}:{taken}: cannot listen there: "
+            "Address already in use; name an address of this machine, and a port that is free, "
+            "with --listen and --namesrv-listen (it is tried again every 5 s, with the settings "
+            "of the start)"
+        )
+        # The port is free again.
+        assert dialled(process, 1)["right"] == taken
+        process.terminate()
+        process.communicate(timeout=30)
 
 
-def started(options: list[str], *words: str) -> tuple[subprocess.Popen[str], dict[str, int]]:
+@contextlib.contextmanager
+def pair_of_ports() -> Iterator[tuple[int, int]]:
+    """Yield a port that is free and the next one, which is taken."""
+    while True:
+        port = free_port()
+        with contextlib.suppress(OSError), socket.create_server((LOOPBACK, port + 1)):
+            yield port, port + 1
+            return
+
+
+def started(
+    options: list[str], *words: str, said: str = ""
+) -> tuple[subprocess.Popen[str], dict[str, int]]:
     """Start a server of two stores, one of which is away, and return the other one's port."""
     command = [*COMMAND, *options, "--listen", f"{LOOPBACK}:0", *words]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    said = ""
-    while "is not served, the others are" not in said:
-        said = process.stderr.readline()
-        assert said
-    assert "store right" in said
+    line = ""
+    while "is not served, the others are" not in line:
+        line = process.stderr.readline()
+        assert line
+    assert "store right" in line
+    assert said in line
     return process, dialled(process, 1)
 
 
