@@ -1154,11 +1154,11 @@ class World:
         """Tell whether all that was cut has expired, or stands there again as it was.
 
         Args:
-            end: of an output, which knows of no record from there on; None for one that has none.
+            end: of an output, None for one that has none. Where the log begins there, nothing of
+                what the output has is left to be compared.
         """
-        known = {r for r in self._cut if end is None or r.position < end}
-        left = {r for r in known if r.end > self.broker.begin}
-        return bool(self._cut) and left <= set(self.truth)
+        left = {r for r in self._cut if r.end > self.broker.begin}
+        return bool(self._cut) and (left <= set(self.truth) or end == self.broker.begin)
 
     def _is_of_twins(self, found: Progress, report: Report) -> bool:
         """Tell whether an output with the log's entries was made of cut records, by its times.
