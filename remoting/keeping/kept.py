@@ -121,7 +121,7 @@ class Kept:
         except BaseException:
             self._lock.release()
             raise
-        self.queues.recovered()
+        self.queues.recovered(self._log.end)
         self._heap = [each for each in self._heap if each.position not in self._done]
         heapq.heapify(self._heap)
         self._waiting_bytes = sum(each.size for each in self._heap)
@@ -208,9 +208,9 @@ class Kept:
             ends[key] = offset + 1
             numbered.append(message._replace(queue_offset=offset))
         begin, before = self._log.end, {key: self.queues.ends.get(key, 0) for key in ends}
-        found = self._log.append(numbered, now_ms)
         taken = []
         try:
+            found = self._log.append(numbered, now_ms)
             for placed in found:
                 record = self._log.record_at(placed.position, placed.size)
                 key = record.topic, record.queue_id
@@ -218,8 +218,10 @@ class Kept:
                 taken.append(record)
         except (OSError, FormatError):
             # They are refused. Left in the log, they would be there after the next start.
-            self._log.take_back(begin)
-            self.queues.take_back(before)
+            try:
+                self._log.take_back(begin)
+            finally:
+                self.queues.take_back(before)
             raise
         for record in taken:
             waits = self._note(record)

@@ -6,6 +6,9 @@ What is appended is written, then flushed, and only then answered. After a crash
 may be there in part: what follows the last whole record is made zeros again. The records of one
 append have the same store timestamp, later than all before. So records of two appends after a
 place that is not a record say that it is not what a crash leaves: that is an error.
+
+No checksum covers a record's topic and properties. What a crash leaves out of them is zeros, so a
+record with a zero there is not whole, and a message that has one itself is not taken.
 """
 
 from __future__ import annotations
@@ -16,7 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from reput.checkpoints.disk import appending, changes
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import commitlog, names
-from reput.formats.rocketmq.commitlog import MAGIC_V1, MAGIC_V2, Record, Verdict
+from reput.formats.rocketmq.commitlog import (
+    MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    PLACES,
+    SYS_FLAG_AT,
+    WIDE_HOSTS,
+    Record,
+    Verdict,
+)
 from reput.formats.rocketmq.encode import encode, encode_blank, fits
 
 if TYPE_CHECKING:
@@ -112,7 +124,8 @@ class KeptLog:
             Where they stand, and what they have become.
 
         Raises:
-            ValueError: one does not fit into a record; nothing is written.
+            ValueError: one does not fit into a record, or has a zero in its topic or properties;
+                nothing is written.
             OSError: no space, or the disk failed; nothing counts as written.
         """
         stamp = max(now_ms, self._stored_at + 1)
@@ -128,6 +141,8 @@ class KeptLog:
                 raw = encode(stamped, at)
             if not fits(len(raw), self._file_size):
                 raise ValueError(f"a record of {len(raw)} bytes does not fit into a file")
+            if _has_zero(raw):
+                raise ValueError("a zero byte in the topic or in a property")
             placed.append(Placed(stamped, at, len(raw)))
             pieces.append(raw)
             at += len(raw)
@@ -213,6 +228,8 @@ class KeptLog:
         at = 0
         while True:
             verdict, found = commitlog.read(data, at, base + at, base + self._file_size)
+            if isinstance(found, Record) and _has_zero(data[at : at + found.size]):
+                return Verdict.SHORT
             if isinstance(found, Record):
                 visit(found)
                 self._stored_at = found.store_timestamp
@@ -245,3 +262,14 @@ class KeptLog:
                     if isinstance(found, Record):
                         yield found
                 at = rest.find(magic, at + 1)
+
+
+def _has_zero(raw: bytes) -> bool:
+    """Tell whether a zero byte stands in the topic or the properties of a record."""
+    body_at = PLACES[raw[SYS_FLAG_AT + 3] & WIDE_HOSTS].body
+    at = body_at + int.from_bytes(raw[body_at - 4 : body_at], "big")
+    width = 1 if raw[MAGIC_AT : MAGIC_AT + 4] == _MAGICS[0] else 2
+    topic_at = at + width
+    topic_end = topic_at + int.from_bytes(raw[at:topic_at], "big")
+    # The length of the properties stands in between.
+    return 0 in raw[topic_at:topic_end] or 0 in raw[topic_end + 2 :]

@@ -71,17 +71,38 @@ class KeptQueues:
         Raises:
             OSError: no space, no permission.
         """
-        number, at = divmod(queue_offset, _ENTRIES)
-        path = self._path(key, number)
+        path, at = self._place(key, queue_offset)
         if path not in self._seen:
             self._seen[path] = path.read_bytes() if path.exists() else b""
-        if self._seen[path][at * ENTRY_SIZE : (at + 1) * ENTRY_SIZE] != entry:
+        if self._seen[path][at : at + ENTRY_SIZE] != entry:
             self.put(key, queue_offset, entry)
         self.ends[key] = max(self.ends.get(key, 0), queue_offset + 1)
 
-    def recovered(self) -> None:
-        """Take that all entries are restored."""
+    def recovered(self, log_end: int) -> None:
+        """Take that all entries are restored, and remove those past the log's end.
+
+        Args:
+            log_end: physical offset after the log's last record.
+
+        Raises:
+            OSError: the disk failed.
+        """
         self._seen.clear()
+        for key, end in list(self.ends.items()):
+            held = end
+            while held and self._named(key, held - 1) >= log_end:
+                held -= 1
+            self.take_back({key: held})
+
+    def _named(self, key: Key, queue_offset: int) -> int:
+        """Return the physical offset that an entry names, 0 if it is not there."""
+        raw = _read(*self._place(key, queue_offset))
+        return int(ENTRY_STRUCT.unpack(raw)[0]) if len(raw) == ENTRY_SIZE else 0
+
+    def _place(self, key: Key, queue_offset: int) -> tuple[Path, int]:
+        """Return the file of an entry, and its first byte there."""
+        number, at = divmod(queue_offset, _ENTRIES)
+        return self._path(key, number), at * ENTRY_SIZE
 
     def _path(self, key: Key, number: int) -> Path:
         directory = self._directory / key[0] / str(key[1])
@@ -93,14 +114,13 @@ class KeptQueues:
         Raises:
             OSError: no space, no permission.
         """
-        number, at = divmod(queue_offset, _ENTRIES)
-        path = self._path(key, number)
+        path, at = self._place(key, queue_offset)
         if not path.exists():
             for above in changes.make_directories(path.parent):
                 changes.sync_directory(above)
             changes.make_file(path, FILE_SIZE)
             changes.sync_directory(path.parent)
-        appending.write_into(path, at * ENTRY_SIZE, entry, syncs=False)
+        appending.write_into(path, at, entry, syncs=False)
         self._unsynced.add(path)
         self.ends[key] = queue_offset + 1
 
@@ -113,15 +133,19 @@ class KeptQueues:
         Raises:
             OSError: the disk failed.
         """
+        written = {key: self.ends.get(key, end) for key, end in ends.items()}
+        self.ends |= {key: end for key, end in ends.items() if key in self.ends}
         for key, end in ends.items():
             # The last one may stand there in part.
-            for queue_offset in range(end, self.ends.get(key, end) + 1):
-                number, at = divmod(queue_offset, _ENTRIES)
-                path, nothing = self._path(key, number), bytes(ENTRY_SIZE)
-                if path.exists():
-                    appending.write_into(path, at * ENTRY_SIZE, nothing, syncs=False)
-            if key in self.ends:
-                self.ends[key] = end
+            for queue_offset in range(end, written[key] + 1):
+                self._clear(key, queue_offset)
+
+    def _clear(self, key: Key, queue_offset: int) -> None:
+        """Make an entry zeros, as far as it was written: the rest may have no space on the disk."""
+        path, at = self._place(key, queue_offset)
+        used = len(_read(path, at).rstrip(b"\0"))
+        if used:
+            appending.write_into(path, at, bytes(used), syncs=False)
 
     def sync(self) -> None:
         """Flush all entries.
@@ -146,3 +170,12 @@ class KeptQueues:
                 if ENTRY_STRUCT.unpack(last)[0] >= position:
                     break
                 changes.remove_file(path)
+
+
+def _read(path: Path, at: int) -> bytes:
+    """Return the bytes of an entry: fewer where its file ends, none where there is none."""
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        file.seek(at)
+        return file.read(ENTRY_SIZE)

@@ -129,6 +129,36 @@ class TestRestart:
         assert origins(tmp_path) == ["ID0", "ID7"]
         assert opened(tmp_path).cut == 0
 
+    @pytest.mark.parametrize("left", [1, 20, 60])
+    def test_a_record_whose_properties_a_crash_left_in_part_is_removed(self, tmp_path, left):
+        """
+        Nothing but the zeros tells: no checksum covers them, and all its lengths are right.
+        """
+        kept = opened(tmp_path)
+        kept.put([a_message(1)], NOW)
+        (placed,) = kept.put([a_message(2)], NOW + 1)
+        kept.close()
+        (path,) = (tmp_path / "commitlog").iterdir()
+        with path.open("r+b") as file:
+            file.seek(placed.position - FIRST + placed.size - left)
+            file.write(bytes(left))
+        kept = opened(tmp_path)
+        assert (len(kept), kept.cut > 0) == (1, True)
+        kept.put([a_message(3)], NOW + 2)
+        assert kept.deliver(NOW + 5000) == 2
+        kept.close()
+
+        assert origins(tmp_path) == ["ID1", "ID3"]
+
+    def test_a_property_that_looks_like_it_is_not_taken(self, tmp_path):
+        kept = opened(tmp_path)
+        with pytest.raises(ValueError, match="zero byte"):
+            kept.put([a_message(1)._replace(properties={"KEYS": "a\0b"})], NOW)
+        kept.put([a_message(2, 0)], NOW)
+        kept.close()
+
+        assert origins(tmp_path) == ["ID2"]
+
     def test_damage_that_no_crash_leaves_is_an_error(self, tmp_path):
         kept = opened(tmp_path)
         for number in range(4):
@@ -223,6 +253,77 @@ class TestFailures:
         kept.close()
 
         assert origins(tmp_path) == ["ID1", "ID4"]
+
+    def test_a_queue_is_as_it_was_where_there_is_no_space_for_its_next_entry(
+        self, tmp_path, monkeypatch
+    ):
+        """
+        There is none for zeros in its place either. What comes later stands after what is there.
+        """
+        kept = opened(tmp_path)
+        kept.put([a_message(1, 0)], NOW)
+        real = appending.write_into
+
+        def fails(path, start, data, *, syncs=True):
+            if "consumequeue" in path.parts and start >= 60:
+                raise OSError(28, "No space left on device", str(path))
+            real(path, start, data, syncs=syncs)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(appending, "write_into", fails)
+            sent = [a_message(number, 0) for number in (2, 3, 4)]
+            with pytest.raises(OSError, match="No space"):
+                kept.put([*sent, a_message(5, 0, topic=DEAD)], NOW + 1)
+        kept.put([a_message(6, 0)], NOW + 2)
+        kept.close()
+
+        assert origins(tmp_path) == ["ID1", "ID6"]
+
+    def test_what_was_refused_for_want_of_the_next_file_is_not_there_later(
+        self, tmp_path, monkeypatch
+    ):
+        """
+        A part of the append stands in the file that is there.
+        """
+        kept = opened(tmp_path)
+
+        def fails(path, _size):
+            raise OSError(28, "No space left on device", str(path))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(appending, "make_full_file", fails)
+            with pytest.raises(OSError, match="No space"):
+                kept.put([a_message(number, 0, 6000) for number in range(3)], NOW)
+        kept.close()
+        kept = opened(tmp_path)
+        kept.put([a_message(6, 0)], NOW + 1)
+        kept.close()
+
+        assert origins(tmp_path) == ["ID6"]
+
+    def test_entries_of_what_was_taken_back_do_not_count_after_a_kill(self, tmp_path, monkeypatch):
+        """
+        The kill comes once the log is as it was. The consumer sends its message back again.
+        """
+        kept = opened(tmp_path)
+        real = appending.write_into
+
+        def fails(path, start, data, *, syncs=True):
+            if "consumequeue" in path.parts and start:
+                raise OSError(28, "No space left on device", str(path))
+            real(path, start, data, syncs=syncs)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(appending, "write_into", fails)
+            patched.setattr(kept.queues, "take_back", lambda _ends: None)
+            with pytest.raises(OSError, match="No space"):
+                kept.put([a_message(1, 0), a_message(2, 0)], NOW)
+        kept.close()
+        kept = opened(tmp_path)
+        kept.put([a_message(1, 0), a_message(2, 0)], NOW + 1)
+        kept.close()
+
+        assert origins(tmp_path) == ["ID1", "ID2"]
 
     def test_a_start_that_had_no_space_for_the_log_keeps_no_later_one_from_it(self, tmp_path):
         log = tmp_path / "commitlog"
