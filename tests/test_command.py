@@ -32,10 +32,10 @@ REPUT = [sys.executable, "-m", "reput"]
 ROOT = Path(__file__).parent.parent
 
 
-def reput(*arguments, timeout=120):
+def reput(*arguments, timeout=120, cwd=ROOT):
     command = [*REPUT, *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT
+        command, capture_output=True, text=True, timeout=timeout, check=False, cwd=cwd
     )
 
 
@@ -248,11 +248,14 @@ def test_a_job_has_the_times_that_it_is_given(tmp_path):
 
 
 @pytest.mark.spark
-def test_the_demonstration_proves_itself():
+def test_the_demonstration_proves_itself(tmp_path):
     """
     `reput demo` ends with a clean verify, a message found by its key, and all of them consumed.
+
+    What it leaves is where it was asked for, as seen from the directory that it was asked in.
     """
-    done = reput("demo", "--seconds", "3", "--rate", "1000", "--json")
+    words = ("--seconds", "3", "--rate", "1000", "--directory", "fixtures", "--json")
+    done = reput("demo", *words, cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
@@ -262,6 +265,7 @@ def test_the_demonstration_proves_itself():
     assert shown["found"]
     assert shown["consumed"]["messages"] == shown["written"]
     assert shown["consumed"]["differing"] == 0
+    assert (tmp_path / "fixtures" / "broker.conf").is_file()
 
 
 @pytest.mark.spark

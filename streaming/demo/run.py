@@ -85,7 +85,8 @@ def run_demo(seconds: float, rate: int, directory: Path | None) -> Demo:
         ReputError: the job failed, or did not catch up.
     """
     if directory is not None:
-        return _run(seconds, rate, directory)
+        # The writer runs in another directory than this process.
+        return _run(seconds, rate, directory.absolute())
     with tempfile.TemporaryDirectory(prefix="reput-demo-") as temporary:
         return _run(seconds, rate, Path(temporary))
 
@@ -101,7 +102,7 @@ def _run(seconds: float, rate: int, directory: Path) -> Demo:
     register(spark)
     began = time.monotonic()
     writer = _start_writer(log_directory, rate, seconds)
-    _wait_for_log(log_directory)
+    _wait_for_log(log_directory, writer)
     config = store_config(store, output, name="demo", broker_conf=BROKER_CONF)
     job = Job([config], JobOptions(flush_seconds=1.0))
     failures: list[BaseException] = []
@@ -155,11 +156,18 @@ def _start_writer(directory: Path, rate: int, seconds: float) -> subprocess.Pope
     )
 
 
-def _wait_for_log(directory: Path) -> None:
+def _wait_for_log(directory: Path, writer: subprocess.Popen[str]) -> None:
+    """Wait for the writer's first file; end the writer if none comes.
+
+    Raises:
+        ReputError: none came.
+    """
     end = time.monotonic() + _PATIENCE_SECONDS
     while not any(directory.iterdir()):
-        if time.monotonic() > end:
-            raise ReputError("the demonstration's writer did not start")
+        if writer.poll() is not None or time.monotonic() > end:
+            writer.kill()
+            writer.wait()
+            raise ReputError(f"{directory}: the demonstration's writer did not begin a log there")
         time.sleep(0.01)
     # Its first file gets its size a moment after its name.
     time.sleep(0.1)

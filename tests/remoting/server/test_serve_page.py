@@ -44,7 +44,9 @@ class Place:
         self.directory = directory
         self.names, self.broker, self.metrics = free_port(), free_port(), free_port()
         conf = "".join(f"{name}={value}\n" for name, value in SMALL.items())
-        (directory / "broker.conf").write_text(conf)
+        (directory / "fixtures").mkdir()
+        for place in (directory, directory / "fixtures"):
+            (place / "broker.conf").write_text(conf)
         self.log = messages(COUNT, queues=QUEUES, size=50)
 
     def words(self, words):
