@@ -48,6 +48,11 @@ class KnownWriter:
         return min(seconds, _HEARD_PATIENCE) if self.spec.follows and is_known else seconds
 
     @property
+    def hangs(self) -> bool:
+        """Tell whether it has not answered last, and others wait for their turn meanwhile."""
+        return self.is_silent and self.spec.follows
+
+    @property
     def is_sending(self) -> bool:
         """Tell whether it may be sending to Kafka, as far as was heard."""
         is_heard = self.answer is not None and not self.is_silent and not self.is_closed

@@ -58,6 +58,9 @@ _MOVE_PATIENCE = SILENCE_SECONDS + 15.0
 # For writers that were asked to end by a signal of their own.
 _CLOSING_SECONDS = 20.0
 _POLL_SECONDS = 0.2
+# One round of asking writers that were silent, and the least of it for each: as many may hang as
+# share a disk. Those that work end where they hear nothing for `SILENCE_SECONDS`.
+_SILENT_SECONDS, _LEAST_SILENT_SECONDS = 5.0, 1.0
 # One round of asking writers whether Kafka has everything: between two, the job may have to end.
 _DRAIN_SECONDS = 2.0
 
@@ -230,6 +233,15 @@ class ExecutorWriters:
             if now - known.heard_at > (_BUSY_SECONDS if known.is_busy else TEND_SECONDS)
         ]
 
+    def _silent_last(self, kinds: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """Return the orders with those of silent writers last, and the names of these.
+
+        A silent one only has to show that it works.
+        """
+        silent = [n for n, kind in kinds.items() if kind != CLOSE and self._writers[n].hangs]
+        first = {n: kind for n, kind in kinds.items() if n not in silent}
+        return first | dict.fromkeys(silent, TEND), silent
+
     def _send(
         self,
         kinds: Mapping[str, str],
@@ -243,6 +255,8 @@ class ExecutorWriters:
         Raises:
             UnreachableError: Spark could not.
         """
+        kinds, silent = self._silent_last(kinds)
+        within = max(_SILENT_SECONDS / max(len(silent), 1), _LEAST_SILENT_SECONDS)
         tasks = []
         for name, kind in kinds.items():
             known = self._writers[name]
@@ -254,6 +268,7 @@ class ExecutorWriters:
                 seen=known.answer.seen if known.answer is not None else ("", 0),
                 counted=known.counted,
                 seconds=seconds,
+                answer_within=within if name in silent else 0.0,
             )
             tasks.append(Task(known.spec, order, known.host))
         if not tasks or self._context is None:

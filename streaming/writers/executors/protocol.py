@@ -132,6 +132,7 @@ class Order(NamedTuple):
         counted: how far the store is counted, which a writer continues from.
         executor: the process that the task runs for, which the task fills in.
         seconds: that DRAIN waits at most; the driver hears in between that it has to end.
+        answer_within: seconds that the task waits for the answer, 0 for the usual.
     """
 
     kind: str
@@ -142,6 +143,7 @@ class Order(NamedTuple):
     counted: Mark = Mark()
     executor: int = 0
     seconds: float = 0.0
+    answer_within: float = 0.0
 
     @classmethod
     def read(cls, frame: bytes) -> Order:

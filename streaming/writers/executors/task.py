@@ -139,8 +139,10 @@ def _limit(spec: Spec, order: Order, *, is_new: bool) -> float | None:
     """
     if not spec.follows:
         return None
-    seconds = {CLOSE: _CLOSING_SECONDS, END: _ENDING_SECONDS}.get(order.kind, _ANSWER_SECONDS)
-    return seconds + (min(order.patience, _OPENING_SECONDS) if is_new else 0.0)
+    usual = {CLOSE: _CLOSING_SECONDS, END: _ENDING_SECONDS}.get(order.kind, _ANSWER_SECONDS)
+    return (order.answer_within or usual) + (
+        min(order.patience, _OPENING_SECONDS) if is_new else 0.0
+    )
 
 
 def _look_at_foreign(spec: Spec, hello: Hello, waited: float) -> None:

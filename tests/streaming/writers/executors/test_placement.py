@@ -20,7 +20,14 @@ import pytest
 
 from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
-from reput.formats.errors import FormatError, KafkaError, ReputError, StoreError, UsageError
+from reput.formats.errors import (
+    FormatError,
+    KafkaError,
+    ReputError,
+    StoreError,
+    StuckError,
+    UsageError,
+)
 from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
@@ -800,6 +807,32 @@ class TestJob:
             wait_for(job, end)
 
         assert differences(files_of(config.output), broker.expected(config.settings)) == []
+
+
+def test_silent_writers_are_asked_last_and_together_not_for_longer_than_one(made, monkeypatch):
+    """
+    As many hang as share a disk, and tasks run a few at a time: the others hear of the job.
+    """
+    configs = [replace(made[1], name=name) for name in "abcd"]
+    sent = []
+
+    def run(_, tasks):
+        sent[:] = tasks
+        hangs = protocol.failure_of(StuckError(made[1].output, 1.0))
+        silent = [task.spec.name in "abc" for task in tasks]
+        return [writer_task.TaskResult("", b"", hangs if each else None) for each in silent]
+
+    monkeypatch.setattr(orders, "run_tasks", run)
+    writers = ExecutorWriters(configs, LIVE)
+    writers.open(SimpleNamespace(sparkContext=SimpleNamespace(applicationId="application")))
+    writers.dispatch(dict.fromkeys("abcd", 100))
+    limits = {task.spec.name: writer_task._limit(*task[:2], is_new=False) for task in sent}
+
+    kinds = [(task.spec.name, task.order.kind, task.order.end) for task in sent]
+    assert kinds == [("d", DISPATCH, 100), *((name, TEND, 100) for name in "abc")]
+    assert limits["d"] == writer_task._ANSWER_SECONDS
+    assert limits["a"] + limits["b"] + limits["c"] == pytest.approx(orders._SILENT_SECONDS)
+    assert sum(limits.values()) < protocol.SILENCE_SECONDS
 
 
 def test_the_waits_for_kafka_of_several_writers_do_not_add_up(tmp_path, monkeypatch):
