@@ -76,6 +76,8 @@ class Watch:
         self._told: dict[Key, int] = {}
         self._spots = Spots(served.store)
         self._watched: dict[Key, int] = {}
+        # Queues that pulls wait for in the rest that is on, and that have no spot.
+        self._spotless: list[Key] = []
         # Ends of queues, and of the log, after which there are bytes that nobody takes in.
         self._odd: dict[Key, int] = {}
         self._odd_end = -1
@@ -119,8 +121,9 @@ class Watch:
         if len(keys) > MOST_SPOTS:
             return None
         # A queue without a file has no spot. The record of its first message is seen in the log,
-        # and without that, its entry ten times a second.
+        # and without that, its entry by the look after the rest, ten times a second.
         found = self._spots.of_queues(keys)
+        self._spotless = list({*keys} - {each.key for each in found})
         found = [each for each in found if self._odd.get(each.key or ("", 0)) != each.position]
         self._watched = {each.key: each.position for each in found if each.key is not None}
         return [log, *found]
@@ -171,6 +174,8 @@ class Watch:
         self._looked_at = now
         if not self._appended.look(self._append):
             self._expect_all(now)
+        while self._spotless:
+            self._expected.setdefault(self._spotless.pop(), now)
         for _ in range(min(len(self._expected), _EXPECTED_AT_ONCE)):
             key = next(iter(self._expected))
             since = self._expected.pop(key)

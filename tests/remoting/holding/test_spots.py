@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reput.remoting.holding.sentry import Sentry
+from reput.remoting.names.known import Topic
 from tests.builders.live import Live
 
 
@@ -71,6 +72,30 @@ def test_a_queue_without_a_file_is_seen_in_the_log(live, sentry):
     live.pulls.watch.came(found[0])
     live.dispatch()
     assert live.look() == 1
+
+
+def test_queues_that_a_dispatch_of_long_ago_s_log_makes_are_seen_at_the_next_looks(live):
+    """
+    As of a rebuild: the log does not grow, so nothing else tells of their first entries.
+    """
+    for queue in range(100):
+        live.append(topic="new", queue=queue)
+    live.write()
+    # After a while without a look, what was appended meanwhile is not gone through.
+    live.store.log.look_again()
+    live.clock.now += 2
+    live.look()
+    live.served.topics["new"] = Topic("new", 100, 100)
+    for queue in range(100):
+        assert live.pull(0, topic="new", queue=queue) is None
+    live.look(2000)
+    assert len(spots(live)) == 2
+    live.dispatch()
+    for _ in range(3):
+        live.clock.now += 0.1
+        live.look()
+
+    assert len(live.channel.sent) == 100
 
 
 def test_an_entry_without_a_record_that_names_its_queue(live, sentry):
