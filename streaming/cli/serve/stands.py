@@ -7,12 +7,13 @@ damaged, or whose files of ours cannot be used, is said and waited for: the othe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import math
 import threading
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from reput.formats.errors import ReputError, UsageError
+from reput.formats.errors import ReputError, StoreError, UsageError
 from reput.remoting.access.errors import AccessError
 from reput.remoting.server.server import Place
 from reput.streaming.cli.asked import open_reader
@@ -34,6 +35,9 @@ LOG = logging.getLogger("reput")
 
 _TICK_SECONDS = 1.0
 _AGAIN_TICKS = 5
+# At the start, for stores that take longer than another one.
+_PATIENCE_SECONDS = 5.0
+_LOOK_SECONDS = 0.02
 
 
 class Stand(NamedTuple):
@@ -78,6 +82,7 @@ class Stands:
         self._stands = {name_of(options, config): Stand(config, *two) for config, *two in each}
         # By the broker's name, what was wrong at the last try.
         self._missing: dict[str, Exception] = {}
+        self._openings: dict[str, Opening] = {}
 
     def missing(self) -> frozenset[str]:
         """Return the names of the brokers of stores that are not served."""
@@ -91,9 +96,11 @@ class Stands:
             AccessError: an ACL cannot be used.
         """
         begun = []
+        self._openings = {name: Opening(stand.config) for name, stand in self._stands.items()}
+        _wait_for(list(self._openings.values()))
         for name, stand in self._stands.items():
             try:
-                begun.append((stand, self._broker(stand, opened(stand.config))))
+                begun.append((stand, self._broker(stand, self._opened(name))))
             except UsageError:
                 raise
             except (ReputError, OSError) as error:
@@ -110,6 +117,18 @@ class Stands:
             _say(self._stands[name], wrong)
         return begun
 
+    def _opened(self, name: str) -> MessageStore:
+        """Return the reader of a store that is being opened.
+
+        Raises:
+            ReputError: it cannot be read, or is still being opened.
+            OSError: likewise.
+        """
+        if not self._openings[name].is_over:
+            path = self._stands[name].config.path
+            raise StoreError(path, "it is still being opened", "See whether its disk answers")
+        return self._openings.pop(name).store()
+
     def require_all(self) -> None:
         """Pass if all are served.
 
@@ -125,27 +144,26 @@ class Stands:
         Each is tried by itself: one whose disk does not answer keeps no other one waiting.
         """
         ticks = 0
-        trying: dict[str, asyncio.Task[None]] = {}
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await asyncio.sleep(_TICK_SECONDS)
-                ticks += 1
-                for name in self._missing:
-                    self._tell_alive(name)
-                    is_tried = name in trying and not trying[name].done()
-                    if ticks % _AGAIN_TICKS == 0 and not is_tried:
-                        trying[name] = group.create_task(self._try(name, server))
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            ticks += 1
+            for name in list(self._missing):
+                self._tell_alive(name)
+                opening = self._openings.get(name)
+                if opening is not None and opening.is_over:
+                    self._try(name, server)
+                elif opening is None and ticks % _AGAIN_TICKS == 0:
+                    self._openings[name] = Opening(self._stands[name].config)
 
     def _tell_alive(self, name: str) -> None:
         """Say of a store that is not ready that the loop that would answer its clients runs."""
         cluster = cluster_of(self._options, self._stands[name].config)
         counters_of(self._metrics, cluster, name).alive()
 
-    async def _try(self, name: str, server: Server) -> None:
+    def _try(self, name: str, server: Server) -> None:
         stand = self._stands[name]
         try:
-            # A disk that takes its time keeps no client of the others waiting.
-            broker = self._broker(stand, await _opened_beside(stand.config))
+            broker = self._broker(stand, self._opened(name))
             port = _joined(server, stand, broker)
         except (ReputError, AccessError, OSError) as error:
             if str(error) != str(self._missing[name]):
@@ -181,32 +199,58 @@ def opened(config: StoreConfig) -> MessageStore:
     return store
 
 
-async def _opened_beside(config: StoreConfig) -> MessageStore:
-    """Return what `opened` does, on a thread that nobody waits for at the end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[MessageStore] = loop.create_future()
+class Opening:
+    """A store that a thread opens, which nobody waits for at the end.
 
-    def tell(store: MessageStore | None, error: BaseException | None) -> None:
-        if future.cancelled():
-            if store is not None:
-                store.close()
-        elif store is not None:
-            future.set_result(store)
-        elif error is not None:
-            future.set_exception(error)
+    A disk that takes its time keeps no client of the others waiting.
+    """
 
-    def run() -> None:
-        store, failure = None, None
+    def __init__(self, config: StoreConfig) -> None:
+        """Begin to open it."""
+        self._config = config
+        self._over = threading.Event()
+        self._found: MessageStore | BaseException | None = None
+        threading.Thread(target=self._run, name="opening", daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it is open, or cannot be opened."""
+        return self._over.is_set()
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether it is open."""
+        return self.is_over and not isinstance(self._found, BaseException)
+
+    def _run(self) -> None:
         try:
-            store = opened(config)
-        except BaseException as error:  # noqa: BLE001 - raised in the loop
-            failure = error
-        # The loop may be closed by now, and the process about to end.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell, store, failure)
+            self._found = opened(self._config)
+        except BaseException as error:  # noqa: BLE001 - `store` raises it
+            self._found = error
+        self._over.set()
 
-    threading.Thread(target=run, name="opening", daemon=True).start()
-    return await future
+    def wait(self, seconds: float) -> None:
+        """Wait until it is over, or for so long."""
+        self._over.wait(seconds)
+
+    def store(self) -> MessageStore:
+        """Return the reader, once it is over; see `opened`."""
+        if isinstance(self._found, BaseException):
+            raise self._found
+        assert self._found is not None
+        return self._found
+
+
+def _wait_for(openings: Sequence[Opening]) -> None:
+    """Wait until all are over; from the first one on that is open, for a while at most."""
+    until = math.inf
+    while pending := [each for each in openings if not each.is_over]:
+        now = time.monotonic()
+        if now >= until:
+            return
+        if until == math.inf and any(each.is_open for each in openings):
+            until = now + _PATIENCE_SECONDS
+        pending[0].wait(_LOOK_SECONDS)
 
 
 def _joined(server: Server, stand: Stand, broker: StoreBroker) -> int:

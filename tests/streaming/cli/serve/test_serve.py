@@ -312,6 +312,26 @@ class TestSeveralStores:
         assert late.code == ResponseCode.SUCCESS
         assert process.returncode == FAILED
 
+    def test_a_disk_that_answers_after_the_start(self, two, tmp_path):
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        progress = tmp_path / "right" / "out" / ".reput" / "progress.json"
+        text = progress.read_text()
+        progress.unlink()
+        os.mkfifo(progress)
+        process, ports = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
+        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        with progress.open("w") as file:
+            progress.unlink()
+            progress.write_text(text)
+            file.write(text)
+        ports |= dialled(process, 1)
+        late = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+        process.terminate()
+        process.communicate(timeout=30)
+
+        assert served.code == late.code == ResponseCode.SUCCESS
+        assert process.returncode == OK
+
     def test_a_store_that_never_comes_is_in_the_exit_code(self, two, tmp_path):
         process, _ = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
         process.terminate()
