@@ -160,9 +160,13 @@ class Kept:
 
         Raises:
             FullError: there is no room for them.
-            ValueError: one does not fit into a record.
+            ValueError: one does not fit into a record, or its topic names no directory of ours.
             OSError: no space, or the disk failed.
         """
+        for each in messages:
+            problem = names.topic_problem(str(each.topic))
+            if problem is not None:
+                raise ValueError(f"a group whose name is not one: {problem}")
         asked = [records.waiting(each, len(self._rules.delays)) for each in messages]
         self._require_room(sum(2 * (len(each.body) + _GROWTH) for each in asked), now_ms)
         return self._append(asked, now_ms)

@@ -159,6 +159,22 @@ class TestRestart:
 
         assert origins(tmp_path) == ["ID2"]
 
+    @pytest.mark.parametrize("group", ["x/../../../../out", "a/b", "g" * 251])
+    def test_a_group_that_names_no_directory_is_refused(self, tmp_path, group):
+        """
+        Brokers of 4.9 take any name of a group, and any client can name one.
+        """
+        (tmp_path / "kept").mkdir()
+        kept = opened(tmp_path / "kept")
+        for topic in (f"%DLQ%{group}", f"%RETRY%{group}"):
+            with pytest.raises(ValueError, match="name is not one"):
+                kept.put([a_message(1, topic=topic)], NOW)
+        kept.put([a_message(2, 0)], NOW)
+        kept.close()
+
+        assert origins(tmp_path / "kept") == ["ID2"]
+        assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
     def test_damage_that_no_crash_leaves_is_an_error(self, tmp_path):
         kept = opened(tmp_path)
         for number in range(4):
