@@ -18,7 +18,7 @@ from reput.streaming.cli.serve.checks import refuse_blank, refuse_contradictions
 from reput.streaming.cli.serve.places import places_of
 from reput.streaming.cli.serve.stands import Stands, cannot_listen
 from reput.streaming.cli.store_choice import named_in_file, one_store
-from reput.streaming.endings.interruptions import SIGNALS
+from reput.streaming.endings.interruptions import SIGNALS, leave_at_once
 from reput.streaming.settings.model.choices import LogMode
 from reput.streaming.settings.model.serving import ServeOptions
 from reput.streaming.settings.reput_toml import in_keys, read_config
@@ -148,6 +148,8 @@ async def _run(
     for number in SIGNALS:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
+    # All is saved; what still compiles is not waited for.
+    leave_at_once()
     stands.require_all()
     LOG.info("ended")
 

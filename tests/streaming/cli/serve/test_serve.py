@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 
 IMPORTS = """
-import sys
+import os, sys
 from reput.streaming.cli.main import main
+os._exit = sys.exit
 try:
     main()
 finally:
@@ -41,6 +42,13 @@ PATIENT = """
 from reput.remoting.server import enrolment
 from reput.streaming.cli.main import main
 enrolment._ANSWER_SECONDS = 3600
+main()
+"""
+COMPILING = """
+import time
+from reput.remoting.server import compiled
+from reput.streaming.cli.main import main
+compiled.load = lambda: time.sleep(3600)
 main()
 """
 COMMAND = [sys.executable, "-m", "reput", "serve"]
@@ -211,6 +219,24 @@ class TestServed:
 
         assert process.returncode == OK
         assert "ended" in said
+
+    def test_a_signal_while_it_compiles(self, options, tmp_path):
+        words = ["--listen", f"{LOOPBACK}:0", "--namesrv-listen", "off", "--broker-name", "b7"]
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMPILING, "serve", *options, *words],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        port = dialled(process, 1)["store"]
+        said = {"consumerGroup": "g", "topic": "t", "queueId": "0", "commitOffset": "7"}
+        Client(port).ask(RequestCode.PULL_MESSAGE, **write(request(0)))
+        Client(port).ask(RequestCode.UPDATE_CONSUMER_OFFSET, **said)
+        process.terminate()
+        process.communicate(timeout=60)
+
+        assert process.returncode == OK
+        saved = json.loads((tmp_path / "offsets" / "b7.json").read_text())
+        assert saved["offsetTable"]["t@g"] == {"0": 7}
 
     def test_it_needs_neither_spark_nor_a_compiler(self, options):
         """
