@@ -145,6 +145,13 @@ class OffsetFile:
             if self.offsets.version != self._saved:
                 self._write(self.offsets.document())
                 self._saved = self.offsets.version
+        except (StoreError, OSError):
+            LOG.error(  # noqa: TRY400 - the caller says what is wrong
+                "offsets of groups are not saved in %s at the end: groups consume again what they "
+                "have consumed since the last time",
+                self._path,
+            )
+            raise
         finally:
             self._lock.release()
 

@@ -283,7 +283,7 @@ class TestSaving:
             file.tick(clock.now + 91)
             assert file.unsaved_seconds == 0
 
-    def test_a_failure_at_the_end_is_the_caller_s(self, path, store, clock, monkeypatch):
+    def test_a_failure_at_the_end_is_the_caller_s(self, path, store, clock, monkeypatch, caplog):
         file = OffsetFile(path, store, clock)
 
         def fail(*_):
@@ -292,6 +292,8 @@ class TestSaving:
         monkeypatch.setattr(changes, "write_file", fail)
         with pytest.raises(OSError, match="Input/output"):
             file.close()
+        # Of several stores: the caller tells of the first one that fails.
+        assert f"offsets of groups are not saved in {path} at the end" in caplog.text
         monkeypatch.undo()
         OffsetFile(path, store, clock).close()
         assert said(path) == {"T1@CG1": {"0": 24, "1": 23}}
