@@ -10,6 +10,7 @@ from reput.remoting.wire.codes import ResponseCode
 from reput.stores.log.records import NoRecordError
 from reput.stores.query.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind, KeyStatus
 from reput.stores.query.index_search import Window
+from reput.stores.query.presence import lost_index
 
 if TYPE_CHECKING:
     from reput.formats.rocketmq.commitlog import Record
@@ -64,7 +65,7 @@ def query_message(
         header.topic, header.key, kind=kind, window=window, limit=limit, is_raw=True
     )
     if found.status == KeyStatus.NO_INDEX:
-        lost = store.lost_index()
+        lost = lost_index(store)
         if lost is not None:
             raise lost
     # A broker says how far its index is only where it has the key.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, StoreError
 from reput.remoting.server.topics import topics_of
+from reput.stores.query.presence import lost_index
 
 if TYPE_CHECKING:
     import asyncio
@@ -109,7 +110,7 @@ class Following:
         """Log once that keys cannot be looked up; messages are served without the index."""
         problem: ReputError | OSError | None
         try:
-            problem = self._store.lost_index()
+            problem = lost_index(self._store)
         except OSError as error:
             problem = error
         said = "" if problem is None else str(problem)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from reput.formats.errors import StoreError, UsageError
+from reput.formats.errors import UsageError
 from reput.formats.rocketmq import bodies, names
 from reput.formats.rocketmq.broker import BrokerSettings
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE
@@ -146,23 +146,6 @@ class MessageStore:
         self.log.refresh()
         self._lookup.refresh()
         self._queues.close()
-
-    def lost_index(self) -> StoreError | None:
-        """Return why no key can be found though the store's broker keeps an index, None if it can.
-
-        Raises:
-            OSError: the directory cannot be read.
-        """
-        if not self.settings.writes_index or self.index.files():
-            return None
-        if self.log.known_end <= self.log.min_offset:
-            # A broker makes its first file with the first message.
-            return None
-        return StoreError(
-            self.index.directory,
-            "no index file of the right size is there",
-            "Restore the files, or have `reput rebuild` make an output with an index",
-        )
 
     def by_key(
         self,

@@ -13,6 +13,7 @@ from reput.formats.errors import FileSizeError, StoreError
 
 if TYPE_CHECKING:
     from reput.stores.following.log_end import EndedLog
+    from reput.stores.query.message_store import MessageStore
     from reput.stores.queues.open_queues import OpenQueues
 
 
@@ -71,3 +72,21 @@ def _as_away(error: StoreError | FileSizeError) -> StoreError:
     if isinstance(error, StoreError):
         return error
     return StoreError(error.path, f"byte {error.position}: {error.problem}", error.remedy)
+
+
+def lost_index(store: MessageStore) -> StoreError | None:
+    """Return why no key can be found though a store's broker keeps an index, None if it can.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    if not store.settings.writes_index or store.index.files():
+        return None
+    if store.log.known_end <= store.log.min_offset:
+        # A broker makes its first file with the first message.
+        return None
+    return StoreError(
+        store.index.directory,
+        "no index file of the right size is there",
+        "Restore the files, or have `reput rebuild` make an output with an index",
+    )

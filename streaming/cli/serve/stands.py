@@ -230,7 +230,7 @@ class Opening:
         self._over.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it is over, or for so long."""
+        """Wait until it is over, or until these seconds have passed."""
         self._over.wait(seconds)
 
     def store(self) -> MessageStore:
