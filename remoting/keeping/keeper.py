@@ -87,6 +87,7 @@ class Keeper:
         self._next_due_ms = kept.next_due_ms
         self._expired_at = loop.time()
         self._last_file = kept.last_file
+        self._is_away = False
         # By topic, the queue of it that is ours.
         self._ids: dict[str, int] = {}
         for topic, queue_id in kept.queues.ends:
@@ -139,7 +140,23 @@ class Keeper:
 
     def tick(self) -> None:
         """Do what is due; call it every second or so."""
+        self._tell_away()
         self._go()
+
+    def _tell_away(self) -> None:
+        """Say once that the files are gone: what needs them fails, and the store is served."""
+        away = self._store.presence.away
+        if away is not None and not self._is_away:
+            LOG.error(
+                "%s: messages that were sent back cannot be read, nor others kept: %s: %s. Put the "
+                "directory back; or start the server again, without them",
+                self._store.root,
+                away.path,
+                away.problem,
+            )
+        elif self._is_away and away is None:
+            LOG.info("%s: messages that were sent back are there again", self._store.root)
+        self._is_away = away is not None
 
     def _go(self) -> None:
         """Let the thread write, if there is something to write and it is idle."""

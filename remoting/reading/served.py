@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from reput.formats.errors import StoreError
 from reput.remoting.reading.hosts import with_host
 from reput.stores.queues.pull import IN_MEMORY, PullLimits
 
@@ -167,10 +169,12 @@ class Served:
         """Look at the files, as a server does each second.
 
         Raises:
-            StoreError: some are not there; see `stores.query.presence`.
+            StoreError: some of the store are not there; see `stores.query.presence`.
         """
         if self.kept is not None:
-            self.kept.store.presence.look()
+            # It says so itself, and the store is served without what is kept beside it.
+            with contextlib.suppress(StoreError):
+                self.kept.store.presence.look()
         self.store.presence.look()
 
     def limits_now(self) -> PullLimits:

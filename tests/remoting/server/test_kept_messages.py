@@ -219,6 +219,42 @@ def test_a_broker_of_4_9_lets_dead_letters_wait(directory):
         assert process.end() == 0
 
 
+def test_a_store_is_followed_while_what_is_kept_beside_it_is_away(process, directory):
+    """
+    The log named the kept messages as the store's files, and what became of these went unseen.
+    """
+    process.start()
+    client = Client(process.broker)
+    first, *_ = pulled(client, "t", 0)
+    send_back(client, first.physical_offset, 1)
+    kept = next((directory / "offsets").glob("*.sent-back"))
+    pulled(client, RETRY, 1)
+    kept.rename(directory / "away")
+    until_said(process, f"{kept}: messages that were sent back cannot be read")
+    assert client.ask(RequestCode.PULL_MESSAGE, **asked(RETRY, 1)).code == 1
+    assert pulled(client, "t", 0)[0] == first
+    (directory / "store" / "commitlog").rename(directory / "log")
+    until_said(process, f"{directory / 'store'}: clients are told to try again")
+    (directory / "log").rename(directory / "store" / "commitlog")
+    (directory / "away").rename(kept)
+    until_said(process, f"{directory / 'store'}: the files are back")
+    until_said(process, f"{kept}: messages that were sent back are there again")
+    assert len(pulled(client, RETRY, 1)) == 1
+    client.close()
+    assert process.end() == 0
+
+
+def until_said(process: ServedProcess, line: str) -> None:
+    until = time.monotonic() + 60
+    while line not in process.log.read_text():
+        assert time.monotonic() < until, process.log.read_text()
+        time.sleep(0.05)
+
+
+def asked(topic: str, queue: int) -> dict[str, str]:
+    return PULL | {"topic": topic, "queueId": str(queue), "queueOffset": "0"}
+
+
 def test_a_bound_that_is_too_small_is_refused(directory):
     process = ServedProcess(directory, "--sent-back", "keep", "--sent-back-bytes", "32m")
     with pytest.raises(RuntimeError, match=r"--sent-back-bytes 32m: .* at least 64m"):
