@@ -266,6 +266,7 @@ def test_the_demonstration_proves_itself(tmp_path):
     assert shown["consumed"]["messages"] == shown["written"]
     assert shown["consumed"]["differing"] == 0
     assert (tmp_path / "fixtures" / "broker.conf").is_file()
+    assert done.stderr.endswith("┘\n")
 
 
 @pytest.mark.spark

@@ -210,6 +210,9 @@ def _watch(
                 if now > deadline:
                     raise ReputError(f"the job still lags {lag} bytes behind its log")
             time.sleep(_REFRESH_SECONDS)
+    if not ERR.is_terminal:
+        # The last table is printed there without the end of its line.
+        ERR.line()
     output, _ = writer.communicate()
     written: dict[str, Any] = json.loads(output) if output else {}
     return written
