@@ -118,10 +118,10 @@ class Kept:
         try:
             self.queues = KeptQueues(directory / names.CONSUMEQUEUE)
             self._log = KeptLog(directory / names.COMMITLOG, self._visit, rules.file_size)
+            self.queues.recovered(self._log.end)
         except BaseException:
             self._lock.release()
             raise
-        self.queues.recovered(self._log.end)
         self._heap = [each for each in self._heap if each.position not in self._done]
         heapq.heapify(self._heap)
         self._waiting_bytes = sum(each.size for each in self._heap)

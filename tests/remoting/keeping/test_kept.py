@@ -341,6 +341,32 @@ class TestFailures:
 
         assert origins(tmp_path) == ["ID1", "ID2"]
 
+    def test_a_start_whose_disk_fails_keeps_no_later_one_from_it(self, tmp_path, monkeypatch):
+        """
+        The later one is in the same process, which tries a store again that it cannot serve.
+        """
+        kept = opened(tmp_path)
+        kept.put([a_message(1, 0)], NOW)
+        (placed,) = kept.put([a_message(2, 0)], NOW + 1)
+        kept.close()
+        (path,) = (tmp_path / "commitlog").iterdir()
+        with path.open("r+b") as file:
+            file.seek(placed.position - FIRST)
+            file.write(bytes(placed.size))
+
+        def fails(path, *_args, **_options):
+            raise OSError(5, "Input/output error", str(path))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(appending, "write_into", fails)
+            with pytest.raises(OSError, match="Input/output"):
+                opened(tmp_path)
+        kept = opened(tmp_path)
+        kept.put([a_message(3, 0)], NOW + 2)
+        kept.close()
+
+        assert origins(tmp_path) == ["ID1", "ID3"]
+
     def test_a_start_that_had_no_space_for_the_log_keeps_no_later_one_from_it(self, tmp_path):
         log = tmp_path / "commitlog"
         log.mkdir()
