@@ -18,7 +18,6 @@ Importing `reput` loads neither Spark nor a compiler; each name loads what it ne
 from __future__ import annotations
 
 import importlib
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -169,6 +168,9 @@ def verify(
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        # Slow to import, and the command takes signals only once this module is there.
+        from importlib import metadata  # noqa: PLC0415
+
         return metadata.version("reput")
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)

@@ -59,6 +59,15 @@ def test_the_manuals_programs_use_public_names():
         assert set(names[1].split(", ")) <= set(reput.__all__), line
 
 
+def test_the_command_takes_signals_before_it_loads_what_is_slow():
+    """
+    A signal before that ends it as Python does: Ctrl-C with a traceback.
+    """
+    loaded = imported_by("import reput.streaming.cli.command")
+
+    assert not loaded & {"importlib.metadata", "email", "typer", "numpy", "logging"}
+
+
 def test_an_unknown_name_is_refused():
     with pytest.raises(AttributeError, match="nothing_such"):
         reput.nothing_such  # noqa: B018
