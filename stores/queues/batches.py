@@ -100,16 +100,37 @@ class BatchReader:
             position += whole
 
     def grow(self) -> bool:
-        """Tell whether nothing was written after the end; if something was, open it again."""
+        """Take in what was written after the end, where units of a cut may stand past that.
+
+        Returns:
+            False if something was written and nothing was cut: open it again.
+        """
+        begun = self.end
+        while (unit := self._next()) is not None:
+            if not self.files.is_cut:
+                return False
+            if not self._is_own(unit):
+                break
+            self.end += UNIT_SIZE
+            self.max_offset = unit.base_offset + unit.batch_size
+        if self.end > begun:
+            self._bases = [base for base in self.files.bases if base <= self.end]
+            self.settle()
+        return True
+
+    def _next(self) -> Unit | None:
+        """Return the unit that stands after the end, None for none."""
         if not self.files.has_begun(self.end - self.end % self.files.file_size):
-            return True
+            return None
         raw = self.files.read(self.end, UNIT_SIZE)
-        if not self.files.are_used(raw):
-            return True
-        unit = Unit(*UNIT_STRUCT.unpack(raw))
-        # What was cut may still stand there.
-        held = (self.log, self.files.directory, unit.physical_offset, unit.size)
-        return self.files.is_cut and record_of(*held) is None
+        return Unit(*UNIT_STRUCT.unpack(raw)) if self.files.are_used(raw) else None
+
+    def _is_own(self, unit: Unit) -> bool:
+        """Tell whether a unit is the queue's next one: what was cut may still stand there."""
+        if self.end and unit.base_offset != self.max_offset:
+            return False
+        held = self.log, self.files.directory, unit.physical_offset, unit.size
+        return record_of(*held) is not None
 
     def roll(self, _queue_offset: int) -> int:
         """Return where to resume after an offset that is in no file: 0, as in a broker."""

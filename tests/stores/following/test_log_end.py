@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import struct
@@ -15,7 +14,6 @@ from reput.formats.rocketmq import broker, names
 from reput.formats.rocketmq.batchconsumequeue import Unit
 from reput.formats.rocketmq.commitlog import BLANK_HEAD, MAGIC_BLANK
 from reput.formats.rocketmq.encode import Message, encode
-from reput.stores.config.topics import TOPICS
 from reput.stores.findings import Report
 from reput.stores.following import head_chain, past_end
 from reput.stores.following.log_end import EndedLog
@@ -35,6 +33,7 @@ from tests.builders.stores import (
     Log,
     Messages,
     fill,
+    name_batch_topics,
 )
 
 if TYPE_CHECKING:
@@ -93,6 +92,17 @@ def cut(store, log: Log, number: int) -> None:
     for path in (store / "commitlog").iterdir():
         if int(path.name) > place.position:
             path.unlink()
+
+
+def write_units(queue: Path, number: int, units: list[Unit]) -> None:
+    """Write units into the files of a batch queue, which has four in each."""
+    for at, unit in enumerate(units, number):
+        path = queue / names.offset_file(at // 4 * 4 * 46)
+        if not path.exists():
+            path.write_bytes(bytes(4 * 46))
+        with path.open("r+b") as file:
+            file.seek(at % 4 * 46)
+            file.write(unit.pack())
 
 
 class Made(NamedTuple):
@@ -317,41 +327,42 @@ class TestCutQueues:
                 pulled = opened.pull("t", 0, i).messages
                 assert [record.physical_offset for _, record in pulled] == [added.position]
 
-    def test_a_batch_queue_has_what_comes_after_the_cut(self, tmp_path):
+    @pytest.mark.parametrize("number", [1, 2, 4])
+    def test_a_batch_queue_has_what_comes_after_the_cut(self, tmp_path, number):
+        """
+        And none of the other units that were cut, whose places the log has grown past.
+        """
         log = Log()
-        for i in range(3):
+        for i in range(7):
             inner = {"INNER_NUM": "1", "INNER_BASE": str(i)}
             log.append(Message("b", bytes(30), inner, queue_offset=i, store_timestamp=NOW + i))
         store = log.write(tmp_path / "store")
         (store / "consumequeue").mkdir()
-        config = {"topicConfigTable": {"b": {"attributes": {"queue.type": "BatchCQ"}}}}
-        (store / "config").mkdir()
-        (store / "config" / TOPICS).write_text(json.dumps(config))
-        path = store / names.BATCH_CONSUMEQUEUE / "b" / "0" / names.offset_file(0)
-        path.parent.mkdir(parents=True)
-        path.write_bytes(
-            b"".join(
-                Unit(place.position, place.size, 0, NOW, i, 1).pack()
-                for i, place in enumerate(log.places)
-            ).ljust(4 * 46, b"\0")
-        )
-        cut(store, log, 2)
-        put(store, log.end, bytes(LOG_FILE - log.end))
+        name_batch_topics(store, "b")
+        queue = tmp_path / "store" / names.BATCH_CONSUMEQUEUE / "b" / "0"
+        queue.mkdir(parents=True)
+        units = [
+            Unit(place.position, place.size, 0, NOW, i, 1) for i, place in enumerate(log.places)
+        ]
+        write_units(queue, 0, units)
+        cut(store, log, number)
+        put(store, log.end, bytes(2 * LOG_FILE - log.end))
         with MessageStore.open(store, settings=settings_of()) as opened:
-            assert opened.queue_now("b", 0).max_offset == 2
-            for i in range(4):
+            assert opened.queue_now("b", 0).max_offset == number
+            for i in range(8):
                 log.append(Message("o", bytes(30), queue_offset=i, store_timestamp=NOW * 2 + i))
                 put(store, 0, bytes(log.data))
-                assert opened.queue_now("b", 0).max_offset == 2
-            inner = {"INNER_NUM": "1", "INNER_BASE": "2"}
-            sent = Message("b", bytes(30), inner, queue_offset=2, store_timestamp=NOW * 3)
-            added = log.append(sent)
-            put(store, 0, bytes(log.data))
-            with path.open("r+b") as file:
-                file.seek(2 * 46)
-                file.write(Unit(added.position, added.size, 0, NOW * 3, 2, 1).pack())
-            opened.presence.look()
-            assert opened.queue_now("b", 0).max_offset == 3
+                assert opened.queue_now("b", 0).max_offset == number
+            for i in range(number, number + 5):
+                inner = {"INNER_NUM": "1", "INNER_BASE": str(i)}
+                sent = Message("b", bytes(30), inner, queue_offset=i, store_timestamp=NOW * 3)
+                added = log.append(sent)
+                put(store, 0, bytes(log.data))
+                write_units(queue, i, [Unit(added.position, added.size, 0, NOW * 3, i, 1)])
+                opened.presence.look()
+                assert opened.queue_now("b", 0).max_offset == i + 1
+                pulled = opened.pull("b", 0, i).messages
+                assert [record.physical_offset for _, record in pulled] == [added.position]
 
 
 class TestFollowing:
