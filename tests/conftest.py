@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
+from reput.formats.rocketmq import names
 from reput.streaming.source.datasource import register
 from reput.streaming.spark.session import build_session
 from tests.builders import goldens as golden_stores
@@ -14,6 +18,7 @@ __all__ = ["pytest_terminal_summary"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -52,3 +57,35 @@ def _same_log():
     yield
     log.setLevel(level)
     log.handlers[:], log.propagate = handlers, propagates
+
+
+@pytest.fixture
+def held() -> Iterator[Callable[[Path], Callable[[], None]]]:
+    """Return what holds a store's lock in another process, as a broker does, and lets it go."""
+    children: list[int] = []
+
+    def hold(store: Path) -> Callable[[], None]:
+        path = store / names.LOCK
+        path.touch()
+        ready, go = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with path.open("r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+                os.write(go, b"x")
+                while True:
+                    signal.pause()
+        children.append(child)
+        assert os.read(ready, 1) == b"x"
+
+        def let_go() -> None:
+            children.remove(child)
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+
+        return let_go
+
+    yield hold
+    for child in children:
+        os.kill(child, 9)
+        os.waitpid(child, 0)

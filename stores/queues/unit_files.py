@@ -15,6 +15,7 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.consumequeue import HEAD, head_of
 from reput.stores.findings import Kind
 from reput.stores.log.listing import settled_stamp_of
+from reput.stores.queues.live_end import live_end
 from reput.stores.reads import pread
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ class UnitFiles:
         """Return the position after the last unit, as a starting broker finds it.
 
         It drops units whose records are past the log's end
-        (`ConsumeQueue#truncateDirtyLogicFiles`), and the files after them.
+        (`ConsumeQueue#truncateDirtyLogicFiles`), and the files after them. If a broker holds the
+        store, those count that it has dropped; see `stores.queues.live_end`.
 
         Args:
             log: what the units point into.
@@ -168,6 +170,7 @@ class UnitFiles:
             held = self._bisected_held_end if is_quick else self._held_end
             kept = held(self.bases[-1], end, log)
             if kept is not None:
+                kept = kept if is_quick else live_end(self, log, kept)
                 self.is_cut = self.is_cut or kept < end
                 return kept
             self.is_cut = True

@@ -127,6 +127,22 @@ def queue_files(root: Path, count: int) -> Made:
     return Made(store, log)
 
 
+def batch_files(root: Path, count: int) -> Made:
+    """Return a store of one batch queue with these many units, of a message each."""
+    log = Log()
+    for i in range(count):
+        inner = {"INNER_NUM": "1", "INNER_BASE": str(i)}
+        log.append(Message("b", bytes(30), inner, queue_offset=i, store_timestamp=NOW + i))
+    store = log.write(root / "store")
+    (store / "consumequeue").mkdir()
+    name_batch_topics(store, "b")
+    directory = store / names.BATCH_CONSUMEQUEUE / "b" / "0"
+    directory.mkdir(parents=True)
+    units = [Unit(place.position, place.size, 0, NOW, i, 1) for i, place in enumerate(log.places)]
+    write_units(directory, 0, units)
+    return Made(store, log)
+
+
 class TestSameAsTail:
     @pytest.mark.parametrize("version", golden_stores.VERSIONS)
     def test_of_real_stores(self, version, tmp_path):
@@ -332,19 +348,7 @@ class TestCutQueues:
         """
         And none of the other units that were cut, whose places the log has grown past.
         """
-        log = Log()
-        for i in range(7):
-            inner = {"INNER_NUM": "1", "INNER_BASE": str(i)}
-            log.append(Message("b", bytes(30), inner, queue_offset=i, store_timestamp=NOW + i))
-        store = log.write(tmp_path / "store")
-        (store / "consumequeue").mkdir()
-        name_batch_topics(store, "b")
-        queue = tmp_path / "store" / names.BATCH_CONSUMEQUEUE / "b" / "0"
-        queue.mkdir(parents=True)
-        units = [
-            Unit(place.position, place.size, 0, NOW, i, 1) for i, place in enumerate(log.places)
-        ]
-        write_units(queue, 0, units)
+        store, log = batch_files(tmp_path, 7)
         cut(store, log, number)
         put(store, log.end, bytes(2 * LOG_FILE - log.end))
         with MessageStore.open(store, settings=settings_of()) as opened:
@@ -355,14 +359,91 @@ class TestCutQueues:
                 assert opened.queue_now("b", 0).max_offset == number
             for i in range(number, number + 5):
                 inner = {"INNER_NUM": "1", "INNER_BASE": str(i)}
-                sent = Message("b", bytes(30), inner, queue_offset=i, store_timestamp=NOW * 3)
+                sent = Message("b", bytes(30), inner, queue_offset=i, store_timestamp=NOW * 2 + 8)
                 added = log.append(sent)
                 put(store, 0, bytes(log.data))
-                write_units(queue, i, [Unit(added.position, added.size, 0, NOW * 3, i, 1)])
+                unit = Unit(added.position, added.size, 0, NOW * 2 + 8, i, 1)
+                write_units(store / names.BATCH_CONSUMEQUEUE / "b" / "0", i, [unit])
                 opened.presence.look()
                 assert opened.queue_now("b", 0).max_offset == i + 1
                 pulled = opened.pull("b", 0, i).messages
                 assert [record.physical_offset for _, record in pulled] == [added.position]
+
+
+class TestCutBefore:
+    """Queues that are opened when their log has grown past what was cut, beside its broker."""
+
+    # When the broker that runs has started: before what came after the cut, and after it.
+    SOON, LATE = NOW + 1000, NOW * 2 + 1000
+
+    def cut_and_grown(self, made: Made, number: int, size: int) -> None:
+        store, log = made
+        cut(store, log, number)
+        put(store, log.end, bytes(2 * LOG_FILE - log.end))
+        for i in range(12):
+            log.append(Message("o", bytes(size), queue_offset=i, store_timestamp=NOW * 2 + i))
+        put(store, 0, bytes(log.data))
+
+    @pytest.fixture
+    def started(self, held):
+        def start(store: Path, at_ms: int) -> None:
+            held(store)
+            os.utime(store / names.LOCK, ns=(at_ms * 10**6, at_ms * 10**6))
+
+        return start
+
+    @pytest.mark.parametrize("size", [17, 30])
+    @pytest.mark.parametrize("number", [1, 3, 9])
+    def test_they_end_where_it_has_cut_them(self, tmp_path, started, number, size):
+        made = queue_files(tmp_path, number + 3)
+        self.cut_and_grown(made, number, size)
+        store, log = made
+        started(store, self.SOON)
+        with MessageStore.open(store, settings=settings_of()) as opened:
+            assert opened.queue_now("t", 0).max_offset == number
+            for i in range(number, number + 5):
+                sent = Message("t", bytes(30), queue_offset=i, store_timestamp=NOW * 2 + 20)
+                added = log.append(sent)
+                put(store, 0, bytes(log.data))
+                assert opened.queue_now("t", 0).max_offset == i
+                base = i * 20 // QUEUE_FILE * QUEUE_FILE
+                path = store / "consumequeue/t/0" / names.offset_file(base)
+                path.touch()
+                with path.open("r+b") as file:
+                    file.truncate(QUEUE_FILE)
+                    file.seek(i * 20 - base)
+                    file.write(struct.pack(">qiq", added.position, added.size, 0))
+                assert opened.queue_now("t", 0).max_offset == i + 1
+                pulled = opened.pull("t", 0, i).messages
+                assert [record.physical_offset for _, record in pulled] == [added.position]
+
+    @pytest.mark.parametrize("number", [1, 2, 5])
+    def test_so_do_batch_queues(self, tmp_path, started, number):
+        made = batch_files(tmp_path, number + 2)
+        self.cut_and_grown(made, number, 30)
+        started(made.store, self.SOON)
+        with MessageStore.open(made.store, settings=settings_of()) as opened:
+            assert opened.queue_now("b", 0).max_offset == number
+
+    @pytest.mark.parametrize("is_held", [True, False])
+    def test_a_broker_that_started_later_counts_what_stands_there(self, tmp_path, started, is_held):
+        made = queue_files(tmp_path, 6)
+        self.cut_and_grown(made, 3, 30)
+        if is_held:
+            started(made.store, self.LATE)
+        with MessageStore.open(made.store, settings=settings_of()) as opened:
+            assert opened.queue_now("t", 0).max_offset == 6
+
+    def test_a_message_that_is_damaged_counts(self, tmp_path, started):
+        made = queue_files(tmp_path, 6)
+        store, log = made
+        added = log.append(Message("o", bytes(30), queue_offset=0, store_timestamp=NOW * 2))
+        put(store, 0, bytes(log.data))
+        put(store, log.places[5].position + BODY_AT, b"\x7f")
+        started(store, NOW - 1)
+        with MessageStore.open(store, settings=settings_of()) as opened:
+            assert opened.log.end() == added.end
+            assert opened.queue_now("t", 0).max_offset == 6
 
 
 class TestFollowing:
