@@ -191,6 +191,8 @@ def opened(config: StoreConfig) -> MessageStore:
     try:
         refuse_strangers(config, store)
         doubt = doubts(config)
+        # It is searched for in the last file, which takes a while: not while clients wait.
+        store.log.end()
     except BaseException:
         store.close()
         raise

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reput.formats.rocketmq import names
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.fields import write
 from reput.streaming.endings.exit_codes import FAILED, OK, USAGE
@@ -350,6 +351,26 @@ class TestSeveralStores:
             progress.unlink()
             progress.write_text(text)
             file.write(text)
+        ports |= dialled(process, 1)
+        late = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+        process.terminate()
+        process.communicate(timeout=30)
+
+        assert served.code == late.code == ResponseCode.SUCCESS
+        assert process.returncode == OK
+
+    def test_a_disk_that_does_not_answer_where_the_log_ends(self, two, tmp_path):
+        """
+        The store has been opened by then: the broker's lock is asked for what is past the end.
+        """
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        lock = tmp_path / "right" / "store" / names.LOCK
+        lock.unlink(missing_ok=True)
+        os.mkfifo(lock)
+        process, ports = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
+        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        with lock.open("w"):
+            lock.unlink()
         ports |= dialled(process, 1)
         late = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
         process.terminate()
