@@ -142,8 +142,12 @@ def record_of(log: LogFiles, queue: Path, offset: int, size: int) -> Record | No
     record = read_record(log, offset)
     if record is None or record.size != size:
         return None
-    is_own = (record.topic, str(record.queue_id)) == (queue.parent.name, queue.name)
-    return record if is_own or MULTI_DISPATCH in record.properties else None
+    if (record.topic, str(record.queue_id)) == (queue.parent.name, queue.name):
+        return record
+    further = record.properties.get(MULTI_DISPATCH, "")
+    # A name may lead through several directories. One that is not of ASCII may be called otherwise.
+    is_own = queue.parent.name in (each.rpartition("/")[2] for each in further.split(","))
+    return record if is_own or not further.isascii() else None
 
 
 def look_at(log: LogFiles, offset: int) -> tuple[Verdict, Record | int]:

@@ -112,11 +112,11 @@ class Made(NamedTuple):
     log: Log
 
 
-def queue_files(root: Path, count: int) -> Made:
+def queue_files(root: Path, count: int, size: int = 30) -> Made:
     """Return a store of one queue with these many messages, as a broker would have left it."""
     log = Log()
     for i in range(count):
-        log.append(Message("t", bytes(30), queue_offset=i, store_timestamp=NOW + i))
+        log.append(Message("t", bytes(size), queue_offset=i, store_timestamp=NOW + i))
     store = log.write(root / "store")
     directory = store / "consumequeue" / "t" / "0"
     directory.mkdir(parents=True)
@@ -416,6 +416,21 @@ class TestCutBefore:
                 assert opened.queue_now("t", 0).max_offset == i + 1
                 pulled = opened.pull("t", 0, i).messages
                 assert [record.physical_offset for _, record in pulled] == [added.position]
+
+    @pytest.mark.parametrize("further", ["%LMQ%a", "%LMQ%a,%LMQ%b"])
+    def test_a_message_that_goes_to_other_queues_stands_there(self, tmp_path, started, further):
+        store, log = queue_files(tmp_path, 6, 120)
+        size = log.places[3].size
+        cut(store, log, 3)
+        put(store, log.end, bytes(2 * LOG_FILE - log.end))
+        said = {"INNER_MULTI_DISPATCH": further, "INNER_MULTI_QUEUE_OFFSET": "0,0"}
+        empty = len(encode(Message("o", b"", said), 0))
+        for i in range(6):
+            log.append(Message("o", bytes(size - empty), said, store_timestamp=NOW * 2 + i))
+        put(store, 0, bytes(log.data))
+        started(store, self.SOON)
+        with MessageStore.open(store, settings=settings_of()) as opened:
+            assert opened.queue_now("t", 0).max_offset == 3
 
     @pytest.mark.parametrize("number", [1, 2, 5])
     def test_so_do_batch_queues(self, tmp_path, started, number):
