@@ -34,6 +34,7 @@ _PARTS = (
     ("", "perm", "topics of a served store may only be read"),
     ("", "%RETRY%TOOLS_CONSUMER", _NO_RETRIES),
     ("GET_ALL_TOPIC_CONFIG", "totalTopicNum", _NO_RETRIES),
+    ("GET_ALL_PRODUCER_INFO", "CLIENT_INNER_PRODUCER", "tools say each 30 s that they are there"),
     ("GET_ALL_", "dataVersion", _ONE_PAGE),
     ("GET_ALL_", "mappingDataVersion", _ONE_PAGE),
     ("GET_ALL_CONSUMER_OFFSET", "groupTopicMap", "only offsets, without what follows from them"),

@@ -34,7 +34,8 @@ _VERBS, _REQUESTS = "verbs of mqadmin", "requests"
 # Groups whose members consume all there is, and how long that may take.
 _CONSUMING = ("CG1", "CGL", "CGT", "CGS")
 _ONLINE = (*_CONSUMING, "GCG", "CGO", "CGU")
-_SECONDS, _STILL_SECONDS = 90.0, 5.0
+# Members commit an offset of their retry topic once their first pull of it has waited for 15 s.
+_SECONDS, _STILL_SECONDS = 90.0, 17.0
 _EXPORTED = "exported"
 
 
