@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.remoting.consuming import checking, members, rig, stored
-from tests.remoting.consuming.checking import Event, Expected
+from tests.remoting.consuming.checking import SERVER, Event, Expected
 from tests.remoting.consuming.members import Asked
 from tests.remoting.consuming.rig import Crew
 
@@ -111,7 +111,7 @@ class Groups:
     def server_event(self, began: int, ended: int) -> None:
         """Tell all groups that the server was gone."""
         for crew in self.crews.values():
-            crew.events.append(Event(began, "server", "", ended))
+            crew.events.append(Event(began, SERVER, "", ended))
 
     def look(self) -> None:
         """Read what has been written."""

@@ -93,6 +93,21 @@ class TestChecks:
         assert len(found) == 2
         assert "out of order" in found[0]
 
+    def test_a_member_that_goes_back_to_what_another_has_had(self, expected, rows):
+        """Explained where the server was killed: it resumes at offsets of a moment before."""
+        when = int(rows["time"][250])
+        second = np.concatenate([rows[250:300], rows[200:250]])
+        second["time"] = when + 1000 + np.arange(100)
+        last = rows[300:].copy()
+        last["time"] += 5000
+        parts = [rows[:250], second, last]
+        server = Event(when + 1020, checking.SERVER, "", when + 1030)
+        close = Event(when, "close", "m1", when)
+        found = self.faults(expected, parts, [server, close])
+        assert [each for each in found if "out of order" in each and "member" in each] == []
+        found = self.faults(expected, parts, [close])
+        assert any("of member 1" in each for each in found)
+
     def test_again(self, expected, rows):
         """Explained by a death after the first receipt, and not by one long before or after it."""
         again = rows[200:210].copy()
