@@ -203,6 +203,7 @@ class Lags:
         first, last = stored(queue.min_offset), stored(queue.max_offset - 1)
         at = stored(consumed - 1) if consumed is not None and consumed > 0 else first
         said |= _times(first, last, at)
+        said["delayTime"] = 0
         reached = consumed if consumed is not None else -1
         if reached < queue.max_offset:
             # A broker that knows no offset takes the time before the first one, which is none.

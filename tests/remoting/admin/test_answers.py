@@ -59,6 +59,15 @@ class TestLags:
                 expected
             ]
 
+    def test_a_group_at_the_end_is_late_by_nothing(self, client):
+        client.ask(RequestCode.PULL_MESSAGE, **write(request(2, queue=1, limit=3)))
+        commit(client, COUNT // 2)
+        said = body(client, RequestCode.QUERY_CONSUME_TIME_SPAN, topic="t", group="g")
+        late = {each["messageQueue"]["queueId"]: each for each in said["consumeTimeSpanSet"]}
+
+        assert late[1]["delayTime"] == 0
+        assert late[0]["delayTime"] > 0
+
 
 class TestEntries:
     def ask(self, client, index, **more):
