@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
-import time
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, StoreError, UsageError
@@ -21,7 +20,7 @@ from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from reput.remoting.server.broker import StoreBroker
     from reput.remoting.server.server import Server
@@ -37,7 +36,6 @@ _TICK_SECONDS = 1.0
 _AGAIN_TICKS = 5
 # At the start, for stores that take longer than another one.
 _PATIENCE_SECONDS = 5.0
-_LOOK_SECONDS = 0.02
 
 
 class Stand(NamedTuple):
@@ -82,7 +80,7 @@ class Stands:
         self._stands = {name_of(options, config): Stand(config, *two) for config, *two in each}
         # By the broker's name, what was wrong at the last try.
         self._missing: dict[str, Exception] = {}
-        self._openings: dict[str, Opening] = {}
+        self._openings: dict[str, Future[MessageStore]] = {}
 
     def missing(self) -> frozenset[str]:
         """Return the names of the brokers of stores that are not served."""
@@ -96,8 +94,8 @@ class Stands:
             AccessError: an ACL cannot be used.
         """
         begun = []
-        self._openings = {name: Opening(stand.config) for name, stand in self._stands.items()}
-        _wait_for(list(self._openings.values()))
+        self._openings = {name: _opening(stand.config) for name, stand in self._stands.items()}
+        _wait_for(self._openings.values())
         for name, stand in self._stands.items():
             try:
                 begun.append((stand, self._broker(stand, self._opened(name))))
@@ -124,10 +122,10 @@ class Stands:
             ReputError: it cannot be read, or is still being opened.
             OSError: likewise.
         """
-        if not self._openings[name].is_over:
+        if not self._openings[name].done():
             path = self._stands[name].config.path
             raise StoreError(path, "it is still being opened", "See whether its disk answers")
-        return self._openings.pop(name).store()
+        return self._openings.pop(name).result()
 
     def require_all(self) -> None:
         """Pass if all are served.
@@ -150,10 +148,10 @@ class Stands:
             for name in list(self._missing):
                 self._tell_alive(name)
                 opening = self._openings.get(name)
-                if opening is not None and opening.is_over:
+                if opening is not None and opening.done():
                     self._try(name, server)
                 elif opening is None and ticks % _AGAIN_TICKS == 0:
-                    self._openings[name] = Opening(self._stands[name].config)
+                    self._openings[name] = _opening(self._stands[name].config)
 
     def _tell_alive(self, name: str) -> None:
         """Say of a store that is not ready that the loop that would answer its clients runs."""
@@ -201,58 +199,30 @@ def opened(config: StoreConfig) -> MessageStore:
     return store
 
 
-class Opening:
-    """A store that a thread opens, which nobody waits for at the end.
+def _opening(config: StoreConfig) -> Future[MessageStore]:
+    """Open a store on a thread, which nobody waits for at the end.
 
     A disk that takes its time keeps no client of the others waiting.
     """
+    found: Future[MessageStore] = Future()
 
-    def __init__(self, config: StoreConfig) -> None:
-        """Begin to open it."""
-        self._config = config
-        self._over = threading.Event()
-        self._found: MessageStore | BaseException | None = None
-        threading.Thread(target=self._run, name="opening", daemon=True).start()
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether it is open, or cannot be opened."""
-        return self._over.is_set()
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether it is open."""
-        return self.is_over and not isinstance(self._found, BaseException)
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._found = opened(self._config)
-        except BaseException as error:  # noqa: BLE001 - `store` raises it
-            self._found = error
-        self._over.set()
+            found.set_result(opened(config))
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
+            found.set_exception(error)
 
-    def wait(self, seconds: float) -> None:
-        """Wait until it is over, or until these seconds have passed."""
-        self._over.wait(seconds)
-
-    def store(self) -> MessageStore:
-        """Return the reader, once it is over; see `opened`."""
-        if isinstance(self._found, BaseException):
-            raise self._found
-        assert self._found is not None
-        return self._found
+    threading.Thread(target=run, name="opening", daemon=True).start()
+    return found
 
 
-def _wait_for(openings: Sequence[Opening]) -> None:
+def _wait_for(openings: Iterable[Future[MessageStore]]) -> None:
     """Wait until all are over; from the first one on that is open, for a while at most."""
-    until = math.inf
-    while pending := [each for each in openings if not each.is_over]:
-        now = time.monotonic()
-        if now >= until:
-            return
-        if until == math.inf and any(each.is_open for each in openings):
-            until = now + _PATIENCE_SECONDS
-        pending[0].wait(_LOOK_SECONDS)
+    pending, is_open = set(openings), False
+    while pending and not is_open:
+        done, pending = wait(pending, return_when=FIRST_COMPLETED)
+        is_open = any(each.exception() is None for each in done)
+    wait(pending, _PATIENCE_SECONDS)
 
 
 def _joined(server: Server, stand: Stand, broker: StoreBroker) -> int:
