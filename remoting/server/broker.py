@@ -279,7 +279,7 @@ class StoreBroker:
 
 def _prepare(store: MessageStore) -> None:
     store.keep_open(queues_kept_open())
-    # Those that serve several stores have looked for it already.
+    # It is searched for in the last file; `reput serve` has done so on another thread.
     store.log.end()
     # The first tick says what is away; nobody is answered without it until then.
     with contextlib.suppress(StoreError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import time
 import zlib
 from typing import TYPE_CHECKING
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 _COMPARED = 128
 # A record is copied in microseconds; its writer may be interrupted in between.
 _SETTLE_SECONDS = 0.002
-_CRC = struct.Struct(">I")
 
 
 def bytes_after(log: EndedLog, end: int, *, has_next: bool) -> bytes:
@@ -53,7 +51,7 @@ def bytes_after(log: EndedLog, end: int, *, has_next: bool) -> bytes:
     # A record that is being copied differs from the whole one in any of its bytes. What is not one
     # stays as it is when a record is written after it.
     copied = log.bytes_at(end, size) if size <= log.settings.max_record_size else here
-    return here + _CRC.pack(zlib.crc32(copied)) + log.bytes_at(end + size, _COMPARED)
+    return here + zlib.crc32(copied).to_bytes(4, "big") + log.bytes_at(end + size, _COMPARED)
 
 
 def is_torn(log: EndedLog, start: int, size: int) -> bool:

@@ -11,7 +11,6 @@ import math
 from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, HEAD, head_of
-from reput.formats.rocketmq.properties import MULTI_DISPATCH
 from reput.stores.following.head_chain import HEAD_SIZE, MAGICS, seeming_records, stored_in
 from reput.stores.log.records import read_record, record_of
 
@@ -52,11 +51,8 @@ def live_end(files: UnitFiles, log: EndedLog, end: int) -> int:
 
 def _is_own(files: UnitFiles, log: EndedLog, position: int, offset: int, size: int) -> bool:
     """Tell whether a unit names a record that is the queue's, as far as it can be told."""
-    record = record_of(log, files.directory, offset, size)
-    if record is None:
-        return False
-    is_plain = files.unit == ENTRY_SIZE and MULTI_DISPATCH not in record.properties
-    return not is_plain or record.queue_offset == position // ENTRY_SIZE
+    queue_offset = position // ENTRY_SIZE if files.unit == ENTRY_SIZE else None
+    return record_of(log, files.directory, offset, size, queue_offset) is not None
 
 
 def _is_written_over(log: EndedLog, offset: int, size: int, began_ms: float) -> bool:

@@ -11,7 +11,6 @@ import numpy as np
 
 from reput.formats.rocketmq import consumequeue_ext
 from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, HEAD, head_of
-from reput.formats.rocketmq.properties import MULTI_DISPATCH
 from reput.stores.findings import Kind
 from reput.stores.log.records import record_of, stored_at
 from reput.stores.queues.unit_files import UnitFiles
@@ -167,11 +166,8 @@ class QueueReader:
         """
         heads = (head_of(data[at:]) for at in range(0, len(data), ENTRY_SIZE))
         for number, head in enumerate(heads):
-            record = record_of(self.log, self.files.directory, *head)
-            if record is None or not (
-                record.queue_offset == self.max_offset + number
-                or MULTI_DISPATCH in record.properties
-            ):
+            queue_offset = self.max_offset + number
+            if record_of(self.log, self.files.directory, *head, queue_offset) is None:
                 return number
         return len(data) // ENTRY_SIZE
 
