@@ -345,19 +345,11 @@ class TestSeveralStores:
         text = progress.read_text()
         progress.unlink()
         os.mkfifo(progress)
-        process, ports = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
-        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
-        with progress.open("w") as file:
+
+        with left_is_served(two), progress.open("w") as file:
             progress.unlink()
             progress.write_text(text)
             file.write(text)
-        ports |= dialled(process, 1)
-        late = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
-        process.terminate()
-        process.communicate(timeout=30)
-
-        assert served.code == late.code == ResponseCode.SUCCESS
-        assert process.returncode == OK
 
     def test_a_disk_that_does_not_answer_where_the_log_ends(self, two, tmp_path):
         """
@@ -367,17 +359,9 @@ class TestSeveralStores:
         lock = tmp_path / "right" / "store" / names.LOCK
         lock.unlink(missing_ok=True)
         os.mkfifo(lock)
-        process, ports = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
-        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
-        with lock.open("w"):
-            lock.unlink()
-        ports |= dialled(process, 1)
-        late = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
-        process.terminate()
-        process.communicate(timeout=30)
 
-        assert served.code == late.code == ResponseCode.SUCCESS
-        assert process.returncode == OK
+        with left_is_served(two), lock.open("w"):
+            lock.unlink()
 
     def test_a_store_that_never_comes_is_in_the_exit_code(self, two, tmp_path):
         process, _ = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
@@ -453,6 +437,21 @@ def started(
     assert "store right" in line
     assert said in line
     return process, dialled(process, 1)
+
+
+@contextlib.contextmanager
+def left_is_served(options: list[str]) -> Iterator[None]:
+    """Serve one store while the disk of another does not answer, and both after the block."""
+    process, ports = started(options, "--namesrv-listen", f"{LOOPBACK}:0")
+    served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+    yield
+    ports |= dialled(process, 1)
+    late = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+    process.terminate()
+    process.communicate(timeout=30)
+
+    assert served.code == late.code == ResponseCode.SUCCESS
+    assert process.returncode == OK
 
 
 def dialled(process: subprocess.Popen[str], count: int) -> dict[str, int]:
