@@ -23,16 +23,11 @@ from reput.remoting.wire import bodies
 from reput.stores.config.config_files import read_config, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor, Future
     from pathlib import Path
 
 LOG = logging.getLogger("reput")
 BROKERS_FILE = "consumerOffset.json"
-# With a tick each second and the time of a write, what a kill loses is at most five seconds old,
-# on a busy machine too.
-SAVE_SECONDS = 2.0
-
 _REMEDY = "Restore it, or remove it to begin with the broker's offsets or from scratch"
 
 
@@ -81,7 +76,6 @@ class OffsetFile:
         self,
         path: Path,
         store: Path,
-        now: Callable[[], float],
         seed: Seed = Seed.BROKER,
         beside: Executor | None = None,
     ) -> None:
@@ -90,7 +84,6 @@ class OffsetFile:
         Args:
             path: where it is, or is to be. Its directory is made.
             store: directory of the store that is consumed.
-            now: seconds, of a clock that never goes back.
             seed: what to begin with if it is not there.
             beside: runs what waits for the disk; None lets the caller wait.
 
@@ -111,23 +104,22 @@ class OffsetFile:
             raise
         # A seed is written at once: the broker's file may change before the first commit.
         self._saved = self.offsets.version if is_there else -1
-        self._next = now() + SAVE_SECONDS if is_there else now()
 
     def tick(self, now: float) -> None:
-        """Save what has changed, if the last time was long enough ago; call it every second.
+        """Save what has changed, unless the last time still waits for the disk.
+
+        Call it every second: what a kill loses is as old as that, and as a write takes.
 
         Args:
-            now: as of the clock.
+            now: seconds, of a clock that never goes back.
         """
         if self._pending is not None and self._pending.done():
             self._look_back()
         has_changed = self.offsets.version != self._saved
         if has_changed and self._oldest is None:
             self._oldest = now
-        if now >= self._next and self._pending is None:
-            self._next = now + SAVE_SECONDS
-            if has_changed:
-                self._save(now)
+        if has_changed and self._pending is None:
+            self._save(now)
         self.unsaved_seconds = 0.0 if self._oldest is None else now - self._oldest
 
     def close(self) -> None:
@@ -191,11 +183,10 @@ class OffsetFile:
         if str(error) != self._problem:
             self._problem = str(error)
             LOG.error(
-                "offsets of groups cannot be saved in %s, and are tried again every %g s: %s. Mend "
-                "this before the server ends: else groups consume again what they have consumed "
-                "since",
+                "offsets of groups cannot be saved in %s, and are tried again every second: %s. "
+                "Mend this before the server ends: else groups consume again what they have "
+                "consumed since",
                 self._path,
-                SAVE_SECONDS,
                 error,
             )
 

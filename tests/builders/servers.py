@@ -130,7 +130,7 @@ def serving(
         place = Place(LOOPBACK, free_port())
         identity = Identity(name, "cl0", f"{LOOPBACK}:{place.port}", release, conf, rewrites_hosts)
         file = store.output.parent / "offsets" / f"{name}.json"
-        kept = GroupSettings(OffsetFile(file, store.root, loop.time), OnSentBack.REFUSE)
+        kept = GroupSettings(OffsetFile(file, store.root), OnSentBack.REFUSE)
         broker = StoreBroker(store, identity, counters or Uncounted(), loop, kept)
         names = Place(LOOPBACK, names_port), release, Uncounted()
         made = Server([(place, broker)], names, None, Others(accepts_brokers, register_at))

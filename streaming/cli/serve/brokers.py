@@ -96,8 +96,7 @@ def _groups(
 
     # A disk that takes its time keeps no client waiting.
     saving = ThreadPoolExecutor(1, "offsets")
-    now = asyncio.get_running_loop().time
-    file = OffsetFile(path, config.path, now, options.offsets_from, saving)
+    file = OffsetFile(path, config.path, options.offsets_from, saving)
     undone.callback(file.leave)
     keeper = _keeper(options, config, path.with_suffix(".sent-back"), file)
     if keeper is not None:

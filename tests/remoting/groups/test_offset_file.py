@@ -14,18 +14,18 @@ import pytest
 
 from reput.checkpoints.disk import changes
 from reput.formats.errors import FormatError, StoreError, UsageError
-from reput.remoting.groups.offset_file import SAVE_SECONDS, OffsetFile
+from reput.remoting.groups.offset_file import OffsetFile
 from reput.remoting.groups.offsets import Seed
 from tests.builders.channels import Clock
 
 BROKERS = '{"dataVersion":{"counter":{"value":1}},"offsetTable":{"T1@CG1":{0:24,1:23}}}'
 HOLDER = """
-import sys, time
+import sys
 from pathlib import Path
 from reput.remoting.groups.offset_file import OffsetFile
 path, store = map(Path, sys.argv[1:])
-file = OffsetFile(path, store, time.monotonic)
-file.tick(time.monotonic() + 9)
+file = OffsetFile(path, store)
+file.tick(0.0)
 print('held', flush=True)
 sys.stdin.read()
 file.close()
@@ -54,7 +54,7 @@ def opened(path, store, clock):
     found = []
 
     def opened(seed=Seed.BROKER, **more):
-        found.append(OffsetFile(path, store, clock, seed, **more))
+        found.append(OffsetFile(path, store, seed, **more))
         return found[-1]
 
     yield opened
@@ -106,21 +106,41 @@ class TestSeed:
 
 
 class TestSaving:
-    def test_changes_are_saved_every_few_seconds(self, opened, path, clock):
+    def test_changes_are_saved_at_each_tick(self, opened, path, clock):
         file = opened(Seed.SCRATCH)
-        file.tick(clock.now)
-        file.offsets.set("g", "t", 0, 1)
-        file.tick(clock.now + SAVE_SECONDS - 0.1)
-        assert said(path) == {}
+        for number in range(3):
+            file.offsets.set("g", "t", 0, number)
+            file.tick(clock.now + number)
+            assert said(path) == {"t@g": {"0": number}}
 
-        file.tick(clock.now + SAVE_SECONDS)
-        assert said(path) == {"t@g": {"0": 1}}
+    def test_one_write_at_a_time(self, opened, path, clock, monkeypatch):
+        written, answers = [], Event()
+        write = changes.write_file
+
+        def slow(path, data):
+            written.append(json.loads(data)["offsetTable"])
+            answers.wait(60)
+            write(path, data)
+
+        monkeypatch.setattr(changes, "write_file", slow)
+        with ThreadPoolExecutor(1) as beside:
+            file = opened(Seed.SCRATCH, beside=beside)
+            for number in range(4):
+                file.offsets.set("g", "t", 0, number)
+                file.tick(clock.now + number)
+            answers.set()
+            beside.submit(int).result()
+            file.tick(clock.now + 4)
+            beside.submit(int).result()
+
+        assert written == [{"t@g": {"0": 0}}, {"t@g": {"0": 3}}]
+        assert said(path) == {"t@g": {"0": 3}}
 
     def test_what_has_not_changed_is_not_written(self, opened, path, clock):
         file = opened()
         file.tick(clock.now)
         path.unlink()
-        file.tick(clock.now + SAVE_SECONDS)
+        file.tick(clock.now + 1)
 
         assert not path.exists()
 
@@ -176,7 +196,7 @@ class TestSaving:
                 file.tick(clock.now)
                 if is_beside:
                     beside.submit(int).result()
-            file.tick(clock.now + SAVE_SECONDS)
+            file.tick(clock.now + 1)
             file.close()
 
         assert file.failures == 1
@@ -194,15 +214,15 @@ class TestSaving:
             if is_made_again:
                 path.parent.mkdir()
             file.offsets.set("g", "t", 0, 7)
-            file.tick(clock.now + SAVE_SECONDS)
+            file.tick(clock.now + 1)
             beside.submit(int).result()
-            file.tick(clock.now + SAVE_SECONDS + 1)
+            file.tick(clock.now + 2)
 
         assert said(path)["t@g"] == {"0": 7}
         assert file.unsaved_seconds == 0
         assert f"{path.parent} is not the directory that it was" in caplog.text
         with pytest.raises(StoreError, match="another process keeps offsets in it"):
-            OffsetFile(path, store, clock)
+            OffsetFile(path, store)
 
     def test_another_server_may_have_taken_the_one_that_was_made_again(
         self, opened, path, store, clock, caplog
@@ -214,27 +234,14 @@ class TestSaving:
         ) as other:
             assert other.stdout.readline() == b"held\n"
             file.offsets.set("g", "t", 0, 7)
-            file.tick(clock.now + SAVE_SECONDS)
+            file.tick(clock.now + 1)
             assert "t@g" not in said(path)
             other.communicate(b"end")
         assert "another process keeps offsets in it" in caplog.text
         assert file.unsaved_seconds > 0 or file.failures == 1
-        file.tick(clock.now + 2 * SAVE_SECONDS)
+        file.tick(clock.now + 2)
 
         assert said(path)["t@g"] == {"0": 7}
-
-    def test_what_waits_to_be_saved_has_an_age(self, opened, path, clock):
-        file = opened(Seed.SCRATCH)
-        file.tick(clock.now)
-        assert file.unsaved_seconds == 0
-        file.offsets.set("g", "t", 0, 1)
-        file.tick(clock.now + 1)
-        file.tick(clock.now + 1.5)
-        assert file.unsaved_seconds == 0.5
-
-        file.tick(clock.now + SAVE_SECONDS)
-        assert file.unsaved_seconds == 0
-        assert said(path) == {"t@g": {"0": 1}}
 
     def test_the_age_grows_while_the_disk_takes_nothing(
         self, opened, path, clock, monkeypatch, caplog
@@ -284,7 +291,7 @@ class TestSaving:
             assert file.unsaved_seconds == 0
 
     def test_a_failure_at_the_end_is_the_caller_s(self, path, store, clock, monkeypatch, caplog):
-        file = OffsetFile(path, store, clock)
+        file = OffsetFile(path, store)
 
         def fail(*_):
             raise OSError(5, "Input/output error")
@@ -295,7 +302,7 @@ class TestSaving:
         # Of several stores: the caller tells of the first one that fails.
         assert f"offsets of groups are not saved in {path} at the end" in caplog.text
         monkeypatch.undo()
-        OffsetFile(path, store, clock).close()
+        OffsetFile(path, store).close()
         assert said(path) == {"T1@CG1": {"0": 24, "1": 23}}
 
 
@@ -330,17 +337,17 @@ class TestDamage:
 def test_the_broker_s_file_is_never_ours(store, clock):
     for name in ("consumerOffset.json", "offsets.json"):
         with pytest.raises(UsageError, match="broker's files"):
-            OffsetFile(store / "config" / name, store, clock)
+            OffsetFile(store / "config" / name, store)
 
 
 def test_a_link_to_it_is_not_either(store, clock, tmp_path):
     link = tmp_path / "offsets.json"
     link.symlink_to(store / "config" / "consumerOffset.json")
     with pytest.raises(UsageError, match="broker's files"):
-        OffsetFile(link, store, clock)
+        OffsetFile(link, store)
 
 
 def test_two_servers_do_not_share_a_file(opened, path, store, clock):
     opened()
     with pytest.raises(StoreError, match="another process"):
-        OffsetFile(path, store, clock)
+        OffsetFile(path, store)

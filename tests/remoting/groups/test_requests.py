@@ -27,7 +27,7 @@ class Broker:
         groups = consumers(clock=self.clock)
         self.store = dispatched(messages(6), directory)
         self.path = directory / "offsets.json"
-        file = OffsetFile(self.path, directory / "store", self.clock, Seed.SCRATCH)
+        file = OffsetFile(self.path, directory / "store", Seed.SCRATCH)
         known = served(self.store, groups=groups, resets=file.offsets)
         sent_back = SentBack(OnSentBack.REFUSE, known, self.clock)
         self.state = GroupState(groups, file.offsets, Locks(self.clock), sent_back, file)
