@@ -32,6 +32,10 @@ SWEEP_SECONDS = 5.0
 _WOKEN_AT_ONCE = 64
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Held:
     """A pull that waits. Two of the same client are two.
@@ -58,6 +62,7 @@ class Holds:
         woken: how many were answered because something had come.
         expired: how many because their time was up.
         left: how many were forgotten because their connection had closed.
+        on_hold: called with each pull that begins to wait.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Holds:
         self._count = 0
         self._swept_at = now()
         self.woken = self.expired = self.left = 0
+        self.on_hold: Callable[[], None] = _nothing
 
     def __len__(self) -> int:
         """Return how many wait, with those that are about to be answered."""
@@ -117,6 +123,7 @@ class Holds:
         held = Held(request, header, channel, wanted, self._now() + seconds)
         self._held.setdefault((header.topic, header.queue_id), []).append(held)
         self._count += 1
+        self.on_hold()
 
     def arrived(
         self,

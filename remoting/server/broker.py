@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from reput.remoting.access.check import Access
     from reput.remoting.counting.counters import Counters
@@ -122,7 +123,7 @@ class StoreBroker:
         self._following = Following(store, self._pulls, self._followed(found), counters, loop)
 
     def _followed(self, found: dict[str, Topic]) -> Topics:
-        return Topics(found, self._topics, self._with_own, self._forget_lanes)
+        return Topics(found, self._topics, self._with_own, self._topics_changed)
 
     def _as_served(self, consumers: Consumers, offsets: Offsets) -> Served:
         identity = self._identity
@@ -179,20 +180,34 @@ class StoreBroker:
             )
 
     @property
+    def root(self) -> Path:
+        """Return the store's directory."""
+        return self._store.root
+
+    @property
     def has_held(self) -> bool:
         """Tell whether pulls wait."""
         return len(self._pulls.holds) > 0
 
+    def on_hold(self, called: Callable[[], None]) -> None:
+        """Let something be called with each pull that begins to wait."""
+        self._pulls.holds.on_hold = called
+
     def listens_on(self, port: int) -> None:
-        """Take the port that it got where any was asked for: no client can dial port 0."""
+        """Take the port that it got: no client can dial port 0. It can be described then."""
         host, _, asked = self._identity.address.rpartition(":")
         if asked == "0":
             self._identity = replace(self._identity, address=f"{host}:{port}")
+        self._describe()
 
     def described(self) -> Broker:
-        """Return the broker as a name server describes it."""
-        name, cluster = self._identity.name, self._identity.cluster
-        return Broker(name, cluster, {0: self._identity.address}, self._topics)
+        """Return the broker as a name server describes it; any thread may ask."""
+        return self._described
+
+    def _describe(self) -> None:
+        # A copy: other threads read it while topics come.
+        name, cluster, topics = self._identity.name, self._identity.cluster, dict(self._topics)
+        self._described = Broker(name, cluster, {0: self._identity.address}, topics)
 
     def say_ready(self, *, is_ready: bool) -> None:
         """Tell whether clients are served."""
@@ -242,7 +257,8 @@ class StoreBroker:
         self._told = tuple(count for _, count in counted)
         counters.alive()
 
-    def _forget_lanes(self) -> None:
+    def _topics_changed(self) -> None:
+        self._describe()
         if self.desk.lanes is not None:
             self.desk.lanes.forget()
 

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.remoting.access.tls import Mode
 from reput.remoting.server.connection import Connection
@@ -38,48 +38,72 @@ _NO_FILES_SECONDS = 1.0
 _NO_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class Port:
-    """A port that is open.
+class Place(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+
+class Tls(NamedTuple):
+    """TLS of all ports.
 
     Attributes:
-        host: the address that it is bound to.
-        number: the port.
+        context: returns what the next connection is wrapped in.
+        mode: whether plain connections are taken too.
+        tick: reads renewed files; returns why they are not in force.
+        is_broken: tells whether the newest files are not in force.
+    """
+
+    context: Callable[[], ssl.SSLContext]
+    mode: Mode
+    tick: Callable[[], str | None]
+    is_broken: Callable[[], bool] = lambda: False
+
+
+def listening(place: Place) -> socket.socket:
+    """Return a socket that clients may connect to.
+
+    Args:
+        place: port 0 is any that is free.
+
+    Raises:
+        OSError: the port is taken, or the address is not ours; the error names it.
+    """
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    try:
+        return socket.create_server(place, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        error.filename = f"{place.host}:{place.port}"
+        raise
+
+
+class Port:
+    """A port whose connections the running event loop takes.
+
+    Attributes:
         refused: connections without TLS where it is a must, and those whose handshake failed.
     """
 
     def __init__(
-        self,
-        host: str,
-        number: int,
-        desk: Desk,
-        traffic: Traffic,
-        *,
-        tls: Callable[[], ssl.SSLContext] | None = None,
-        mode: Mode = Mode.PERMISSIVE,
+        self, taken: socket.socket, desk: Desk, traffic: Traffic, tls: Tls | None = None
     ) -> None:
-        """Open it, and take connections from the next turn of the loop on.
+        """Take connections from the next turn of the loop on.
 
         Args:
-            host: address to bind to.
-            number: port; 0 for any that is free.
+            taken: listens; closed with this.
             desk: takes the requests.
             traffic: of the server.
-            tls: returns what the next connection is wrapped in; None where there is none.
-            mode: who may come.
-
-        Raises:
-            OSError: the port is taken, or the address is not ours.
+            tls: None for plain connections only.
         """
         self._desk, self._traffic = desk, traffic
-        self._tls = None if mode is Mode.DISABLED else tls
-        self._mode = mode
+        self._mode = Mode.DISABLED if tls is None else tls.mode
+        self._tls = None if tls is None or tls.mode is Mode.DISABLED else tls.context
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self.refused = 0
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, number), family=family, backlog=_BACKLOG)
+        self._socket = taken
         self._socket.setblocking(False)
-        self.host, self.number = self._socket.getsockname()[:2]
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:

@@ -1,66 +1,38 @@
-"""Name server and brokers on one event loop, until they are asked to end."""
+"""A name server on one event loop, with stores that have threads of their own beside it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from reput.formats.errors import UsageError
-from reput.remoting.access.tls import Mode
+from reput.formats.errors import StoreError, UsageError
 from reput.remoting.names.known import Known
 from reput.remoting.names.registry import Registry
 from reput.remoting.server import compiled
 from reput.remoting.server.desks import NameDesk
-from reput.remoting.server.ports import Port
+from reput.remoting.server.ports import Port, listening
 from reput.remoting.server.registrar import Registrar
+from reput.remoting.server.store_thread import gone
 from reput.remoting.server.traffic import Traffic
 
 if TYPE_CHECKING:
-    import ssl
+    import socket
     from collections.abc import Callable, Collection, Coroutine, Sequence
     from typing import Any
 
     from reput.remoting.counting.counters import Counters
-    from reput.remoting.holding.sentry import Sentry
-    from reput.remoting.lanes.lanes import Lanes
     from reput.remoting.names.release import Release
     from reput.remoting.server.broker import StoreBroker
+    from reput.remoting.server.compiled import Compiled
+    from reput.remoting.server.ports import Place, Tls
+    from reput.remoting.server.store_thread import StoreThread
 
 LOG = logging.getLogger("reput")
 
-# While pulls wait, or did a moment ago, and else.
-_LOOK_SECONDS, _REST_SECONDS = 0.001, 0.02
-_MOMENT_SECONDS = 1.0
 _TICK_SECONDS = 1.0
-# What was sent is out by then, or is not sent.
-_CLOSE_SECONDS = 1.0
-
-
-class Place(NamedTuple):
-    """Where a server listens."""
-
-    host: str
-    port: int
-
-
-class Tls(NamedTuple):
-    """TLS of all ports.
-
-    Attributes:
-        context: returns what the next connection is wrapped in.
-        mode: whether plain connections are taken too.
-        tick: reads renewed files; returns why they are not in force.
-        is_broken: tells whether the newest files are not in force.
-    """
-
-    context: Callable[[], ssl.SSLContext]
-    mode: Mode
-    tick: Callable[[], str | None]
-    is_broken: Callable[[], bool] = lambda: False
+# Stores that are not closed by then have a disk that does not answer.
+_END_SECONDS = 10.0
 
 
 class Others(NamedTuple):
@@ -84,20 +56,20 @@ class Server:
     """All that one process serves.
 
     Attributes:
-        ports: that are open: the name server's, then each broker's.
+        ports: numbers of those that are open: the name server's, then each store's.
     """
 
     def __init__(
         self,
-        brokers: Sequence[tuple[Place, StoreBroker]],
+        stores: Sequence[tuple[Place, StoreThread]],
         names: tuple[Place, Release, Counters] | None,
         tls: Tls | None = None,
         others: Others = NO_OTHERS,
     ) -> None:
-        """Open the ports: clients may connect, and are answered once the loop runs.
+        """Open the ports: clients may connect, and are answered once this runs.
 
         Args:
-            brokers: where each listens.
+            stores: where each listens; all are open.
             names: where the name server listens, whose it answers like, and what is told of it;
                 None for none.
             tls: None for plain connections only.
@@ -106,66 +78,67 @@ class Server:
         Raises:
             OSError: a port is taken, or an address is not ours; the error names it.
         """
-        self._brokers = [broker for _, broker in brokers]
         self._tls = tls
         self._over = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._names: tuple[Counters, Traffic] | None = None
-        self._lanes: type[Lanes] | None = None
-        self._sentry: Sentry | None = None
-        self._resting = ThreadPoolExecutor(1, "sentry")
-        self._traffics = [broker.traffic for broker in self._brokers]
+        self._names_port: Port | None = None
+        self._compiled: Compiled | None = None
         self._missing = others.missing
         self._registry = Registry(self._own_names, self._loop.time) if others.may_register else None
-        self._registrar = Registrar(others.name_servers, self._brokers)
-        self.ports: list[Port] = []
+        self._threads: list[StoreThread] = []
+        # Those of stores that do not answer yet.
+        self._taken: list[socket.socket] = []
+        self.ports: list[int] = []
         try:
             if names is not None:
                 self._open_names(*names)
-            for place, broker in brokers:
-                broker.listens_on(self._open(place, broker.desk, broker.traffic))
+            for place, store in stores:
+                self._listen(place, store)
         except OSError:
             self._close_ports()
             raise
+        self._registrar = Registrar(others.name_servers, self._brokers)
+
+    @property
+    def _brokers(self) -> list[StoreBroker]:
+        return [each.opened.result() for each in self._threads]
 
     def _open_names(self, place: Place, release: Release, counters: Counters) -> None:
         desk = NameDesk(self._known, release, counters, self._registry)
+        taken = listening(place)
         traffic = Traffic(counters)
         self._names = counters, traffic
-        self._traffics.append(traffic)
-        self._open(place, desk, traffic)
+        self._names_port = Port(taken, desk, traffic, self._tls)
+        self.ports.append(taken.getsockname()[1])
 
-    def _open(self, place: Place, desk: Any, traffic: Traffic) -> int:
-        tls = self._tls
-        try:
-            port = Port(
-                place.host,
-                place.port,
-                desk,
-                traffic,
-                tls=None if tls is None else tls.context,
-                mode=Mode.DISABLED if tls is None else tls.mode,
-            )
-        except OSError as error:
-            error.filename = f"{place.host}:{place.port}"
-            raise
+    def _listen(self, place: Place, store: StoreThread) -> int:
+        taken = listening(place)
+        port: int = taken.getsockname()[1]
+        store.opened.result().listens_on(port)
+        self._taken.append(taken)
+        self._threads.append(store)
         self.ports.append(port)
-        number: int = port.number
-        return number
+        return port
 
-    def join(self, place: Place, broker: StoreBroker) -> int:
-        """Serve one more broker, while it runs; return the port that it got.
+    def _begin(self) -> None:
+        """Let the stores that do not yet answer."""
+        began = self._threads[len(self._threads) - len(self._taken) :]
+        for store, taken in zip(began, self._taken, strict=True):
+            store.begin(taken, self._tls)
+            if self._compiled is not None:
+                store.use(self._compiled)
+        self._taken.clear()
+
+    def join(self, place: Place, store: StoreThread) -> int:
+        """Serve one more store, while it runs; return the port that it got.
 
         Raises:
             OSError: the port is taken, or the address is not ours; the error names it.
         """
-        port = self._open(place, broker.desk, broker.traffic)
-        broker.listens_on(port)
-        self._brokers.append(broker)
-        self._traffics.append(broker.traffic)
-        self._use_lanes(broker)
-        broker.say_ready(is_ready=True)
-        self._registrar.add(broker)
+        port = self._listen(place, store)
+        self._begin()
+        self._registrar.add(store.opened.result())
         return port
 
     def _own_names(self) -> set[str]:
@@ -204,8 +177,14 @@ class Server:
 
         Args:
             beside: what else runs until then; what fails of it ends the server.
+
+        Raises:
+            OSError: offsets of a store's groups could not be saved.
+            StoreError: a store does not end.
         """
-        self._say_ready(is_ready=True)
+        self._begin()
+        if self._names is not None:
+            self._names[0].ready(is_ready=True)
         tasks = [self._loop.create_task(each) for each in (*self._work(), *beside)]
         tasks.append(self._loop.create_task(self._over.wait()))  # type: ignore[arg-type]
         try:
@@ -219,55 +198,22 @@ class Server:
             await self._close()
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._look(), self._tick(), self._registrar.run(), self._open_lanes()]
+        return [self._tick(), self._registrar.run(), self._compile()]
 
-    async def _open_lanes(self) -> None:
-        """Use lanes once they are compiled, or loaded; until then all is answered without."""
+    async def _compile(self) -> None:
+        """Use what is compiled, or loaded; until then all is answered without."""
         found = await self._loop.run_in_executor(None, compiled.load)
         if found is not None:
-            self._lanes, self._sentry = found
-            for broker in self._brokers:
-                self._use_lanes(broker)
+            self._compiled = found
+            for store in self._threads:
+                store.use(found)
             LOG.info("pulls that repeat are answered by compiled code")
         await self._over.wait()
 
-    def _use_lanes(self, broker: StoreBroker) -> None:
-        if self._lanes is not None and self._sentry is not None:
-            broker.use_lanes(self._lanes)
-            broker.watch.on_unwatched = self._sentry.stir
-
-    async def _look(self) -> None:
-        until, pause = 0.0, _LOOK_SECONDS
-        while True:
-            held = [broker for broker in self._brokers if broker.has_held]
-            if held:
-                until = self._loop.time() + _MOMENT_SECONDS
-                pause = min([broker.look() for broker in held])
-            is_awaited = self._loop.time() < until
-            if not is_awaited or not await self._rests(held):
-                await asyncio.sleep(pause if is_awaited else _REST_SECONDS)
-
-    async def _rests(self, held: Sequence[StoreBroker]) -> bool:
-        """Rest until something comes for pulls that wait; False where that cannot be."""
-        if self._sentry is None or not held:
-            return False
-        self._sentry.begin()
-        spots = [each.watch.spots() for each in held]
-        if None in spots:
-            return False
-        owners = {
-            id(spot): each for each, found in zip(held, spots, strict=True) for spot in found or ()
-        }
-        wanted = sorted(chain(*filter(None, spots)), key=lambda spot: spot.key is not None)
-        came = await self._loop.run_in_executor(self._resting, self._sentry.rest, wanted)
-        if came is not None:
-            owners[id(came)].watch.came(came)
-        return True
-
     async def _tick(self) -> None:
         while True:
-            for broker in self._brokers:
-                broker.tick()
+            for store in self._threads:
+                store.look()
             if self._names is not None:
                 self._tick_names(*self._names)
             if self._tls is not None:
@@ -292,36 +238,43 @@ class Server:
         counters.alive()
 
     def _close_ports(self) -> None:
-        for port in self.ports:
-            port.close()
-
-    def _say_ready(self, *, is_ready: bool) -> None:
-        for broker in self._brokers:
-            broker.say_ready(is_ready=is_ready)
-        if self._names is not None:
-            self._names[0].ready(is_ready=is_ready)
+        if self._names_port is not None:
+            self._names_port.close()
+        for taken in self._taken:
+            taken.close()
 
     def _all_counters(self) -> list[Counters]:
         own = [] if self._names is None else [self._names[0]]
         return [*(broker.counters for broker in self._brokers), *own]
 
     async def _close(self) -> None:
-        self._say_ready(is_ready=False)
+        for counters in self._all_counters():
+            counters.ready(is_ready=False)
         # Before the ports are closed: clients that ask where a topic is are not sent here.
         await self._registrar.close()
         self._close_ports()
-        if self._sentry is not None:
-            self._sentry.stir()
-        self._resting.shutdown()
-        for traffic in self._traffics:
-            traffic.close()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._gone(), _CLOSE_SECONDS)
-        with contextlib.ExitStack() as closed:
-            # Each saves what its groups have consumed, also if another one cannot.
-            for broker in self._brokers:
-                closed.callback(broker.close)
+        for store in self._threads:
+            store.end()
+        if self._names is not None:
+            await gone(self._names[1])
+        await self._all_ended()
 
-    async def _gone(self) -> None:
-        while any(map(len, self._traffics)):  # noqa: ASYNC110 - connections tell nobody
-            await asyncio.sleep(0.01)
+    async def _all_ended(self) -> None:
+        """Wait until all stores are closed, also if one cannot be.
+
+        Raises:
+            OSError: offsets of the first one that failed could not be saved.
+            StoreError: it does not end.
+        """
+        ends = [asyncio.wrap_future(each.ended) for each in self._threads]
+        if ends:
+            await asyncio.wait(ends, timeout=_END_SECONDS)
+        for store, end in zip(self._threads, ends, strict=True):
+            if not end.done():
+                raise StoreError(
+                    store.opened.result().root,
+                    "it does not end",
+                    "Its disk does not answer: offsets that were committed after that are not "
+                    "saved; see which disk it is, and serve it again once it answers",
+                )
+            end.result()

@@ -1,6 +1,6 @@
 """What `reput serve` shows to Prometheus, and to health checks.
 
-A server counts in plain numbers on its event loop. A scrape, on a thread of its own, copies them.
+Each server counts in plain numbers on its event loop. A scrape, on another thread, copies them.
 Nothing that a client sends becomes a label, groups aside, of which each server shows `MOST_GROUPS`.
 """
 
@@ -122,7 +122,12 @@ class ServerCounters:
     @property
     def is_ready(self) -> bool:
         """Tell whether clients are served."""
-        return bool(self._values["ready"])
+        return bool(self._values["ready"]) and self.is_alive
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether the event loop runs."""
+        return self.seen >= self._now() - _ALIVE_SECONDS
 
     def connected(self, change: int) -> None:
         """Take that a connection came or went."""
@@ -230,7 +235,8 @@ class ServerCounters:
 
     def rows(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """Return name, labels and value of each series, for a scrape on another thread."""
-        for name, value in self._values.copy().items():
+        values = self._values.copy() | {"ready": int(self.is_ready)}
+        for name, value in values.items():
             if name.startswith("acl_") and not self._has_acl:
                 continue
             if name.startswith("tls_") and not self._has_tls:
@@ -279,9 +285,14 @@ class ServeMetrics:
         return self._servers.setdefault((cluster, name), ServerCounters(self._now))
 
     def is_alive(self) -> bool:
-        """Tell whether the event loops run."""
-        since = self._now() - _ALIVE_SECONDS
-        return all(server.seen >= since for server in self._servers.values())
+        """Tell whether the name server's event loop runs, and that of any store.
+
+        A store whose disk does not answer is not ready; a restart would end the others.
+        """
+        servers = self._servers.copy().items()
+        stores = [server.is_alive for (_, name), server in servers if name != NAME_SERVER]
+        has_names = all(server.is_alive for (_, name), server in servers if name == NAME_SERVER)
+        return has_names and (any(stores) or not stores)
 
     def is_ready(self, _bytes: int = 0) -> bool:
         """Tell whether all servers answer clients."""

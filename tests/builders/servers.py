@@ -14,8 +14,10 @@ from reput.remoting.groups.offset_file import OffsetFile
 from reput.remoting.groups.sent_back import OnSentBack
 from reput.remoting.names.release import RELEASES
 from reput.remoting.server.broker import Identity, StoreBroker
+from reput.remoting.server.ports import Place
 from reput.remoting.server.rules import GroupSettings
-from reput.remoting.server.server import Others, Place, Server
+from reput.remoting.server.server import Others, Server
+from reput.remoting.server.store_thread import StoreThread
 from reput.remoting.wire import frames
 from reput.remoting.wire.command import Command
 
@@ -95,16 +97,20 @@ class Running:
         names: the port of its name server.
         broker: the port of its first broker.
         server: itself; for its own thread.
+        store: its first broker; likewise.
+        store_loop: of that thread.
     """
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.names, self.broker = (port.number for port in server.ports[:2])
+        self.names, self.broker = server.ports[:2]
+        thread = server._threads[0]
+        self.store, self.store_loop = thread.opened.result(), thread._loop
 
     def wait_for(self, is_so: Callable[[int], bool], seconds: float = 30) -> None:
         """Return once a condition holds for the number of connections to the broker."""
         until = time.monotonic() + seconds
-        while not is_so(len(self.server._traffics[0])):
+        while not is_so(len(self.store.traffic)):
             assert time.monotonic() < until
             time.sleep(0.02)
 
@@ -130,10 +136,16 @@ def serving(
         place = Place(LOOPBACK, free_port())
         identity = Identity(name, "cl0", f"{LOOPBACK}:{place.port}", release, conf, rewrites_hosts)
         file = store.output.parent / "offsets" / f"{name}.json"
-        kept = GroupSettings(OffsetFile(file, store.root), OnSentBack.REFUSE)
-        broker = StoreBroker(store, identity, counters or Uncounted(), loop, kept)
+
+        def made_broker() -> StoreBroker:
+            kept = GroupSettings(OffsetFile(file, store.root), OnSentBack.REFUSE)
+            own_loop = asyncio.get_running_loop()
+            return StoreBroker(store, identity, counters or Uncounted(), own_loop, kept)
+
+        thread = StoreThread(made_broker, new_loop)
+        await asyncio.wrap_future(thread.opened)
         names = Place(LOOPBACK, names_port), release, Uncounted()
-        made = Server([(place, broker)], names, None, Others(accepts_brokers, register_at))
+        made = Server([(place, thread)], names, None, Others(accepts_brokers, register_at))
         await made.check()
         return made
 

@@ -16,7 +16,7 @@ from reput.streaming.cli.asked import require_output
 from reput.streaming.cli.serve.brokers import cluster_of, counters_of, name_of
 from reput.streaming.cli.serve.checks import refuse_blank, refuse_contradictions
 from reput.streaming.cli.serve.places import places_of
-from reput.streaming.cli.serve.stands import Stands, cannot_listen
+from reput.streaming.cli.serve.stands import Stands, cannot_listen, new_loop
 from reput.streaming.cli.store_choice import named_in_file, one_store
 from reput.streaming.endings.interruptions import SIGNALS, leave_at_once
 from reput.streaming.settings.model.choices import LogMode
@@ -24,12 +24,13 @@ from reput.streaming.settings.model.serving import ServeOptions
 from reput.streaming.settings.reput_toml import in_keys, read_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from reput.remoting.counting.counters import Counters
     from reput.remoting.names.release import Release
-    from reput.remoting.server.broker import StoreBroker
-    from reput.remoting.server.server import Place, Server, Tls
+    from reput.remoting.server.ports import Place, Tls
+    from reput.remoting.server.server import Server
+    from reput.remoting.server.store_thread import StoreThread
     from reput.streaming.cli.serve.places import Places
     from reput.streaming.cli.serve.stands import Stand
     from reput.streaming.observe.serving import ServeMetrics
@@ -61,7 +62,7 @@ def serve(options: ServeOptions) -> None:
     places = places_of(options, len(configs))
     refuse_contradictions(options, places)
     with contextlib.ExitStack() as stack:
-        loop = stack.enter_context(_new_loop())
+        loop = stack.enter_context(contextlib.closing(new_loop()))
         try:
             loop.run_until_complete(_run(options, configs, places, stack))
         except AccessError as error:
@@ -102,22 +103,6 @@ def _refuse_equal_names(names: Sequence[str]) -> None:
         )
 
 
-@contextlib.contextmanager
-def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Yield uvloop's event loop where that is installed, else Python's own; it is closed then."""
-    loop: asyncio.AbstractEventLoop
-    try:
-        import uvloop
-
-        loop = uvloop.new_event_loop()
-    except ImportError:
-        loop = asyncio.new_event_loop()
-    try:
-        yield loop
-    finally:
-        loop.close()
-
-
 async def _run(
     options: ServeOptions,
     configs: Sequence[StoreConfig],
@@ -130,13 +115,13 @@ async def _run(
         ReputError: a port is taken, a file of the settings cannot be used, or a store was not
             served.
     """
-    from reput.remoting.server.server import Place
+    from reput.remoting.server.ports import Place
 
     metrics = _metrics(options, stack)
     stands = Stands(options, configs, places, metrics)
     begun = stands.begin()
     names = _name_server(options, configs[0], places, metrics)
-    listened = [(Place(*stand.listened), broker) for stand, broker in begun]
+    listened = [(Place(*stand.listened), thread) for stand, thread in begun]
     server = _listening(options, listened, names, places, stands)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
@@ -144,12 +129,14 @@ async def _run(
     await server.check()
     _warn(options, places)
     _report([stand for stand, _ in begun], server, places)
-    await server.run(stands.run(server))
+    try:
+        await server.run(stands.run(server))
+    finally:
+        # What still compiles, or waits for a disk, is not waited for.
+        leave_at_once()
     for number in SIGNALS:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
-    # All is saved; what still compiles is not waited for.
-    leave_at_once()
     stands.require_all()
     LOG.info("ended")
 
@@ -159,7 +146,7 @@ def _name_server(
 ) -> tuple[Place, Release, Counters] | None:
     """Return what the name server is made of, None for none; it is of the first store's release."""
     from reput.remoting.names.release import RELEASES
-    from reput.remoting.server.server import Place
+    from reput.remoting.server.ports import Place
     from reput.streaming.observe.serving import NAME_SERVER
 
     if places.names is None:
@@ -189,12 +176,13 @@ def _warn(options: ServeOptions, places: Places) -> None:
 
 def _listening(
     options: ServeOptions,
-    listened: list[tuple[Place, StoreBroker]],
+    listened: list[tuple[Place, StoreThread]],
     names: tuple[Place, Release, Counters] | None,
     places: Places,
     stands: Stands,
 ) -> Server:
-    from reput.remoting.server.server import Others, Place, Server
+    from reput.remoting.server.ports import Place
+    from reput.remoting.server.server import Others, Server
 
     registered = [Place(*each) for each in places.registered]
     others = Others(options.accept_brokers, registered, stands.missing)
@@ -205,7 +193,7 @@ def _listening(
 
 
 def _report(stands: Sequence[Stand], server: Server, places: Places) -> None:
-    ports = [each.number for each in server.ports]
+    ports = list(server.ports)
     if places.names is not None:
         LOG.info("name server on %s", places.names._replace(port=ports.pop(0)))
     for stand, port in zip(stands, ports, strict=True):
@@ -220,7 +208,7 @@ def _tls(options: ServeOptions) -> Tls | None:
         AccessError: a file cannot be used.
     """
     from reput.remoting.access.tls import ClientAuth, Mode, Renewed, TlsFiles
-    from reput.remoting.server.server import Tls
+    from reput.remoting.server.ports import Tls
 
     if options.tls_cert is None:
         others = (options.tls_key, options.tls_key_password_file, options.tls_trusted)

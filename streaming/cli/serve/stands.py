@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, StoreError, UsageError
 from reput.remoting.access.errors import AccessError
-from reput.remoting.server.server import Place
+from reput.remoting.server.ports import Place
+from reput.remoting.server.store_thread import StoreThread
 from reput.streaming.cli.asked import open_reader
 from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from concurrent.futures import Future
 
+    from reput.remoting.counting.counters import Counters
     from reput.remoting.server.broker import StoreBroker
     from reput.remoting.server.server import Server
     from reput.stores.query.message_store import MessageStore
@@ -80,25 +82,27 @@ class Stands:
         self._stands = {name_of(options, config): Stand(config, *two) for config, *two in each}
         # By the broker's name, what was wrong at the last try.
         self._missing: dict[str, Exception] = {}
-        self._openings: dict[str, Future[MessageStore]] = {}
+        # Of stores that are being opened, and of those that were open and are closed again.
+        self._threads: dict[str, StoreThread] = {}
+        self._closing: dict[str, StoreThread] = {}
 
     def missing(self) -> frozenset[str]:
         """Return the names of the brokers of stores that are not served."""
         return frozenset(self._missing)
 
-    def begin(self) -> list[tuple[Stand, StoreBroker]]:
-        """Return the brokers of all stores that can be served now.
+    def begin(self) -> list[tuple[Stand, StoreThread]]:
+        """Return all stores that can be served now.
 
         Raises:
             ReputError: an option is wrong, or no store can be served; it is of the first one.
             AccessError: an ACL cannot be used.
         """
         begun = []
-        self._openings = {name: _opening(stand.config) for name, stand in self._stands.items()}
-        _wait_for(self._openings.values())
+        self._threads = {name: self._thread(stand) for name, stand in self._stands.items()}
+        _wait_for(each.opened for each in self._threads.values())
         for name, stand in self._stands.items():
             try:
-                begun.append((stand, self._broker(stand, self._opened(name))))
+                begun.append((stand, self._opened(name)))
             except UsageError:
                 raise
             except (ReputError, OSError) as error:
@@ -111,21 +115,26 @@ class Stands:
                     )
             self.require_all()
         for name, wrong in self._missing.items():
-            self._tell_alive(name)
+            # So that the metrics have the store, which is not ready.
+            self._counters(name)
             _say(self._stands[name], wrong)
         return begun
 
-    def _opened(self, name: str) -> MessageStore:
-        """Return the reader of a store that is being opened.
+    def _opened(self, name: str) -> StoreThread:
+        """Return the thread of a store that is open.
 
         Raises:
             ReputError: it cannot be read, or is still being opened.
-            OSError: likewise.
+            AccessError: its ACL cannot be used.
+            OSError: as the first one.
         """
-        if not self._openings[name].done():
+        thread = self._threads[name]
+        if not thread.opened.done():
             path = self._stands[name].config.path
             raise StoreError(path, "it is still being opened", "See whether its disk answers")
-        return self._openings.pop(name).result()
+        del self._threads[name]
+        thread.opened.result()
+        return thread
 
     def require_all(self) -> None:
         """Pass if all are served.
@@ -146,23 +155,19 @@ class Stands:
             await asyncio.sleep(_TICK_SECONDS)
             ticks += 1
             for name in list(self._missing):
-                self._tell_alive(name)
-                opening = self._openings.get(name)
-                if opening is not None and opening.done():
+                thread = self._threads.get(name)
+                if name in self._closing:
+                    if self._closing[name].ended.done():
+                        del self._closing[name]
+                elif thread is None and ticks % _AGAIN_TICKS == 0:
+                    self._threads[name] = self._thread(self._stands[name])
+                elif thread is not None and thread.opened.done():
                     self._try(name, server)
-                elif opening is None and ticks % _AGAIN_TICKS == 0:
-                    self._openings[name] = _opening(self._stands[name].config)
-
-    def _tell_alive(self, name: str) -> None:
-        """Say of a store that is not ready that the loop that would answer its clients runs."""
-        cluster = cluster_of(self._options, self._stands[name].config)
-        counters_of(self._metrics, cluster, name).alive()
 
     def _try(self, name: str, server: Server) -> None:
         stand = self._stands[name]
         try:
-            broker = self._broker(stand, self._opened(name))
-            port = _joined(server, stand, broker)
+            port = self._joined(name, server)
         except (ReputError, AccessError, OSError) as error:
             if str(error) != str(self._missing[name]):
                 _say(stand, error)
@@ -171,12 +176,48 @@ class Stands:
         del self._missing[name]
         stand.tell(port)
 
-    def _broker(self, stand: Stand, store: MessageStore) -> StoreBroker:
+    def _joined(self, name: str, server: Server) -> int:
+        """Let the server answer for a store, and return the port.
+
+        Raises:
+            ReputError: the store cannot be read, or the port is taken.
+            AccessError: its ACL cannot be used.
+            OSError: as the first one.
+        """
+        thread = self._opened(name)
+        try:
+            return server.join(Place(*self._stands[name].listened), thread)
+        except OSError as error:
+            # It has the file of offsets until it is closed.
+            self._closing[name] = thread
+            thread.end()
+            raise ReputError(cannot_listen(error)) from error
+
+    def _counters(self, name: str) -> Counters:
+        cluster = cluster_of(self._options, self._stands[name].config)
+        return counters_of(self._metrics, cluster, name)
+
+    def _thread(self, stand: Stand) -> StoreThread:
+        return StoreThread(lambda: self._broker(stand), new_loop)
+
+    def _broker(self, stand: Stand) -> StoreBroker:
+        """Open a store, on its thread."""
+        store = opened(stand.config)
         try:
             return broker_of(self._options, stand.config, store, stand.advertised, self._metrics)
         except BaseException:
             store.close()
             raise
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return uvloop's event loop where that is installed, else Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 def opened(config: StoreConfig) -> MessageStore:
@@ -199,43 +240,13 @@ def opened(config: StoreConfig) -> MessageStore:
     return store
 
 
-def _opening(config: StoreConfig) -> Future[MessageStore]:
-    """Open a store on a thread, which nobody waits for at the end.
-
-    A disk that takes its time keeps no client of the others waiting.
-    """
-    found: Future[MessageStore] = Future()
-
-    def run() -> None:
-        try:
-            found.set_result(opened(config))
-        except BaseException as error:  # noqa: BLE001 - `result` raises it
-            found.set_exception(error)
-
-    threading.Thread(target=run, name="opening", daemon=True).start()
-    return found
-
-
-def _wait_for(openings: Iterable[Future[MessageStore]]) -> None:
+def _wait_for(openings: Iterable[Future[StoreBroker]]) -> None:
     """Wait until all are over; from the first one on that is open, for a while at most."""
     pending, is_open = set(openings), False
     while pending and not is_open:
         done, pending = wait(pending, return_when=FIRST_COMPLETED)
         is_open = any(each.exception() is None for each in done)
     wait(pending, _PATIENCE_SECONDS)
-
-
-def _joined(server: Server, stand: Stand, broker: StoreBroker) -> int:
-    """Let the server answer for a broker, and return the port.
-
-    Raises:
-        ReputError: the port is taken.
-    """
-    try:
-        return server.join(Place(*stand.listened), broker)
-    except OSError as error:
-        broker.close()
-        raise ReputError(cannot_listen(error)) from error
 
 
 def cannot_listen(error: OSError) -> str:

@@ -17,7 +17,7 @@ _PULL, _LITE = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
 
 
 def wait_for_lanes(running):
-    (broker,) = running.server._brokers
+    broker = running.store
     until = time.monotonic() + 120
     while broker.desk.lanes is None:
         assert time.monotonic() < until

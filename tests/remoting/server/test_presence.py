@@ -33,7 +33,7 @@ class Place:
         self.log_files = directory / "store" / "commitlog"
         self.queues = directory / "out" / "consumequeue"
         self.directory, self.log, self.port = directory, log, running.broker
-        (self.broker,) = running.server._brokers
+        self.broker = running.store
         self.client = Client(self.port)
 
     def files(self):

@@ -10,7 +10,7 @@ import pytest
 from reput.formats.errors import UsageError
 from reput.remoting.counting.counters import NotRegistered, Uncounted
 from reput.remoting.server import enrolment
-from reput.remoting.server.server import Place
+from reput.remoting.server.ports import Place
 from reput.remoting.wire.codes import RequestCode
 from tests.builders.served import dispatched, messages
 from tests.builders.servers import LOOPBACK, Client, free_port, serving
@@ -90,10 +90,15 @@ def test_a_broker_is_found_while_it_is_served(store, theirs):
 def test_a_topic_that_comes_later_is_registered(store, theirs):
     with serving(store, name="archive", register_at=at(theirs)) as running:
         wait_until(lambda: "t" in topics_of(theirs))
-        [broker] = running.server._brokers
-        # As the look at the store's files does it, on the event loop.
-        later = {"later": broker._topics["t"].__class__("later", 2, 2)}
-        running.server._loop.call_soon_threadsafe(broker._topics.update, later)
+        broker = running.store
+
+        def find_later():
+            # As the look at the store's files does it.
+            later = {"later": broker._topics["t"].__class__("later", 2, 2)}
+            broker._following._found = broker._following._found | later
+            broker._following.publish()
+
+        running.store_loop.call_soon_threadsafe(find_later)
         wait_until(lambda: "later" in topics_of(theirs))
 
 

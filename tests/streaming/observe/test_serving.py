@@ -204,6 +204,25 @@ class TestHealth:
         broker.alive()
         assert ask("/healthz") == 200
 
+    def test_a_store_that_stands_still_is_not_ready_and_keeps_the_others(self, metrics, clock, ask):
+        hangs, works, names = (metrics.server("c", name) for name in ("a", "b", "namesrv"))
+        for each in (hangs, works, names):
+            each.ready(is_ready=True)
+        clock.now += 31
+        works.alive()
+        names.alive()
+        assert (ask("/healthz"), ask("/readyz")) == (200, 503)
+        assert [series(metrics)["ready", name] for name in ("a", "b")] == [0, 1]
+        hangs.alive()
+        assert (ask("/healthz"), ask("/readyz")) == (200, 200)
+
+    def test_a_name_server_that_stands_still_is_not_healthy(self, metrics, clock, ask):
+        broker = metrics.server("c", "broker-a")
+        metrics.server("c", "namesrv")
+        clock.now += 31
+        broker.alive()
+        assert ask("/healthz") == 503
+
     def test_it_is_ready_when_all_servers_are(self, metrics, ask):
         assert ask("/readyz") == 503
         broker, names = metrics.server("c", "broker-a"), metrics.server("c", "namesrv")

@@ -363,6 +363,56 @@ class TestSeveralStores:
         with left_is_served(two), lock.open("w"):
             lock.unlink()
 
+    def test_a_disk_that_stops_to_answer(self, two, tmp_path):
+        """
+        To open a pipe is to wait, as for such a disk.
+        """
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        metrics = free_port()
+        process, ports = all_started(
+            two, "--namesrv-listen", f"{LOOPBACK}:0", "--metrics-port", str(metrics)
+        )
+        entries = tmp_path / "right" / "out" / "consumequeue" / "right" / "0" / names.offset_file(0)
+        entries.unlink()
+        os.mkfifo(entries)
+        waits = Client(ports["right"])
+        waits.send(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+        with pytest.raises(TimeoutError):
+            waits.answer(0.5)
+        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        health = answer(metrics, "healthz")
+        said = line_with(process, "get no answers")
+        process.terminate()
+        _, rest = process.communicate(timeout=60)
+
+        assert served.code == ResponseCode.SUCCESS
+        assert health == 200
+        assert f"{tmp_path}/right/store: its clients get no answers" in said
+        assert process.returncode == FAILED
+        assert f"{tmp_path}/right/store: it does not end. Its disk does not answer" in rest
+
+    def test_a_disk_that_answers_again(self, two, tmp_path):
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        process, ports = all_started(two, "--namesrv-listen", f"{LOOPBACK}:0")
+        entries = tmp_path / "right" / "out" / "consumequeue" / "right" / "0" / names.offset_file(0)
+        entries.rename(tmp_path / "entries")
+        os.mkfifo(entries)
+        waits = Client(ports["right"])
+        waits.send(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+        line_with(process, "get no answers")
+        entries.rename(tmp_path / "pipe")
+        (tmp_path / "entries").rename(entries)
+        os.close(os.open(tmp_path / "pipe", os.O_WRONLY))
+        line_with(process, "its clients are answered again")
+        # What came meanwhile is answered somehow, what comes now as ever.
+        waits.answer()
+        again = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+        process.terminate()
+        process.communicate(timeout=60)
+
+        assert again.code == ResponseCode.SUCCESS
+        assert process.returncode == OK
+
     def test_a_store_that_never_comes_is_in_the_exit_code(self, two, tmp_path):
         process, _ = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
         process.terminate()
@@ -397,10 +447,7 @@ class TestSeveralStores:
                 two, "--namesrv-listen", f"{LOOPBACK}:0", "--listen", f"{LOOPBACK}:{port}"
             )
             (tmp_path / "away").rename(tmp_path / "right" / "store")
-            said = process.stderr.readline()
-            while "cannot listen there" not in said:
-                said = process.stderr.readline()
-                assert said
+            said = line_with(process, "cannot listen there")
         assert said.rstrip().endswith(
             f"store right is not served, the others are: {LOOPBACK}:{taken}: cannot listen there: "
             "Address already in use; name an address of this machine, and a port that is free, "
@@ -427,8 +474,7 @@ def started(
     options: list[str], *words: str, said: str = ""
 ) -> tuple[subprocess.Popen[str], dict[str, int]]:
     """Start a server of two stores, one of which is away, and return the other one's port."""
-    command = [*COMMAND, *options, "--listen", f"{LOOPBACK}:0", *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = begun(options, *words)
     assert process.stderr is not None
     line = ""
     while "is not served, the others are" not in line:
@@ -437,6 +483,17 @@ def started(
     assert "store right" in line
     assert said in line
     return process, dialled(process, 1)
+
+
+def all_started(options: list[str], *words: str) -> tuple[subprocess.Popen[str], dict[str, int]]:
+    """Start a server of two stores, and return their ports."""
+    process = begun(options, *words)
+    return process, dialled(process, 2)
+
+
+def begun(options: list[str], *words: str) -> subprocess.Popen[str]:
+    command = [*COMMAND, *options, "--listen", f"{LOOPBACK}:0", *words]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 @contextlib.contextmanager
@@ -452,6 +509,15 @@ def left_is_served(options: list[str]) -> Iterator[None]:
 
     assert served.code == late.code == ResponseCode.SUCCESS
     assert process.returncode == OK
+
+
+def line_with(process: subprocess.Popen[str], words: str) -> str:
+    """Return the next line of the server that has some words."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return line
+    raise AssertionError(words)
 
 
 def dialled(process: subprocess.Popen[str], count: int) -> dict[str, int]:
