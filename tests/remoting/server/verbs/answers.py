@@ -28,12 +28,12 @@ _JAVA = re.compile(r"java\.lang\.IllegalStateException: |, org\.apache\.[\w.]+\(
 _ONE_PAGE = "a version that never changes, of what no file says"
 # A place where a captured store had a record.
 _WITHIN = ("VIEW_MESSAGE_BY_ID offset=1120 topic=T1", "VIEW_MESSAGE_BY_ID offset=1120")
-_NO_RETRIES = "a broker makes a topic for each group's retries, and here nothing is made"
+_RETRIES_LATER = "a broker has a group's retry topic with its first heartbeat, ours a second later"
 # What only a part of is told, by the name of the request: where, and why.
 _PARTS = (
     ("", "perm", "topics of a served store may only be read"),
-    ("", "%RETRY%TOOLS_CONSUMER", _NO_RETRIES),
-    ("GET_ALL_TOPIC_CONFIG", "totalTopicNum", _NO_RETRIES),
+    ("", "%RETRY%TOOLS_CONSUMER", _RETRIES_LATER),
+    ("GET_ALL_TOPIC_CONFIG", "totalTopicNum", _RETRIES_LATER),
     ("GET_ALL_PRODUCER_INFO", "CLIENT_INNER_PRODUCER", "tools say each 30 s that they are there"),
     ("GET_ALL_", "dataVersion", _ONE_PAGE),
     ("GET_ALL_", "mappingDataVersion", _ONE_PAGE),
