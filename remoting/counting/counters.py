@@ -43,7 +43,7 @@ class Counters(Protocol):
         Args:
             request: the code that was asked.
             answer: the code that was said.
-            size: bytes of the frame, or of all of them.
+            size: bytes of the body, or of all of them.
             messages: in its body, or in all of them.
             answers: how many.
         """

@@ -27,6 +27,7 @@ from reput.remoting.keeping import records
 from reput.remoting.keeping.kept import FullError
 from reput.remoting.keeping.records import Wanted
 from reput.remoting.reading.answer import Answer
+from reput.remoting.reading.replies import Replies
 from reput.remoting.reading.turns import patiently
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
@@ -102,6 +103,7 @@ class SentBack:
         served: Served,
         now: Callable[[], float],
         keeping: Keeping | None = None,
+        replies: Replies | None = None,
     ) -> None:
         """Begin to count.
 
@@ -110,8 +112,10 @@ class SentBack:
             served: the store.
             now: seconds, of a clock that never goes back.
             keeping: for those that are kept.
+            replies: send refusals that have waited; None for ones that nobody counts.
         """
         self._keeping = keeping
+        self._replies = replies or Replies(served.release)
         self._choice = choice
         self._served = served
         self._now = now
@@ -226,9 +230,7 @@ class SentBack:
         """
         while self._waiting and self._waiting[0].due <= now:
             _, request, channel = self._waiting.popleft()
-            if not request.is_oneway:
-                version = self._served.release.version
-                channel.send(request.answer(ResponseCode.NO_PERMISSION, version, READ_ONLY))
+            self._replies.send(request, channel, Answer(ResponseCode.NO_PERMISSION, READ_ONLY))
 
 
 def _record_at(store: MessageStore, offset: int) -> Record | None:

@@ -14,6 +14,7 @@ from reput.remoting.holding.watch import Watch
 from reput.remoting.reading.answer import Answer, RefusedError
 from reput.remoting.reading.pull import pull, steps
 from reput.remoting.reading.pull_checks import SUSPEND, filter_of, topic_and_group
+from reput.remoting.reading.replies import Replies
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.pull_headers import (
@@ -52,6 +53,7 @@ class Pulls:
         turns: Turns | None = None,
         commit: Commit | None = None,
         short_polling: float | None = None,
+        replies: Replies | None = None,
     ) -> None:
         """Wait for nothing yet.
 
@@ -62,8 +64,10 @@ class Pulls:
             commit: keeps the offset that a pull commits, and where the next one begins; called once
                 for each pull that passes the checks, and looks at its flags itself.
             short_polling: see `Holds`.
+            replies: send late answers; None for ones that nobody counts.
         """
         self._served = served
+        self._replies = replies or Replies(served.release)
         self._turns = turns
         self._commit = commit
         self.holds = Holds(self._wake, now, short_polling)
@@ -135,12 +139,9 @@ class Pulls:
             )
 
     def _send(self, request: Command, answer: Answer, channel: Channel) -> None:
-        """Send a late answer, unless its client wants none, or is gone."""
-        if request.is_oneway or not channel.is_open:
-            return
-        said = fields.write(answer.header) if answer.header is not None else None
-        version = self._served.release.version
-        channel.send(request.answer(answer.code, version, answer.remark, said), answer.pieces)
+        """Send a late answer, unless its client is gone."""
+        if channel.is_open:
+            self._replies.send(request, channel, answer)
 
     @property
     def pause(self) -> float:

@@ -16,6 +16,7 @@ from reput.remoting.groups import requests as of_groups
 from reput.remoting.holding.pulls import Pulls
 from reput.remoting.names.known import Broker
 from reput.remoting.reading import requests as reading
+from reput.remoting.reading.replies import Replies
 from reput.remoting.reading.served import Served
 from reput.remoting.reading.turns import Turns
 from reput.remoting.server import rules
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from reput.remoting.counting.counters import Counters
     from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offsets import Offsets
+    from reput.remoting.groups.requests import GroupState
     from reput.remoting.holding.watch import Watch
     from reput.remoting.lanes.lanes import Lanes
     from reput.remoting.names.known import Topic
@@ -109,18 +111,25 @@ class StoreBroker:
         self._now = loop.time
         self._access = access or Open()
         self._turns = Turns(loop)
+        self._replies = Replies(identity.release, counters)
         consumers = rules.consumers_of(store, identity, self._now)
         self._keeper, self._members = groups.keeper, consumers.members
         self._offsets = groups.file.offsets
         found = topics_of(store)
         self._topics: dict[str, Topic] = self._with_own(found)
         served = self._served = self._as_served(consumers, self._offsets)
-        self._groups = rules.group_state(
-            consumers, served, groups, self._now, self._turns, self._host, identity.cluster
-        )
+        self._groups = self._group_state(consumers, served, groups)
         self.desk = self._make_desk(served, reads_all=groups.new_groups_read_all)
         self.traffic = Traffic(counters)
         self._following = Following(store, self._pulls, self._followed(found), counters, loop)
+
+    def _group_state(
+        self, consumers: Consumers, served: Served, settings: GroupSettings
+    ) -> GroupState:
+        cluster, now = self._identity.cluster, self._now
+        return rules.group_state(
+            consumers, served, settings, now, self._turns, self._host, cluster, self._replies
+        )
 
     def _followed(self, found: dict[str, Topic]) -> Topics:
         return Topics(found, self._topics, self._with_own, self._topics_changed)
@@ -146,7 +155,7 @@ class StoreBroker:
         """Put the rooms together."""
         identity, groups = self._identity, self._groups
         waits = rules.short_polling(identity.properties)
-        self._pulls = Pulls(served, self._now, self._turns, groups.commit, waits)
+        self._pulls = Pulls(served, self._now, self._turns, groups.commit, waits, self._replies)
         handlers: dict[int, Handler] = {
             **admin.handlers(
                 groups,
@@ -160,8 +169,7 @@ class StoreBroker:
             **self._pulls.handlers(),
         }
         checks, on_close = (self._access.check,), (groups.closed,)
-        release, counters = identity.release, self.counters
-        return BrokerDesk(handlers, release, counters, checks=checks, on_close=on_close)
+        return BrokerDesk(handlers, self._replies, checks=checks, on_close=on_close)
 
     def _host(self) -> Host:
         """Return what ids of messages lead to, if it is ours that they are to lead to."""

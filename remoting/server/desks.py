@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from reput.formats.errors import StoreError
 from reput.remoting.names import answers
 from reput.remoting.reading.answer import Answer, RefusedError
-from reput.remoting.wire import fields
 from reput.remoting.wire.codes import ResponseCode
 from reput.remoting.wire.errors import FieldError
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from reput.remoting.names.known import Known
     from reput.remoting.names.registry import Registry
     from reput.remoting.names.release import Release
+    from reput.remoting.reading.replies import Replies
     from reput.remoting.server.connection import Connection
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
@@ -41,8 +41,7 @@ class BrokerDesk:
     def __init__(
         self,
         handlers: Mapping[int, Handler],
-        release: Release,
-        counters: Counters,
+        replies: Replies,
         *,
         checks: Sequence[Check] = (),
         on_close: Sequence[Callable[[Channel], None]] = (),
@@ -51,16 +50,14 @@ class BrokerDesk:
 
         Args:
             handlers: by request code.
-            release: whose broker it answers like.
-            counters: what is told of requests.
+            replies: send what these say.
             checks: asked first; the first one's answer refuses the request.
             on_close: called with each connection that is gone.
         """
         self._handlers = handlers
-        self._release = release
+        self._replies = replies
         self._checks = checks
         self._on_close = on_close
-        self._counters = counters
         self.lanes: Lanes | None = None
 
     def closed(self, connection: Connection) -> None:
@@ -74,25 +71,15 @@ class BrokerDesk:
         if said is None:
             return
         if isinstance(said, Answer):
-            self.send(request, connection, said)
+            self._replies.send(request, connection, said)
             return
 
         def then(done: Future[Answer]) -> None:
             error = done.exception()
             answer = done.result() if error is None else _failed(request, connection, error)
-            self.send(request, connection, answer)
+            self._replies.send(request, connection, answer)
 
         said.add_done_callback(then)
-
-    def send(self, request: Command, channel: Channel, said: Answer) -> None:
-        """Send the answer to a request, now or later; nothing to one that wants none."""
-        if request.is_oneway:
-            self._counters.oneway(request.code)
-            return
-        self._counters.answered(request.code, said.code, said.size, said.messages)
-        header = None if said.header is None else fields.write(said.header)
-        answer = request.answer(said.code, self._release.version, said.remark, header)
-        channel.send(answer, said.pieces)
 
     def _said(self, request: Command, connection: Connection) -> Answer | Future[Answer] | None:
         handler = self._handlers.get(request.code)

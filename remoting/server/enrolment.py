@@ -9,8 +9,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from reput.remoting.counting.counters import NotRegistered, Uncounted
+from reput.remoting.counting.counters import NotRegistered
 from reput.remoting.names import enrolling
+from reput.remoting.reading.replies import Replies
 from reput.remoting.server.connection import Connection
 from reput.remoting.server.desks import BrokerDesk
 from reput.remoting.wire.codes import ResponseCode
@@ -182,7 +183,7 @@ class Enrolment:
         if self._connection is not None and self._connection.is_open:
             return self._connection
         self._set(is_registered=False)
-        desk = BrokerDesk({}, self._release, Uncounted())
+        desk = BrokerDesk({}, Replies(self._release))
         opening = asyncio.get_running_loop().create_connection(
             lambda: Connection(desk, self._traffic), *self._place
         )

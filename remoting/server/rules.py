@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from reput.remoting.keeping.keeper import Keeper
     from reput.remoting.names.release import Release
     from reput.remoting.reading.hosts import Host
+    from reput.remoting.reading.replies import Replies
     from reput.remoting.reading.served import Served
     from reput.remoting.reading.turns import Turns
     from reput.remoting.server.broker import Identity
@@ -104,6 +105,7 @@ def group_state(
     turns: Turns,
     host: Callable[[], Host],
     cluster: str,
+    replies: Replies,
 ) -> GroupState:
     """Return what is known of groups as a server begins.
 
@@ -115,10 +117,11 @@ def group_state(
         turns: of the event loop.
         host: returns what ids of kept messages lead to.
         cluster: of the broker.
+        replies: send late answers.
     """
     file, keeper = settings.file, settings.keeper
     keeping = None if keeper is None else Keeping(keeper, turns, host)
-    sent_back = SentBack(settings.on_sent_back, served, now, keeping)
+    sent_back = SentBack(settings.on_sent_back, served, now, keeping, replies)
     locks = Locks(now)
     beside = Beside(sent_back.put, refuse, sent_back.no_group, locks.has)
     retries = None if keeping is None else Retries(beside, served, cluster)

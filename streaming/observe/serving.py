@@ -50,7 +50,7 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "Requests by what was asked and answered.",
         ("request", "answer"),
     ),
-    "answer_bytes_total": ("Bytes of answers.", ()),
+    "answer_bytes_total": ("Bytes of the bodies of answers.", ()),
     "messages_total": ("Messages in answers.", ()),
     "held_pulls": ("Pulls that wait for messages.", ()),
     "slow_readers": ("Connections that more is to be sent to than they read.", ()),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from reput.remoting.counting.counters import Uncounted
 from reput.remoting.server import connection, traffic
 from reput.remoting.wire import frames
 from reput.remoting.wire.codes import RequestCode, ResponseCode, SerializeType
@@ -105,6 +107,31 @@ class TestRequests:
         )
         assert "failed" in caplog.text
         assert client.ask(4711).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+class Counted(Uncounted):
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, int, int, int]] = []
+
+    def answered(
+        self, request: int, answer: int, size: int, messages: int = 0, answers: int = 1
+    ) -> None:
+        self.answers.append((request, answer, messages, answers))
+
+
+def test_a_pull_that_waits_is_counted_once_it_is_answered(store):
+    """
+    With the code of its late answer: nearly all pulls of a consumer that keeps up are such.
+    """
+    counted = Counted()
+    with serving(store, counters=counted) as running:
+        client = Client(running.broker)
+        waits = replace(request(COUNT, flags=6), suspend_timeout_millis=50)
+        answer = client.ask(RequestCode.PULL_MESSAGE, **write(waits))
+        client.close()
+
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert counted.answers == [(RequestCode.PULL_MESSAGE, ResponseCode.PULL_NOT_FOUND, 0, 1)]
 
 
 class TestNames:
