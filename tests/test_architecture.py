@@ -33,7 +33,7 @@ def room_table() -> str:
 
 
 def steps() -> list[str]:
-    walks = PAGE.read_text("utf-8").partition("## Four walks")[2].partition("\n## ")[0]
+    walks = PAGE.read_text("utf-8").partition("## Five walks")[2].partition("\n## ")[0]
     return _STEP.findall(walks)
 
 
@@ -62,11 +62,11 @@ def test_each_step_of_a_walk_is_there(step):
     assert callable(getattr(found, "py_func", found))
 
 
-def test_there_are_four_walks():
+def test_there_are_five_walks():
     text = PAGE.read_text("utf-8")
 
-    assert len(re.findall(r"^\*\*One .*\*\*$", text, re.MULTILINE)) == 4
-    assert len(steps()) > 30
+    assert len(re.findall(r"^\*\*One .*\*\*$", text, re.MULTILINE)) == 5
+    assert len(steps()) > 40
 
 
 if __name__ == "__main__":
