@@ -2,7 +2,7 @@
 
 A member is a connection, not a client id. It joins with a heartbeat (34) and leaves with an
 unregistration (35), when its connection closes (Go's clients leave in no other way), or after 120 s
-of silence. A group without members is forgotten; its offsets stay.
+of silence. A group without members is forgotten but for its name: its retry topic and offsets stay.
 
 When a group changes, its members are told (40) and ask who is there (38), so the list is right
 before the first of them is told. A change is a new connection, or a topic that was added or

@@ -135,7 +135,7 @@ class Offsets:
         found = (name for each, name in self._pairs() if topic in {None, each})
         return list(dict.fromkeys(found))
 
-    def with_retries(self) -> list[str]:
+    def retrying(self) -> list[str]:
         """Return the groups that have offsets in their own retry topic."""
         return [group for topic, group in self._pairs() if topic == RETRY + group]
 

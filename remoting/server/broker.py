@@ -277,10 +277,10 @@ class StoreBroker:
         """Return a store's topics with those that come of serving it."""
         groups = self._members.groups
         if self._keeper is not None:
-            retrying = [name for name in groups if RETRY + name in groups[name].subscriptions]
-            found = with_kept(found, self._keeper, retrying)
+            wanting = [name for name in groups if RETRY + name in groups[name].subscriptions]
+            found = with_kept(found, self._keeper, wanting)
         # Groups of before the start have an offset there.
-        return with_retries(found, (*self._members.known, *self._offsets.with_retries()))
+        return with_retries(found, (*self._members.known, *self._offsets.retrying()))
 
     def close(self) -> None:
         """Close the files; offsets are saved.

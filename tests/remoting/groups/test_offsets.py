@@ -44,7 +44,7 @@ def test_groups_that_had_a_retry_topic():
     for group, topic in (("g", "t"), ("h", "%RETRY%h"), ("g", "%RETRY%h")):
         offsets.set(group, topic, 0, 1)
 
-    assert offsets.with_retries() == ["h"]
+    assert offsets.retrying() == ["h"]
 
 
 def test_what_a_document_says_is_read_back():
