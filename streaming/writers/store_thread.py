@@ -301,7 +301,6 @@ class StoreThread:
         try:
             about(name)(dispatcher.close)()
             if self._backoff.has_ended_well(dispatcher):
-                # More of the log is flushed: the store is well, though it had failed before.
                 self.failure = None
         except BaseException as error:  # noqa: BLE001 - raised by the job
             self.unclosed = error

@@ -307,7 +307,7 @@ class Writer:
             return dispatcher.drain_kafka(self._over_in(seconds), says_lack=False, batches=done)
 
     def _close(self) -> bool:
-        """Close the output; tell whether that has recorded more: a store that failed is well."""
+        """Close the output; tell whether a store that had failed is well by that."""
         dispatcher, self._dispatcher = self._dispatcher, None
         if dispatcher is None:
             return False
