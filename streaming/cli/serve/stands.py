@@ -221,7 +221,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def opened(config: StoreConfig) -> MessageStore:
-    """Return a reader of a store that is certainly the output's.
+    """Return a reader of a store, once the output is known to be of it.
 
     Raises:
         ReputError: it is not, or it cannot be read.
