@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from reput.formats.rocketmq.names import RETRY
 from reput.remoting.access import accounts, addresses, files, permissions, signatures
-from reput.remoting.access.errors import AccessError
 from reput.remoting.reading.answer import Answer
 from reput.remoting.wire.codes import ResponseCode
 
@@ -116,9 +115,8 @@ class Access:
         self._place = place
         self._is_5 = release.is_5
         self._reports = reports or Unreported()
-        self._known: tuple[files.State, ...] = ()
-        self._error: str | None = None
-        self._rules = self._read()
+        self._rules: Rules
+        self._renewal = files.Renewal(place, lambda: files.listed(place), self._take)
         self._say_rules()
 
     @property
@@ -145,34 +143,21 @@ class Access:
 
         A broker looks each five seconds.
         """
-        before, self._known = self._known, ()
-        try:
-            self._known = files.states(files.listed(self._place))
-            if self._known == before:
-                return
-            self._rules = self._read()
-        except AccessError as error:
-            self._say_broken(str(error))
-        except OSError as error:
-            # It may come back as it was.
-            self._known = ()
-            self._say_broken(files.unreadable(error, self._place))
-        else:
-            self._say_rules()
-
-    def _read(self) -> Rules:
-        paths = files.listed(self._place)
-        before = files.states(paths)
-        found = accounts.read(files.contents(paths), is_typed=self._is_5)
-        # A file that is being written is read again at the next look.
-        self._known = before
-        return found
-
-    def _say_rules(self) -> None:
-        if self._error is not None:
+        news = self._renewal.look()
+        if news is None:
+            return
+        if news.error is not None:
+            self._say_broken(news.error)
+            return
+        if news.was_broken:
             said = "%s can be used again; accounts that are in force: %d"
             LOG.info(said, self._place, self.accounts, extra=_OF_SETTING)
-        self._error = None
+        self._say_rules()
+
+    def _take(self, paths: list[Path]) -> None:
+        self._rules = accounts.read(files.contents(paths), is_typed=self._is_5)
+
+    def _say_rules(self) -> None:
         if not self._rules.accounts and not self._rules.white:
             # As of a broker; a copy onto a full disk leaves such a file.
             said = "%s has no account and no address: nobody may read"
@@ -180,13 +165,10 @@ class Access:
         self._reports.acl_read(self.accounts, self._rules.repeated)
 
     def _say_broken(self, error: str) -> None:
-        # Once, not with each look.
-        if error != self._error:
-            self._error = error
-            # Here and not where it is counted: it is said where nothing is counted, too.
-            said = "%s; the %d accounts before it stay in force"
-            LOG.error(said, error, self.accounts, extra=_OF_SETTING)
-            self._reports.acl_read(self.accounts, error=error)
+        # Here and not where it is counted: it is said where nothing is counted, too.
+        said = "%s; the %d accounts before it stay in force"
+        LOG.error(said, error, self.accounts, extra=_OF_SETTING)
+        self._reports.acl_read(self.accounts, error=error)
 
     def _judge(self, request: Command, channel: Channel) -> None:
         address = addresses.of_peer(channel.peer)

@@ -1,4 +1,4 @@
-"""Which files are a broker's ACL, and have they changed? `PlainPermissionManager#load`."""
+"""Which files are a broker's ACL, and which files have changed? `PlainPermissionManager#load`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from reput.remoting.access.errors import AccessError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    Take = Callable[[list[Path]], None]
 
 _ENDINGS = {".yml", ".yaml"}
 _DEFAULT = "plain_acl.yml"
@@ -25,6 +27,68 @@ class State(NamedTuple):
     size: int
     modified_ns: int
     changed_ns: int
+
+
+class News(NamedTuple):
+    """What a look at files has found out.
+
+    Attributes:
+        error: why they cannot be used; None if they are in force.
+        was_broken: those before them could not be used.
+    """
+
+    error: str | None
+    was_broken: bool
+
+
+class Renewal:
+    """Files that others renew: those before stay in force until the new ones can be used.
+
+    Attributes:
+        error: why the newest ones are not in force; None while they are.
+    """
+
+    def __init__(self, place: Path, listed: Callable[[], list[Path]], take: Take) -> None:
+        """Take the files as they are.
+
+        Args:
+            place: is named by an error that names no file.
+            listed: returns the files.
+            take: reads them, and puts them in force.
+
+        Raises:
+            AccessError: they cannot be used.
+            OSError: one of them is not there, or not to be read.
+        """
+        self._place, self._listed, self._take = place, listed, take
+        self._known: tuple[State, ...] = ()
+        self.error: str | None = None
+        self._read(())
+
+    def _read(self, before: tuple[State, ...]) -> bool:
+        """Take the files if they are not as before; a file that is being written changes again."""
+        paths = self._listed()
+        self._known = states(paths)
+        if self._known == before:
+            return False
+        self._take(paths)
+        return True
+
+    def look(self) -> News | None:
+        """Take the files if they have changed; return what is new, each error once."""
+        before, self._known = self._known, ()
+        error = None
+        try:
+            if not self._read(before):
+                return None
+        except AccessError as problem:
+            error = str(problem)
+        except OSError as problem:
+            # They may come back as they were.
+            self._known = ()
+            error = unreadable(problem, self._place)
+        said, self.error = self.error, error
+        return None if error is not None and error == said else News(error, said is not None)
 
 
 def listed(place: Path) -> list[Path]:

@@ -122,9 +122,12 @@ class Renewed:
         self._tls = tls
         for path in tls.paths():
             _refuse_unreadable(path)
-        self._known = files.states(tls.paths())
-        self.context = context(tls)
+        self.context: ssl.SSLContext
         """For the next connection; those that are there keep theirs."""
+        self._renewal = files.Renewal(tls.cert, tls.paths, self._take)
+
+    def _take(self, _paths: list[Path]) -> None:
+        self.context = context(self._tls)
 
     def tick(self) -> str | None:
         """Read the files again if they changed; return why the new ones are not in force, once.
@@ -132,32 +135,13 @@ class Renewed:
         A certificate and its key are two files: where one of them is new already, this is said,
         and both are in force at the look after the other came.
         """
-        before, self._known = self._known, ()
-        try:
-            self._known = files.states(self._tls.paths())
-            if self._known == before:
-                return None
-            self.context = context(self._tls)
-        except AccessError as error:
-            return self._broken(str(error))
-        except OSError as error:
-            # It may come back as it was.
-            self._known = ()
-            return self._broken(files.unreadable(error, self._tls.cert))
-        self._error = None
-        return None
-
-    def _broken(self, error: str) -> str | None:
-        is_new = error != self._error
-        self._error = error
-        return error if is_new else None
-
-    _error: str | None = None
+        news = self._renewal.look()
+        return None if news is None else news.error
 
     @property
     def is_broken(self) -> bool:
         """Tell whether the newest files cannot be used, and those before them count."""
-        return self._error is not None
+        return self._renewal.error is not None
 
 
 def read_properties(path: Path) -> TlsFiles | None:
