@@ -6,7 +6,6 @@ Source: RocketMQ `PullMessageProcessor#processRequest`, `executeRequestWhenWakeu
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from reput.remoting.holding.holds import Held, Holds
@@ -14,7 +13,7 @@ from reput.remoting.holding.watch import Watch
 from reput.remoting.reading.answer import Answer, RefusedError
 from reput.remoting.reading.pull import pull, steps
 from reput.remoting.reading.pull_checks import SUSPEND, filter_of, topic_and_group
-from reput.remoting.reading.replies import Replies
+from reput.remoting.reading.replies import Replies, failed, result_of
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.pull_headers import (
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Command, Channel], Answer | None]
     Commit = Callable[[PullMessageRequestHeader, Channel, int], None]
-
-
-_log = logging.getLogger(__name__)
 
 
 class Pulls:
@@ -92,7 +88,8 @@ class Pulls:
             return self._held_or(found, request, header, channel)
 
         def then(done: Future[Answer]) -> None:
-            answer = self._held_or(_result(done), request, header, channel)
+            found = result_of(done, request, channel)
+            answer = self._held_or(found, request, header, channel)
             if answer is not None:
                 self._send(request, answer, channel)
 
@@ -130,12 +127,14 @@ class Pulls:
         try:
             found = self._run(held.request, held.header, held.channel)
         except Exception as error:  # noqa: BLE001 - one pull must not end all connections
-            found = _failed(error)
+            found = failed(held.request, held.channel, error)
         if isinstance(found, Answer):
             self._send(held.request, found, held.channel)
         else:
             found.add_done_callback(
-                lambda done: self._send(held.request, _result(done), held.channel)
+                lambda done: self._send(
+                    held.request, result_of(done, held.request, held.channel), held.channel
+                )
             )
 
     def _send(self, request: Command, answer: Answer, channel: Channel) -> None:
@@ -164,14 +163,3 @@ class Pulls:
             # What waits still waits, as long as it says.
             self.holds.tick()
         self.holds.answer()
-
-
-def _result(done: Future[Answer]) -> Answer:
-    """Return what was found, or what a client is told whose pull failed."""
-    error = done.exception()
-    return done.result() if error is None else _failed(error)
-
-
-def _failed(error: BaseException) -> Answer:
-    _log.error("a pull failed", exc_info=error)
-    return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

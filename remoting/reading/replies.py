@@ -1,18 +1,26 @@
-"""Sends answers, at once or later, and has each counted."""
+"""Sends answers, at once or later, and has each counted; says what a failed request is told."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from reput.formats.errors import StoreError
 from reput.remoting.counting.counters import Uncounted
+from reput.remoting.reading.answer import Answer, RefusedError
 from reput.remoting.wire import fields
+from reput.remoting.wire.codes import ResponseCode
+from reput.remoting.wire.errors import FieldError
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from reput.remoting.counting.counters import Counters
     from reput.remoting.names.release import Release
-    from reput.remoting.reading.answer import Answer
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
+
+LOG = logging.getLogger("reput")
 
 
 class Replies:
@@ -37,3 +45,22 @@ class Replies:
         header = None if said.header is None else fields.write(said.header)
         answer = request.answer(said.code, self._release.version, said.remark, header)
         channel.send(answer, said.pieces)
+
+
+def result_of(done: Future[Answer], request: Command, channel: Channel) -> Answer:
+    """Return what came of a request in the end, or what its client is told if it failed."""
+    error = done.exception()
+    return done.result() if error is None else failed(request, channel, error)
+
+
+def failed(request: Command, channel: Channel, error: BaseException) -> Answer:
+    """Return what a client is told whose request failed; what is not its own fault is logged."""
+    if isinstance(error, RefusedError):
+        return error.answer
+    if isinstance(error, FieldError):
+        return Answer(ResponseCode.SYSTEM_ERROR, error.remark)
+    if isinstance(error, StoreError):
+        # `remoting.server.following` has said it once.
+        return Answer(ResponseCode.SYSTEM_ERROR, "the store's files are not there: try again later")
+    LOG.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
+    return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from reput.formats.errors import StoreError
 from reput.remoting.names import answers
-from reput.remoting.reading.answer import Answer, RefusedError
+from reput.remoting.reading.answer import Answer
+from reput.remoting.reading.replies import failed, result_of
 from reput.remoting.wire.codes import ResponseCode
-from reput.remoting.wire.errors import FieldError
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -75,9 +74,7 @@ class BrokerDesk:
             return
 
         def then(done: Future[Answer]) -> None:
-            error = done.exception()
-            answer = done.result() if error is None else _failed(request, connection, error)
-            self._replies.send(request, connection, answer)
+            self._replies.send(request, connection, result_of(done, request, connection))
 
         said.add_done_callback(then)
 
@@ -92,7 +89,7 @@ class BrokerDesk:
                 return _unsupported(request)
             return handler(request, connection)
         except Exception as error:  # noqa: BLE001 - one request must not end all connections
-            return _failed(request, connection, error)
+            return failed(request, connection, error)
 
 
 class NameDesk:
@@ -141,19 +138,6 @@ class NameDesk:
             return
         self._counters.answered(request.code, said.code, len(said.body))
         connection.send(said)
-
-
-def _failed(request: Command, channel: Channel, error: BaseException) -> Answer:
-    """Return what a client is told whose request failed; what is not its own fault is logged."""
-    if isinstance(error, RefusedError):
-        return error.answer
-    if isinstance(error, FieldError):
-        return Answer(ResponseCode.SYSTEM_ERROR, error.remark)
-    if isinstance(error, StoreError):
-        # `remoting.server.following` has said it once.
-        return Answer(ResponseCode.SYSTEM_ERROR, "the store's files are not there: try again later")
-    LOG.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
-    return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
 
 def _unsupported(request: Command) -> Answer:
