@@ -96,7 +96,12 @@ class KafkaFeed:
         is_there = known is not None and known.bootstrap in {"", self._settings.bootstrap}
         if known is None or not (is_mine and is_there):
             return KafkaState(wanted=extent.end)
-        return KafkaState(end=known.end, wanted=extent.end, store_timestamp=known.store_timestamp)
+        return KafkaState(
+            end=known.end,
+            wanted=extent.end,
+            store_timestamp=known.store_timestamp,
+            cut=extent.last_cut,
+        )
 
     def advance(self, extent: Extent) -> None:
         """Take note of how far dispatch has come, forward or back."""
@@ -146,7 +151,7 @@ class KafkaFeed:
 
     def _where_next(self) -> str:
         end = self._state.end
-        if end < 0:
+        if end < 0 or self.state.lag is None:
             return "the next start resumes at the position that Kafka has"
         return f"the next start resumes at physical offset {end}"
 
@@ -169,7 +174,12 @@ class KafkaFeed:
     def state(self) -> KafkaState:
         """Return where it is."""
         extent, state = self._extent, self._state
-        return replace(state, wanted=extent.end, in_flight=self._sink.in_flight)
+        return replace(
+            state,
+            wanted=extent.end,
+            wanted_cut=extent.last_cut,
+            in_flight=self._sink.in_flight,
+        )
 
     @property
     def is_done(self) -> bool:
@@ -313,7 +323,11 @@ class KafkaFeed:
         if position is not None:
             stored = position.store_timestamp or self._state.store_timestamp
             self._state = replace(
-                self._state, end=position.end, store_timestamp=stored, is_confirmed=True
+                self._state,
+                end=position.end,
+                store_timestamp=stored,
+                is_confirmed=True,
+                cut=position.cut,
             )
 
     def _account(self, sent: Sent) -> None:

@@ -40,6 +40,8 @@ class KafkaState:
         trouble: why the last attempt failed, "" if it did not.
         stopped: what has stopped it until the job starts again, "" for nothing.
         is_confirmed: this process has `end` from Kafka itself.
+        cut: number of the last cut of the log that sending has followed.
+        wanted_cut: of the last one that dispatch has found.
     """
 
     end: int = -1
@@ -59,13 +61,19 @@ class KafkaState:
     trouble: str = ""
     stopped: str = ""
     is_confirmed: bool = False
+    cut: int = 0
+    wanted_cut: int = 0
 
     @property
     def lag(self) -> int | None:
-        """Return the bytes of log that are dispatched and not committed; None if not known."""
+        """Return the bytes of log that are dispatched and not committed; None if not known.
+
+        Below a place that was sent there may be new records since the log was cut.
+        """
         if self.wanted < 0:
             return 0
-        return max(self.wanted - self.end, 0) if self.end >= 0 else None
+        is_known = self.wanted > self.end or self.wanted_cut <= self.cut
+        return max(self.wanted - self.end, 0) if self.end >= 0 and is_known else None
 
     @property
     def confirmed_lag(self) -> int | None:

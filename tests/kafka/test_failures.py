@@ -461,6 +461,39 @@ class TestTruncationByLess:
         assert [g.body for g in found].count(b"other") == 5
         assert len(found) == 305
 
+    def test_how_much_is_missing_is_not_known_until_it_has_followed(
+        self, broker: Broker, tmp_path: Path
+    ) -> None:
+        """
+        The position is past the new end: a lag of 0 would say that Kafka has the new records.
+        """
+        old, new = f"sent-{free_port()}", f"new-{free_port()}"
+        broker.make_topic(old, 1)
+        found = list(stores.messages(300, (old,), random.Random(9)))
+        stores.write(tmp_path / "store", found)
+        made = stores.config(tmp_path / "store", tmp_path / "out", broker, name=old,
+                             on_truncation="continue", refusal_seconds=0.5)  # fmt: skip
+        stores.send(made)
+        later = found[-1].store_timestamp + 1000
+        other = [m._replace(topic=new, store_timestamp=later) for m in found[200:205]]
+        log = stores.write(tmp_path / "store", found[:200] + other)
+        dispatcher = StoreDispatcher(made)
+        try:
+            dispatcher.dispatch(log.end)
+            feed = dispatcher.kafka
+            assert feed is not None
+            wait_for(lambda: feed.state.retries >= 1)
+            missing = feed.state
+            broker.make_topic(new, 1)
+            wait_for(lambda: feed.is_done)
+            assert feed.state.confirmed_lag == 0
+        finally:
+            dispatcher.close()
+
+        assert missing.end > log.end
+        assert (missing.lag, missing.confirmed_lag) == (None, None)
+        assert len(stores.got(broker, new)) == 5
+
 
 def test_a_position_that_is_gone_is_not_taken_for_a_first_start(
     broker: Broker, tmp_path: Path
