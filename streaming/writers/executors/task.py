@@ -102,8 +102,11 @@ def _speak(spec: Spec, order: Order) -> bytes:
     deaths = 0
     is_new = False
     began = time.monotonic()
+    # No step takes longer than an answer may.
+    usual = _limit(spec, order, is_new=False)
+    greeting = min(_GREETING_SECONDS, usual or _GREETING_SECONDS)
     while True:
-        connection = _connect(spec)
+        connection = _connect(spec, greeting)
         if connection is None:
             if not order.starts:
                 return b""
@@ -125,7 +128,7 @@ def _speak(spec: Spec, order: Order) -> bytes:
                         "executor's standard error, then start the job again: it resumes"
                     )
             elif hello is not None:
-                _look_at_foreign(spec, hello, time.monotonic() - began)
+                _look_at_foreign(spec, order, hello, time.monotonic() - began)
         time.sleep(_RETRY_SECONDS)
 
 
@@ -145,14 +148,14 @@ def _limit(spec: Spec, order: Order, *, is_new: bool) -> float | None:
     )
 
 
-def _look_at_foreign(spec: Spec, hello: Hello, waited: float) -> None:
+def _look_at_foreign(spec: Spec, order: Order, hello: Hello, waited: float) -> None:
     """Return if another job's writer may still end by itself.
 
     Raises:
         StoreError: it does not.
         TimeoutError: it has to, and hangs; a live job has other stores to speak to.
     """
-    if hello.is_left and spec.follows and waited > _ANSWER_SECONDS:
+    if hello.is_left and spec.follows and waited > (order.answer_within or _ANSWER_SECONDS):
         raise TimeoutError
     if waited > (_LEFT_PATIENCE if hello.is_left else _FOREIGN_PATIENCE):
         raise StoreError(
@@ -162,15 +165,19 @@ def _look_at_foreign(spec: Spec, hello: Hello, waited: float) -> None:
         )
 
 
-def _connect(spec: Spec) -> socket.socket | None:
+def _connect(spec: Spec, greeting: float) -> socket.socket | None:
     """Return a connection to the process that has the output's name, None if there is none.
+
+    Args:
+        spec: names the output.
+        greeting: seconds that its greeting may take.
 
     Raises:
         ReputError: it is another user's.
         TimeoutError: it has not greeted anyone for so long that no more can wait for it.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(_GREETING_SECONDS)
+    connection.settimeout(greeting)
     try:
         connection.connect(address_of(spec.output))
     except ConnectionError:

@@ -378,9 +378,40 @@ class TestWriter:
             listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             listener.bind(protocol.address_of(carrier.spec.output))
             listener.listen(0)
-            stack.enter_context(writer_task._connect(carrier.spec))
+            stack.enter_context(writer_task._connect(carrier.spec, 0.2))
             with pytest.raises(TimeoutError):
-                writer_task._connect(carrier.spec)
+                writer_task._connect(carrier.spec, 0.2)
+
+    @pytest.mark.parametrize("greets", [False, True])
+    def test_one_that_was_silent_takes_no_longer_than_its_share(self, made, monkeypatch, greets):
+        """
+        Neither one that does not even greet, nor another job's that has to end and hangs.
+        """
+        monkeypatch.setattr(writer_task, "_GREETING_SECONDS", 3600.0)
+        monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 3600.0)
+        carrier = Carrier(made[1], options=LIVE)
+        hello = protocol.Hello("another", "reput, process 7 on host,", is_left=True)
+
+        def greet(listener: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    protocol.send(listener.accept()[0], json.dumps(hello._asdict()).encode())
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(protocol.address_of(carrier.spec.output))
+            listener.listen()
+            if greets:
+                threading.Thread(target=greet, args=[listener], daemon=True).start()
+            asked = writer_task.Task(carrier.spec, order(TEND, answer_within=0.2), "")
+            found = []
+            asking = threading.Thread(
+                target=lambda: found.append(writer_task.carry(asked)), daemon=True
+            )
+            asking.start()
+            asking.join(30)
+            listener.shutdown(socket.SHUT_RDWR)
+
+        assert [type(error_of(each.failure)) for each in found] == [StuckError]
 
     def test_an_order_may_say_more_than_a_writer_knows(self, made, carrier):
         broker, _ = made
