@@ -9,6 +9,7 @@ output lets one writer in. `docs/adr/0013-where-stores-are-written.md` has the r
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from dataclasses import replace
@@ -55,7 +56,7 @@ _BUSY_SECONDS = 1.0
 _OPEN_PATIENCE = 10.0
 # A writer on a host that Spark has given up ends by silence.
 _MOVE_PATIENCE = SILENCE_SECONDS + 15.0
-# For writers that were asked to end by a signal of their own.
+# For writers that were asked to end by a signal of their own, and for all that are silent.
 _CLOSING_SECONDS = 20.0
 _POLL_SECONDS = 0.2
 # One round of asking writers that were silent, and the least of it for each: as many may hang as
@@ -97,12 +98,15 @@ class ExecutorWriters:
         self._options = options
         self._is_over = is_over
         self._context: SparkContext | None = None
+        # When the job began: a JVM that is gone cannot be asked.
+        self._cores = 1
         self._cpu_seconds_before = 0.0
         self._writers: dict[str, KnownWriter] = {}
 
     def open(self, spark: SparkSession) -> list[Result]:
         """Open all outputs: what is wrong with one is said before the first batch."""
         self._context = spark.sparkContext
+        self._cores = max(self._context.defaultParallelism, 1)
         job = f"{self._context.applicationId}-{uuid.uuid4().hex}"
         self._writers = {
             each.name: KnownWriter(Spec.of(job, each, self._options)) for each in self._configs
@@ -236,11 +240,19 @@ class ExecutorWriters:
     def _silent_last(self, kinds: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         """Return the orders with those of silent writers last, and the names of these.
 
-        A silent one only has to show that it works.
+        Until it is to close, a silent one only has to show that it works.
         """
-        silent = [n for n, kind in kinds.items() if kind != CLOSE and self._writers[n].hangs]
+        silent = [n for n in kinds if self._writers[n].hangs]
         first = {n: kind for n, kind in kinds.items() if n not in silent}
-        return first | dict.fromkeys(silent, TEND), silent
+        return first | {n: CLOSE if kinds[n] == CLOSE else TEND for n in silent}, silent
+
+    def _share(self, silent: Sequence[str], *, closes: bool) -> float:
+        """Return how long a silent writer is waited for, seconds, so that all take no longer."""
+        # Of those that are to close, as many are waited for at a time as there are cores.
+        seconds, turns = _SILENT_SECONDS, len(silent)
+        if closes:
+            seconds, turns = _CLOSING_SECONDS, math.ceil(len(silent) / self._cores)
+        return max(seconds / max(turns, 1), _LEAST_SILENT_SECONDS)
 
     def _send(
         self,
@@ -256,7 +268,7 @@ class ExecutorWriters:
             UnreachableError: Spark could not.
         """
         kinds, silent = self._silent_last(kinds)
-        within = max(_SILENT_SECONDS / max(len(silent), 1), _LEAST_SILENT_SECONDS)
+        within = self._share(silent, closes=CLOSE in kinds.values())
         tasks = []
         for name, kind in kinds.items():
             known = self._writers[name]

@@ -69,6 +69,8 @@ SYNC = JobOptions(sync_flush=True)
 # Nothing is flushed in the time of a test.
 LAZY = JobOptions(flush_seconds=3600)
 LIVE = JobOptions(sync_flush=True, placement=Placement.EXECUTORS)
+# Spark's, as far as the driver's side asks it.
+CONTEXT = SimpleNamespace(applicationId="application", defaultParallelism=2)
 
 
 def test_a_cluster_writes_on_its_executors():
@@ -855,7 +857,7 @@ def test_silent_writers_are_asked_last_and_together_not_for_longer_than_one(made
 
     monkeypatch.setattr(orders, "run_tasks", run)
     writers = ExecutorWriters(configs, LIVE)
-    writers.open(SimpleNamespace(sparkContext=SimpleNamespace(applicationId="application")))
+    writers.open(SimpleNamespace(sparkContext=CONTEXT))
     writers.dispatch(dict.fromkeys("abcd", 100))
     limits = {task.spec.name: writer_task._limit(*task[:2], is_new=False) for task in sent}
 
@@ -864,6 +866,12 @@ def test_silent_writers_are_asked_last_and_together_not_for_longer_than_one(made
     assert limits["d"] == writer_task._ANSWER_SECONDS
     assert limits["a"] + limits["b"] + limits["c"] == pytest.approx(orders._SILENT_SECONDS)
     assert sum(limits.values()) < protocol.SILENCE_SECONDS
+
+    writers.close(has_failed=False, is_ending=lambda: True)
+    assert [(task.spec.name, task.order.kind) for task in sent] == [(n, CLOSE) for n in "abc"]
+    # On two cores two of them are waited for at a time.
+    last = [writer_task._limit(*task[:2], is_new=False) for task in sent]
+    assert last == [writer_task._CLOSING_SECONDS / 2] * 3
 
 
 def test_the_waits_for_kafka_of_several_writers_do_not_add_up(tmp_path, monkeypatch):
@@ -884,7 +892,7 @@ def test_the_waits_for_kafka_of_several_writers_do_not_add_up(tmp_path, monkeypa
 
     monkeypatch.setattr(orders, "run_tasks", run)
     writers = ExecutorWriters(configs, LIVE)
-    writers.open(SimpleNamespace(sparkContext=SimpleNamespace(applicationId="application")))
+    writers.open(SimpleNamespace(sparkContext=CONTEXT))
     closed = writers.close(has_failed=False, is_ending=lambda: True)
 
     assert rounds[1:] == [[("a", END), ("b", END)], [("a", CLOSE), ("b", CLOSE), ("c", CLOSE)]]
