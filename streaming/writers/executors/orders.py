@@ -210,7 +210,9 @@ class ExecutorWriters:
     def _send_close(self, *, starts: bool) -> list[Result]:
         # Tasks run a few at a time: without this, the writers' waits for Kafka would add up.
         ends = {n: END for n, k in self._writers.items() if k.is_sending}
-        found = self._send(ends if len(ends) > 1 else {}, 0.0, starts=False)
+        ended = self._send(ends if len(ends) > 1 else {}, 0.0, starts=False)
+        # Whether a store has failed is said as it is closed: one that had may be well by then.
+        found = [replace(each, error=None) for each in ended]
         # One that hangs is asked last: it may take all the time that there is.
         writers = sorted(self._writers.items(), key=lambda each: each[1].is_silent)
         heard = {n: k for n, k in writers if not k.is_closed and (k.answer or k.is_silent)}

@@ -900,6 +900,35 @@ def test_the_waits_for_kafka_of_several_writers_do_not_add_up(tmp_path, monkeypa
     assert all(progress.load(config.output).clean for config in configs)
 
 
+def test_a_store_that_got_well_has_not_failed_for_the_end_of_its_sending(tmp_path, monkeypatch):
+    """
+    Whether it is well shows as its output is closed, after sending has ended.
+    """
+    brokers, configs = [], []
+    for number, name in enumerate("ab"):
+        brokers.append(Broker(tmp_path / name / "store", number))
+        config = replace(config_of(brokers[-1].store, tmp_path / name / "out"), name=name)
+        configs.append(replace(config, kafka=away()))
+    monkeypatch.setattr(orders, "run_tasks", lambda _, tasks: list(map(writer_task.carry, tasks)))
+    writers = ExecutorWriters(configs, replace(LAZY, placement=Placement.EXECUTORS))
+    writers.open(SimpleNamespace(sparkContext=CONTEXT))
+    try:
+        writers.dispatch(
+            {each.name: broker.append(10) for each, broker in zip(configs, brokers, strict=True)}
+        )
+        away_now = brokers[0].store.with_name("away")
+        brokers[0].store.rename(away_now)
+        wait_until(lambda: any(each.error for each in writers.dispatch({"a": 1})))
+        away_now.rename(brokers[0].store)
+        end = brokers[0].append(10)
+        wait_until(lambda: writers.dispatch({"a": end}) and writers.end("a") == end)
+    finally:
+        closed = writers.close(has_failed=False, is_ending=lambda: True)
+
+    assert [result.error for result in closed] == [None] * len(closed)
+    assert [writers.failure(each.name) for each in configs] == [None, None]
+
+
 def test_a_signal_while_the_writers_close_is_no_error(made, monkeypatch):
     """
     It ends Spark as well: what counts is that the job was asked to end when Spark was found gone.
