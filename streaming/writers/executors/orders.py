@@ -250,7 +250,7 @@ class ExecutorWriters:
 
     def _share(self, silent: Sequence[str], *, closes: bool) -> float:
         """Return how long a silent writer is waited for, seconds, so that all take no longer."""
-        # Of those that are to close, as many are waited for at a time as there are cores.
+        # Closing, as many are waited for at a time as there are cores.
         seconds, turns = _SILENT_SECONDS, len(silent)
         if closes:
             seconds, turns = _CLOSING_SECONDS, math.ceil(len(silent) / self._cores)
