@@ -76,7 +76,7 @@ class EndedLog(FollowedFiles):
             output: root of what was dispatched; places that were passed over end nothing.
         """
         self._report = report
-        self._output = output
+        self.output = output
         self._active: int | None = None
         self._end: int | None = None
         self._last: tuple[int, int] | None = None
@@ -338,7 +338,7 @@ class EndedLog(FollowedFiles):
 
     def _resumed(self, position: int, last: tuple[int, int] | None) -> int | None:
         """Return where the log resumes after what is not a record, and report it; None if not."""
-        found = newer_record(self, position, last) or resumes_at(self, self._output, position, last)
+        found = newer_record(self, position, last) or resumes_at(self, self.output, position, last)
         if found is not None:
             path, byte = self.file_of(position)
             detail = f"no whole record, but one follows at physical offset {found}"

@@ -130,9 +130,7 @@ def is_in_queue(record: Record, topic: str, queue_id: int) -> bool:
     return topic in record.properties.get(MULTI_DISPATCH, "").split(",")
 
 
-def record_of(
-    log: LogFiles, queue: Path, offset: int, size: int, queue_offset: int | None = None
-) -> Record | None:
+def record_of(log: LogFiles, queue: Path, offset: int, size: int) -> Record | None:
     """Return the record that an entry of a queue names, None if it is not one of this queue.
 
     Args:
@@ -140,14 +138,9 @@ def record_of(
         queue: the queue's directory, which is named by its topic and its id.
         offset: physical offset.
         size: bytes of the record.
-        queue_offset: of the entry, which the record has, too, unless it is in several queues; None
-            if that is not asked.
     """
     record = read_record(log, offset)
     if record is None or record.size != size:
-        return None
-    is_numbered = queue_offset is not None and MULTI_DISPATCH not in record.properties
-    if is_numbered and record.queue_offset != queue_offset:
         return None
     if (record.topic, str(record.queue_id)) == (queue.parent.name, queue.name):
         return record

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from reput.formats.rocketmq.batchconsumequeue import UNIT, UNIT_SIZE, UNIT_STRUCT, Unit
-from reput.stores.log.records import record_of
+from reput.stores.following.passed_over import has_left_out
 from reput.stores.queues.by_time import Boundary
+from reput.stores.queues.live_end import is_own
 from reput.stores.queues.reader import QueueEntry
 from reput.stores.queues.unit_files import UnitFiles
 
@@ -105,32 +106,37 @@ class BatchReader:
         Returns:
             False if something was written and nothing was cut: open it again.
         """
-        begun = self.end
-        while (unit := self._next()) is not None:
+        begun = position = self.end
+        following = self.max_offset
+        while (unit := self._next(position)) is not None:
             if not self.files.is_cut:
                 return False
-            if not self._is_own(unit):
+            # One whose record has expired since tells nothing: it counts if one after it does.
+            has_expired = unit.physical_offset < self.log.min_offset
+            if not has_expired and not self._is_own(unit, position, following):
                 break
-            self.end += UNIT_SIZE
-            self.max_offset = unit.base_offset + unit.batch_size
+            position += UNIT_SIZE
+            following = unit.base_offset + unit.batch_size
+            if not has_expired:
+                self.end, self.max_offset = position, following
         if self.end > begun:
             self._bases = [base for base in self.files.bases if base <= self.end]
             self.settle()
         return True
 
-    def _next(self) -> Unit | None:
-        """Return the unit that stands after the end, None for none."""
-        if not self.files.has_begun(self.end - self.end % self.files.file_size):
+    def _next(self, position: int) -> Unit | None:
+        """Return the unit that stands at a position after the end, None for none."""
+        if not self.files.has_begun(position - position % self.files.file_size):
             return None
-        raw = self.files.read(self.end, UNIT_SIZE)
+        raw = self.files.read(position, UNIT_SIZE)
         return Unit(*UNIT_STRUCT.unpack(raw)) if self.files.are_used(raw) else None
 
-    def _is_own(self, unit: Unit) -> bool:
+    def _is_own(self, unit: Unit, position: int, following: int) -> bool:
         """Tell whether a unit is the queue's next one: what was cut may still stand there."""
-        if self.end and unit.base_offset != self.max_offset:
+        left_out = unit.base_offset - following if position else 0
+        if left_out and not (left_out > 0 and has_left_out(self.log.output)):
             return False
-        held = self.log, self.files.directory, unit.physical_offset, unit.size
-        return record_of(*held) is not None
+        return is_own(self.files, self.log, position, unit.physical_offset, unit.size)
 
     def roll(self, _queue_offset: int) -> int:
         """Return where to resume after an offset that is in no file: 0, as in a broker."""

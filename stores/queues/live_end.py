@@ -11,7 +11,9 @@ import math
 from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, HEAD, head_of
+from reput.formats.rocketmq.properties import MULTI_DISPATCH
 from reput.stores.following.head_chain import HEAD_SIZE, MAGICS, seeming_records, stored_in
+from reput.stores.following.passed_over import has_left_out
 from reput.stores.log.records import read_record, record_of
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def live_end(files: UnitFiles, log: EndedLog, end: int) -> int:
     while position > base:
         at = position - files.unit
         raw = files.read(at, HEAD.size)
-        if len(raw) < HEAD.size or _is_own(files, log, at, *head_of(raw)):
+        if len(raw) < HEAD.size or is_own(files, log, at, *head_of(raw)):
             return position
         if not _is_written_over(log, *head_of(raw), began // 1_000_000):
             return position
@@ -49,10 +51,23 @@ def live_end(files: UnitFiles, log: EndedLog, end: int) -> int:
     return end
 
 
-def _is_own(files: UnitFiles, log: EndedLog, position: int, offset: int, size: int) -> bool:
-    """Tell whether a unit names a record that is the queue's, as far as it can be told."""
-    queue_offset = position // ENTRY_SIZE if files.unit == ENTRY_SIZE else None
-    return record_of(log, files.directory, offset, size, queue_offset) is not None
+def is_own(files: UnitFiles, log: EndedLog, position: int, offset: int, size: int) -> bool:
+    """Tell whether a unit names a record that is the queue's, as far as it can be told.
+
+    Args:
+        files: of the queue.
+        log: what the unit points into.
+        position: of the unit.
+        offset: physical offset that it names.
+        size: bytes of the record, as it says.
+    """
+    record = record_of(log, files.directory, offset, size)
+    if record is None:
+        return False
+    if files.unit != ENTRY_SIZE or MULTI_DISPATCH in record.properties:
+        return True
+    later = record.queue_offset - position // ENTRY_SIZE
+    return not later or (later > 0 and has_left_out(log.output))
 
 
 def _is_written_over(log: EndedLog, offset: int, size: int, began_ms: float) -> bool:

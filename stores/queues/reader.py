@@ -12,7 +12,8 @@ import numpy as np
 from reput.formats.rocketmq import consumequeue_ext
 from reput.formats.rocketmq.consumequeue import ENTRY, ENTRY_SIZE, ENTRY_STRUCT, HEAD, head_of
 from reput.stores.findings import Kind
-from reput.stores.log.records import record_of, stored_at
+from reput.stores.log.records import stored_at
+from reput.stores.queues.live_end import is_own
 from reput.stores.queues.unit_files import UnitFiles
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ class QueueReader:
         if offset < 0 or size <= 0:
             self._last, self._tail = raw[: end - self._tail_at], raw
             return True
-        # The first entry of all may be one that fills a gap.
-        return self.max_offset > self.min_offset and self._take_in()
+        # The first entry of all may be one that fills a gap. Where a cut left some, it is not.
+        return (self.max_offset > self.min_offset or files.is_cut) and self._take_in()
 
     def _take_in(self) -> bool:
         files, log = self.files, self.log
@@ -162,14 +163,18 @@ class QueueReader:
     def _held_in(self, data: bytes) -> int:
         """Return how many entries come before the first that was cut and still stands there.
 
-        The log may have grown past the place that it names.
+        The log may have grown past the place that it names. One whose record has expired since
+        tells nothing: it counts if one after it does.
         """
-        heads = (head_of(data[at:]) for at in range(0, len(data), ENTRY_SIZE))
-        for number, head in enumerate(heads):
-            queue_offset = self.max_offset + number
-            if record_of(self.log, self.files.directory, *head, queue_offset) is None:
-                return number
-        return len(data) // ENTRY_SIZE
+        held = 0
+        for at in range(0, len(data), ENTRY_SIZE):
+            head = head_of(data[at:])
+            if head[0] < self.log.min_offset:
+                continue
+            if not is_own(self.files, self.log, self.end + at, *head):
+                break
+            held = at // ENTRY_SIZE + 1
+        return held
 
     def _min_position(self) -> int:
         if not self.files.bases or not self.end:

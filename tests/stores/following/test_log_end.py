@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import struct
@@ -32,6 +33,7 @@ from tests.builders.stores import (
     SMALL,
     Log,
     Messages,
+    Place,
     fill,
     name_batch_topics,
 )
@@ -103,6 +105,19 @@ def write_units(queue: Path, number: int, units: list[Unit]) -> None:
         with path.open("r+b") as file:
             file.seek(at % 4 * 46)
             file.write(unit.pack())
+
+
+def write_entries(store: Path, number: int, places: list[Place]) -> None:
+    """Write entries of records into a queue, from a number on, whose files need not be there."""
+    for i, place in enumerate(places, number):
+        base = i * 20 // QUEUE_FILE * QUEUE_FILE
+        path = store / "consumequeue/t/0" / names.offset_file(base)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        with path.open("r+b") as file:
+            file.truncate(QUEUE_FILE)
+            file.seek(i * 20 - base)
+            file.write(struct.pack(">qiq", place.position, place.size, 0))
 
 
 class Made(NamedTuple):
@@ -343,6 +358,36 @@ class TestCutQueues:
                 pulled = opened.pull("t", 0, i).messages
                 assert [record.physical_offset for _, record in pulled] == [added.position]
 
+    @pytest.mark.parametrize("version", ["4.9", "5.5"])
+    def test_messages_that_expired_before_anyone_asked_keep_none_back(self, tmp_path, version):
+        """
+        The queue was cut, then written to, and is asked for when the first of these have expired.
+        """
+        store, log = queue_files(tmp_path, 6)
+        cut(store, log, 3)
+        put(store, log.end, bytes(LOG_FILE - log.end))
+        settings = broker.settings_of(version, SMALL)
+
+        def add(topic: str, number: int) -> Place:
+            sent = Message(topic, bytes(30), queue_offset=number, store_timestamp=NOW * 2)
+            added = log.append(sent)
+            base = added.position - added.position % LOG_FILE
+            put(store, base, bytes(log.data[base:]))
+            return added
+
+        with MessageStore.open(store, settings=settings) as opened:
+            assert opened.queue_now("t", 0).max_offset == 3
+            write_entries(store, 3, [add("t", 3), add("t", 4)])
+            for i in range(60):
+                last = add("o", i)
+            opened.log.reached(last.position, last.size)
+            (store / "commitlog" / names.offset_file(0)).unlink()
+            opened.presence.look()
+            assert opened.queue_now("t", 0).max_offset == 3
+            write_entries(store, 5, [add("t", 5)])
+            assert opened.queue_now("t", 0).max_offset == 6
+            assert [number for number, _ in opened.pull("t", 0, 5).messages] == [5]
+
     @pytest.mark.parametrize("number", [1, 2, 4])
     def test_a_batch_queue_has_what_comes_after_the_cut(self, tmp_path, number):
         """
@@ -406,13 +451,7 @@ class TestCutBefore:
                 added = log.append(sent)
                 put(store, 0, bytes(log.data))
                 assert opened.queue_now("t", 0).max_offset == i
-                base = i * 20 // QUEUE_FILE * QUEUE_FILE
-                path = store / "consumequeue/t/0" / names.offset_file(base)
-                path.touch()
-                with path.open("r+b") as file:
-                    file.truncate(QUEUE_FILE)
-                    file.seek(i * 20 - base)
-                    file.write(struct.pack(">qiq", added.position, added.size, 0))
+                write_entries(store, i, [added])
                 assert opened.queue_now("t", 0).max_offset == i + 1
                 pulled = opened.pull("t", 0, i).messages
                 assert [record.physical_offset for _, record in pulled] == [added.position]
@@ -439,6 +478,26 @@ class TestCutBefore:
         started(made.store, self.SOON)
         with MessageStore.open(made.store, settings=settings_of()) as opened:
             assert opened.queue_now("b", 0).max_offset == number
+
+    @pytest.mark.parametrize("left_out", ["skipped", "lost"])
+    def test_entries_after_a_message_that_was_left_out_count(self, tmp_path, started, left_out):
+        """
+        Their numbers are lower than those of their records, which came since the broker began.
+        """
+        log = Log()
+        for i in [0, 1, 2, *range(4, 9)]:
+            log.append(Message("t", bytes(30), queue_offset=i, store_timestamp=NOW * 2 + i))
+        store = log.write(tmp_path / "store")
+        write_entries(store, 0, log.places)
+        started(store, self.SOON)
+        with MessageStore.open(store, settings=settings_of()) as opened:
+            # As long as nothing is known of it, what a cut left looks like this.
+            assert opened.queue_now("t", 0).max_offset == 3
+        record = store / names.STATE / names.PROGRESS
+        record.parent.mkdir()
+        record.write_text(json.dumps({left_out: [[400, 500]]}))
+        with MessageStore.open(store, settings=settings_of()) as opened:
+            assert opened.queue_now("t", 0).max_offset == 8
 
     @pytest.mark.parametrize("is_held", [True, False])
     def test_a_broker_that_started_later_counts_what_stands_there(self, tmp_path, started, is_held):
