@@ -69,7 +69,7 @@ class Following:
         self._looked_at = loop.time()
         self._generation = store.presence.generation
         self._is_away = False
-        self._problem = self._lost = ""
+        self._problem = self._lost = self._damage = ""
 
     def tick(self) -> None:
         """Look at the files; call it each second."""
@@ -87,6 +87,7 @@ class Following:
             LOG.info("%s: the files are back: clients are served again", self._store.root)
             self._counters.ready(is_ready=True)
         self._tell(self._store.log.problem)
+        self._tell_of_damage()
         self._tell_of_index()
         has_changed = self._store.presence.generation != self._generation
         if has_changed or self._loop.time() - self._looked_at >= _TOPICS_SECONDS:
@@ -105,6 +106,22 @@ class Following:
         if said and said != self._problem:
             LOG.warning("%s: what was there before is served: %s", self._store.root, said)
         self._problem = said
+
+    def _tell_of_damage(self) -> None:
+        """Log once what is missing in the middle of the log; a broker serves the rest, too."""
+        damages = self._store.log.damages
+        said = ""
+        if damages:
+            first = damages[0]
+            more = f" (and {len(damages) - 1} more such places)" if damages[1:] else ""
+            said = f"{first.path}: {first.found}{more}"
+        if said and said != self._damage:
+            told = "%s: consumers are led past the messages that stood there: %s. %s"
+            remedy = "If the log is still being copied, end the server until it is whole"
+            LOG.error(told, self._store.root, said, remedy)
+        elif self._damage and not said:
+            LOG.info("%s: the log has no gaps any longer", self._store.root)
+        self._damage = said
 
     def _tell_of_index(self) -> None:
         """Log once that keys cannot be looked up; messages are served without the index."""

@@ -363,6 +363,23 @@ class TestChanged:
         place.until(lambda: "not the name of a commitlog file" in caplog.text)
         assert len(held.told) == 0
 
+    @pytest.mark.parametrize("is_short", [True, False])
+    def test_what_is_missing_in_the_middle_is_said(self, place, caplog, is_short):
+        caplog.set_level("INFO", "reput")
+        path = place.files()[1]
+        kept = path.read_bytes()
+        path.unlink()
+        if is_short:
+            path.write_bytes(kept[:100])
+        place.until(lambda: "consumers are led past the messages" in caplog.text)
+        found = "the file ends here" if is_short else "the file is missing"
+        assert f"{path}: {found}, expected 4096 bytes" in caplog.text
+        path.unlink(missing_ok=True)
+        path.write_bytes(kept)
+        place.until(lambda: "the log has no gaps any longer" in caplog.text)
+
+        assert place.pull(0).body
+
     def test_a_file_that_is_missing_in_between_keeps_nobody_waiting(self, place):
         place.hold(COUNT)
         assert place.pull(0).body
