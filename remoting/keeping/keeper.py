@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +37,8 @@ _TOGETHER_BYTES = 4 << 20
 _EXPIRE_SECONDS = 60.0
 # After an error of the disk.
 _PAUSE_MS = 5000
+# An error that stays is said again after this: many messages may meet it each second.
+_SAID_SECONDS = 60.0
 _HOUR_MS = 3_600_000
 RESERVED_HOURS = 72
 """A broker's own `fileReservedTime`."""
@@ -88,6 +91,8 @@ class Keeper:
         self._expired_at = loop.time()
         self._last_file = kept.last_file
         self._is_away = False
+        # By what failed and how, when it was said last.
+        self._said_at: dict[tuple[str, int | None], float] = {}
         # By topic, the queue of it that is ours.
         self._ids: dict[str, int] = {}
         for topic, queue_id in kept.queues.ends:
@@ -227,6 +232,10 @@ class Keeper:
 
     def _say(self, what: str, error: OSError) -> None:
         """Log an error of the disk; where the files are gone, only a new start makes others."""
+        kind, now = (what, error.errno), time.monotonic()
+        if now - self._said_at.get(kind, -math.inf) < _SAID_SECONDS:
+            return
+        self._said_at[kind] = now
         LOG.error(
             "%s: messages that were sent back could not be %s: %s. Give the disk room, or mend it; "
             "where files were removed, start the server again",

@@ -232,6 +232,10 @@ def test_a_store_is_followed_while_what_is_kept_beside_it_is_away(process, direc
     kept.rename(directory / "away")
     until_said(process, f"{kept}: messages that were sent back cannot be read")
     assert client.ask(RequestCode.PULL_MESSAGE, **asked(RETRY, 1)).code == 1
+    said = {"offset": str(first.physical_offset), "group": "g", "delayLevel": "1"}
+    for _ in range(5):
+        assert client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **said).code == 1
+    assert process.log.read_text().count("could not be kept") == 1
     assert pulled(client, "t", 0)[0] == first
     (directory / "store" / "commitlog").rename(directory / "log")
     until_said(process, f"{directory / 'store'}: clients are told to try again")
