@@ -75,6 +75,7 @@ SERVE_SENT_BACK = "rocketmq_reput_serve_sent_back_total"
 SERVE_DUPLICATES = "rocketmq_reput_serve_duplicate_clients_total"
 SERVE_COLD = "rocketmq_reput_serve_cold_pulls_total"
 SERVE_UNSAVED = "rocketmq_reput_serve_offsets_unsaved_seconds"
+SERVE_GAPS = "rocketmq_reput_serve_log_gaps"
 SERVE_BROKERS = "rocketmq_reput_serve_registered_brokers"
 SERVE_WANTED = "rocketmq_reput_serve_name_servers_wanted"
 SERVE_NAME_SERVERS = "rocketmq_reput_serve_name_servers"
@@ -164,6 +165,7 @@ SERVE: dict[str, tuple[str, ...]] = {
     SERVE_DUPLICATES: (),
     SERVE_COLD: (),
     SERVE_UNSAVED: (),
+    SERVE_GAPS: (),
     SERVE_BROKERS: (),
     SERVE_WANTED: (),
     SERVE_NAME_SERVERS: (),

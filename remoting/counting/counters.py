@@ -83,6 +83,9 @@ class Counters(Protocol):
     def offsets_unsaved(self, seconds: float) -> None:
         """Take how long the oldest offset of a group waits to be saved."""
 
+    def gaps(self, count: int) -> None:
+        """Take in how many places in its middle the log has files missing, or too short."""
+
     def lags(self, by_group: Mapping[str, int]) -> None:
         """Take how many messages each group has not consumed, all its topics together."""
 
@@ -149,6 +152,9 @@ class Uncounted:
         """Do nothing."""
 
     def offsets_unsaved(self, seconds: float) -> None:
+        """Do nothing."""
+
+    def gaps(self, count: int) -> None:
         """Do nothing."""
 
     def lags(self, by_group: Mapping[str, int]) -> None:

@@ -110,6 +110,7 @@ class Following:
     def _tell_of_damage(self) -> None:
         """Log once what is missing in the middle of the log; a broker serves the rest, too."""
         damages = self._store.log.damages
+        self._counters.gaps(len(damages))
         said = ""
         if damages:
             first = damages[0]

@@ -47,6 +47,7 @@ SERVED = 'cluster="c",store="a",node_type="server"'
 SERVE_READY = f"rocketmq_reput_serve_ready{{{SERVED}}}"
 SERVE_ACL = f"rocketmq_reput_serve_acl_broken{{{SERVED}}}"
 SERVE_TLS = f"rocketmq_reput_serve_tls_broken{{{SERVED}}}"
+SERVE_GAPS = f"rocketmq_reput_serve_log_gaps{{{SERVED}}}"
 SERVE_UNSAVED = f"rocketmq_reput_serve_offsets_unsaved_seconds{{{SERVED}}}"
 SERVE_WANTED = f"rocketmq_reput_serve_name_servers_wanted{{{SERVED}}}"
 SERVE_REGISTERED = f"rocketmq_reput_serve_name_servers{{{SERVED}}}"
@@ -111,6 +112,7 @@ HEALTHY = {
     SERVE_READY: "1x120",
     SERVE_ACL: "0x120",
     SERVE_TLS: "0x120",
+    SERVE_GAPS: "0x120",
     SERVE_UNSAVED: "0 3.5" + " 2 0" * 59,
     SERVE_WANTED: "2x120",
     SERVE_REGISTERED: "0 2x119",
@@ -390,6 +392,7 @@ CASES = [
         "ServeNotRegistered ServeRegisteredNowhere",
     ),
     ("nothing is to be registered", {SERVE_WANTED: "0x120", SERVE_REGISTERED: "0x120"}, 58, ""),
+    ("a file of a served log is lost", {SERVE_GAPS: later(1)}, 43, "ServeLogGaps"),
     ("a new ACL is broken", {SERVE_ACL: later(1)}, 44, "ServeAclBroken"),
     ("a new certificate is broken", {SERVE_TLS: later(1)}, 47, "ServeTlsNotRenewed"),
     ("the ACL refuses a client for good", {SERVE_REFUSED: "0x39 10+20x80"}, 75, "ServeRefusing"),

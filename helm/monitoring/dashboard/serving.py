@@ -113,7 +113,7 @@ def _groups() -> list[timeseries.Panel]:
             " this server keeps, not of the broker's.",
             SHORT,
             [(_one(s.SERVE_LAG), "{{store}} {{group}}")],
-            8,
+            6,
         ),
         graph(
             "Offsets that wait to be saved",
@@ -121,14 +121,22 @@ def _groups() -> list[timeseries.Panel]:
             " few seconds are normal.",
             SECONDS,
             [(_one(s.SERVE_UNSAVED), NAMED)],
-            8,
+            6,
+        ),
+        graph(
+            "Gaps in the log",
+            "Places in its middle where files are missing or too short: consumers are led past the"
+            " messages that stood there.",
+            SHORT,
+            [(_one(s.SERVE_GAPS), NAMED)],
+            6,
         ),
         graph(
             "Consumer groups",
             "Groups whose lag is known.",
             SHORT,
             [(_one(s.SERVE_GROUPS), NAMED)],
-            8,
+            6,
         ),
     ]
 

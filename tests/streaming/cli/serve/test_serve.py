@@ -363,6 +363,17 @@ class TestSeveralStores:
         with left_is_served(two), lock.open("w"):
             lock.unlink()
 
+    def test_a_disk_of_offsets_that_does_not_answer(self, two, tmp_path):
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        offsets = tmp_path / "offsets" / "right.json"
+        offsets.parent.mkdir()
+        os.mkfifo(offsets)
+
+        with left_is_served(two), offsets.open("w") as file:
+            offsets.unlink()
+            offsets.write_text("{}")
+            file.write("{}")
+
     def test_a_disk_that_stops_to_answer(self, two, tmp_path):
         """
         To open a pipe is to wait, as for such a disk.
