@@ -40,12 +40,13 @@ def open_store(options: StoreOptions) -> MessageStore:
     """
     chosen = named_in_file(options)
     if chosen is not None:
-        if not chosen.output.is_dir():
+        is_own = chosen.output == chosen.path
+        if not is_own and not chosen.output.is_dir():
             raise UsageError(
                 f"{options.config}, store {chosen.name}: output {chosen.output}: no such directory"
             )
         tell(chosen.name, chosen.path, chosen.output, chosen.settings)
-        return open_reader(chosen.path, chosen.output, chosen.settings)
+        return open_reader(chosen.path, None if is_own else chosen.output, chosen.settings)
     store, output = required(options.store), options.output
     if "\0" in f"{store}{output or ''}":
         raise UsageError("a path holds a NUL, which no path can have")

@@ -28,8 +28,8 @@ def store_names(ctx: Any, incomplete: str) -> list[str]:
     # Where the line so far is wrong, there is nothing to complete.
     with contextlib.suppress(ReputError):
         if path is not None:
-            names = [each.name for each in read_config(path, reads_kafka=False)]
-            return [each for each in names if each.startswith(incomplete)]
+            stores = read_config(path, reads_kafka=False, needs_output=False)
+            return [each.name for each in stores if each.name.startswith(incomplete)]
     return []
 
 

@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     from reput.streaming.settings.model.stores import StoreOptions
 
 
-def of_file(
-    config: Path | None, name: str | None, *others: object, needs_output: bool = True
-) -> StoreConfig | None:
+def of_file(config: Path | None, name: str | None, *others: object) -> StoreConfig | None:
     """Return the store of a `reput.toml` that the options name; None if they name no file.
+
+    It is only read: without an output it holds its own files.
 
     Args:
         config: the file.
         name: of the store.
         others: options that the file replaces: None where they are not given.
-        needs_output: see `read_config`.
 
     Raises:
         UsageError: such an option is given as well; the file cannot be read, or has no such store,
@@ -42,7 +41,7 @@ def of_file(
             "--config names the store: leave --store, --output, --broker-version, --broker-conf "
             "and --commitlog out; each has its key there"
         )
-    configs = read_config(config, reads_kafka=False, needs_output=needs_output)
+    configs = read_config(config, reads_kafka=False, needs_output=False)
     names = [each.name for each in configs]
     if name is None:
         if len(configs) > 1:
@@ -60,7 +59,7 @@ def of_file(
     raise UsageError(f"{config}: {no_such('store', name, names, '')}")
 
 
-def named_in_file(options: StoreOptions, *, needs_output: bool = True) -> StoreConfig | None:
+def named_in_file(options: StoreOptions) -> StoreConfig | None:
     """Return the store of the `reput.toml` that a command's options name; see `of_file`.
 
     Raises:
@@ -74,7 +73,6 @@ def named_in_file(options: StoreOptions, *, needs_output: bool = True) -> StoreC
         options.broker_version,
         options.broker_conf,
         options.commitlog,
-        needs_output=needs_output,
     )
 
 

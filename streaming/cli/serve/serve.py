@@ -76,7 +76,7 @@ def _configs_of(options: ServeOptions) -> list[StoreConfig]:
         UsageError: none, or something wrong with them.
     """
     if options.config is None or options.store_name is not None:
-        named = named_in_file(options, needs_output=False)
+        named = named_in_file(options)
         if named is None and options.output is not None:
             require_output(options.output)
         configs = [named if named is not None else one_store(options)]

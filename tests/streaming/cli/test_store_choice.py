@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sys
 
 import pytest
@@ -165,6 +167,41 @@ def test_a_single_store_needs_no_name(made):
     file.write_text("[[store]]\npath='store'\noutput='out'\nbroker_conf='broker.conf'\n")
 
     assert reput("topics", "--config", file) == store("topics")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_store_of_a_file_without_output_has_its_own_queues(made, command):
+    """
+    As without --output, and as in `reput serve`: one file is enough for all that only read.
+    """
+    store, file, reput = made
+    for place in ("consumequeue", "index"):
+        shutil.copytree(store.output / place, store.store / place)
+    file.write_text(
+        "[[store]]\nname='a'\npath='none'\n"
+        "[[store]]\nname='b'\npath='store'\nbroker_conf='broker.conf'\n"
+    )
+    words = command.split()
+    by_file = reput(*words, "--config", file, "--store-name", "b")
+    by_store = reput(*words, "--store", store.store, "--broker-conf", store.conf)
+
+    assert _untimed(by_file) == _untimed(by_store)
+    assert by_file[0] != 2
+
+
+@pytest.mark.parametrize("command", ["topics", "query time 0", "verify"])
+def test_such_a_store_that_is_not_there_is_no_output(made, command):
+    _, file, reput = made
+    file.write_text("[[store]]\npath='none'\nbroker_conf='broker.conf'\n")
+    by_file = reput(*command.split(), "--config", file)
+
+    assert by_file == reput(*command.split(), "--store", file.parent / "none")
+    assert by_file[0] == 3
+
+
+def _untimed(ended):
+    code, shown, error = ended
+    return code, re.sub(r"in [0-9.]+ s", "in S s", shown), error
 
 
 def test_inspect_takes_its_settings(made):
