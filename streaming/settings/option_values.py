@@ -23,6 +23,26 @@ SIZE_PATTERN = r"^[0-9]+\s*[kmgtKMGT]?([iI]?[bB])?$"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
+def refuse_blank(options: object, *names: str) -> None:
+    """Refuse an option without a text: a script whose variable is not set says that.
+
+    Args:
+        options: of a command.
+        names: of those that are something else when they are given than when they are not.
+
+    Raises:
+        UsageError: names the option.
+    """
+    for name in names:
+        given = getattr(options, name)
+        if given is not None and not given.strip("; "):
+            option = "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{option} {given!r}: nothing is named; is a variable not set? Leave the option "
+                "out for its default"
+            )
+
+
 def parse_json(name: str, text: str) -> Any:
     """Return what the JSON of an option says.
 

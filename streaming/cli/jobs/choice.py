@@ -10,7 +10,7 @@ from reput.formats.rocketmq import broker
 from reput.streaming.cli.store_choice import refuse_file
 from reput.streaming.settings.config import store_config
 from reput.streaming.settings.model.choices import CorruptMode, FlushMode, TailMode
-from reput.streaming.settings.option_values import number_of_bytes
+from reput.streaming.settings.option_values import number_of_bytes, refuse_blank
 from reput.streaming.settings.reput_toml import read_config
 from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.placement_mode import default_placement, submitted_master
@@ -32,6 +32,7 @@ def configs_of(options: JobOptionsGiven, looks: Looks | None = None) -> list[Sto
         UsageError: neither a store nor a file, both, or something wrong with them.
         OSError: no store's disk answers.
     """
+    refuse_blank(options, "kafka_bootstrap")
     if options.config is not None:
         of_stores = (
             options.store,
@@ -121,7 +122,7 @@ def job_options(
         available_now=available_now,
         trigger_seconds=trigger_seconds,
         follow_seconds=follow_seconds,
-        max_batch_bytes=None if cap is None else number_of_bytes(cap),
+        max_batch_bytes=None if cap is None else number_of_bytes(cap, "--max-batch-bytes "),
         threads=options.threads,
         flush_seconds=options.flush_seconds,
         sync_flush=options.flush == FlushMode.SYNC,

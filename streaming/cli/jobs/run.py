@@ -18,7 +18,7 @@ from reput.streaming.endings.interruptions import Ending
 from reput.streaming.observe.access import Access
 from reput.streaming.settings.model.choices import LogMode, Placement
 from reput.streaming.settings.model.jobs import RunOptions
-from reput.streaming.settings.option_values import number_of_bytes
+from reput.streaming.settings.option_values import number_of_bytes, refuse_blank
 from reput.streaming.settings.reput_toml import in_keys
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def run(options: RunOptions) -> None:
 
     Example: `reput run --store /data/rocketmq/store --output /data/reput --broker-version 5.3`
     """
+    refuse_blank(options, "metrics_host", "cluster")
     looks = Looks()
     configs = configs_of(options, looks)
     # The progress bar is slow to import.
@@ -53,7 +54,7 @@ def run(options: RunOptions) -> None:
     )
     words = None if options.config is None else in_keys
     log_to_stderr(as_json=options.log_format == LogMode.JSON, words=words)
-    ready_bytes = number_of_bytes(options.ready_behind)
+    ready_bytes = number_of_bytes(options.ready_behind, "--ready-behind ")
     access = _access_of(options)
     access.check()
     report_settings(configs, job, _banner(options, access, ready_bytes))

@@ -34,7 +34,7 @@ def serving(
     """Answer to Prometheus and to health checks while the job runs."""
     metrics = Metrics(
         {config.name: config for config in configs},
-        options.cluster,
+        options.cluster or "",
         version("reput"),
         skips_corrupt=options.on_corrupt == CorruptMode.SKIP,
     )

@@ -15,26 +15,6 @@ if TYPE_CHECKING:
     from reput.streaming.settings.model.serving import ServeOptions
 
 
-# Texts that are something else where they are given than where they are not.
-_NAMES = ("register", "advertise", "broker_name", "cluster", "sent_back_bytes", "metrics_host")
-
-
-def refuse_blank(options: ServeOptions) -> None:
-    """Refuse an option without a text: a script whose variable is not set says that.
-
-    Raises:
-        UsageError: names the option.
-    """
-    for name in _NAMES:
-        given = getattr(options, name)
-        if given is not None and not given.strip("; "):
-            option = "--" + name.replace("_", "-")
-            raise UsageError(
-                f"{option} {given!r}: nothing is named; is a variable not set? Leave the option "
-                "out for its default"
-            )
-
-
 def refuse_contradictions(options: ServeOptions, places: Places) -> None:
     """Refuse what cannot be meant.
 

@@ -14,13 +14,14 @@ from reput.remoting.server.descriptors import raise_limit
 from reput.stores.heap import give_back_large
 from reput.streaming.cli.asked import require_output
 from reput.streaming.cli.serve.brokers import cluster_of, counters_of, name_of
-from reput.streaming.cli.serve.checks import refuse_blank, refuse_contradictions
+from reput.streaming.cli.serve.checks import refuse_contradictions
 from reput.streaming.cli.serve.places import places_of
 from reput.streaming.cli.serve.stands import Stands, cannot_listen, new_loop
 from reput.streaming.cli.store_choice import named_in_file, one_store
 from reput.streaming.endings.interruptions import SIGNALS, leave_at_once
 from reput.streaming.settings.model.choices import LogMode
 from reput.streaming.settings.model.serving import ServeOptions
+from reput.streaming.settings.option_values import refuse_blank
 from reput.streaming.settings.reput_toml import in_keys, read_config
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 
+# Texts that are something else when they are given than when they are not.
+_NAMES = ("register", "advertise", "broker_name", "cluster", "sent_back_bytes", "metrics_host")
 # Answers are smaller than this; frames that are not whole may be larger.
 _LARGE, _KEPT = 1 << 20, 8 << 20
 
@@ -57,7 +60,7 @@ def serve(options: ServeOptions) -> None:
     log_to_stderr(as_json=options.log_format == LogMode.JSON, words=words)
     give_back_large(_LARGE, _KEPT)
     raise_limit()
-    refuse_blank(options)
+    refuse_blank(options, *_NAMES)
     configs = _configs_of(options)
     places = places_of(options, len(configs))
     refuse_contradictions(options, places)

@@ -113,13 +113,13 @@ class Writing:
         ),
     ] = None
     kafka_bootstrap: Annotated[
-        str,
+        str | None,
         Option(
             panel=KAFKA,
             chart=Chart("kafka.settings.bootstrap", is_value=False),
             help="Send the messages to Kafka at HOST:PORT too, exactly once. [default: off]",
         ),
-    ] = ""
+    ] = None
     kafka: Annotated[
         list[str] | None,
         Option(

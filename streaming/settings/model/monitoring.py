@@ -87,14 +87,14 @@ class Monitoring:
         ),
     ] = "1g"
     cluster: Annotated[
-        str,
+        str | None,
         Option(
             panel=MONITORING,
             chart=Chart("run.cluster"),
             help="The brokers' cluster, a label of all metrics. [default: each store's "
             "brokerClusterName in its broker.conf, or DefaultCluster]",
         ),
-    ] = ""
+    ] = None
     metrics_by_queue: Annotated[
         bool,
         Option(

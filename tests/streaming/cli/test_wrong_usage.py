@@ -128,6 +128,42 @@ def test_an_empty_path_is_not_the_current_directory(bare, monkeypatch, command, 
     assert not (bare.store / ".reput").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *(("run", option) for option in ("--kafka-bootstrap", "--metrics-host", "--cluster")),
+        ("rebuild", "--kafka-bootstrap"),
+        ("rebuild --repair", "--kafka-bootstrap"),
+    ],
+)
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_blank_text_is_not_the_default(bare, command, option, blank):
+    """
+    Without Kafka's address nothing would be sent, and without a host the port of the metrics would
+    be open on all addresses: both without a word.
+    """
+    places = ("--store", bare.store, "--output", bare.directory / "new", "--broker-conf", bare.conf)
+    bare.options = (*places, option, blank)
+    code, _, error = bare(*command.split())
+
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"{option} {blank!r}: nothing is named; is a variable not set?" in error
+    assert not (bare.directory / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("run", "--max-batch-bytes"), ("run", "--ready-behind"), ("rebuild", "--max-batch-bytes")],
+)
+def test_a_size_that_is_none_names_its_option(bare, command, option):
+    places = ("--store", bare.store, "--output", bare.directory / "new", "--broker-conf", bare.conf)
+    bare.options = (*places, option, "much")
+    code, _, error = bare(*command.split())
+
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"{option} 'much' is not a number of bytes" in error
+
+
 @pytest.mark.parametrize("key", ["path", "output", "commitlog"])
 def test_an_empty_path_in_a_file_is_not_its_directory(bare, key):
     keys = {"path": "store", "output": "out", key: ""}
