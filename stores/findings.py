@@ -159,6 +159,11 @@ class Report:
         """Tell whether nothing of the log is out of reach."""
         return self.lacking == 0
 
+    @property
+    def left_by(self) -> str:
+        """Return what has put entries and items after the end that an output's record gives."""
+        return f"not recorded yet; {self.writer} is writing" if self.writer else "left by a crash"
+
     def lack(
         self, path: Path | str, position: int, detail: str, kind: Kind = Kind.INCOMPLETE
     ) -> None:

@@ -261,7 +261,7 @@ class RestCheck:
             units = np.frombuffer(raw, self._unit)
             entries = "1 entry" if len(units) == 1 else f"{len(units)} entries"
             if self._are_leftovers(units, last_end):
-                detail = f"{entries} after the last, left by a crash"
+                detail = f"{entries} after the last, {self._report.left_by}"
                 self._report.note(Kind.SURPLUS, path, byte, detail)
                 is_left_over = True
             elif not is_whole:
@@ -269,7 +269,7 @@ class RestCheck:
                 self._report.add(Kind.SURPLUS, path, byte, detail)
         if is_whole and is_empty and self._scope.is_ours and self._scope.tolerates_leftovers:
             # A writer makes a file before it has an entry for it: the disk may be full then.
-            detail = "an empty file after the queue's last one, left by a crash"
+            detail = f"an empty file after the queue's last one, {self._report.left_by}"
             self._report.note(Kind.SURPLUS, path, 0, detail)
         elif is_whole and not is_left_over:
             self._report.add(Kind.SURPLUS, path, 0, is_whole)

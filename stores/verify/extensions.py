@@ -250,7 +250,7 @@ class ExtCheck:
         for byte, raw in surplus_runs(path, start, 1):
             what = f"{len(raw)} bytes after the last unit are not zero"
             if self._scope.tolerates_leftovers and _is_unit(path, byte):
-                self._report.note(Kind.SURPLUS, path, byte, f"{what}: left by a crash")
+                self._report.note(Kind.SURPLUS, path, byte, f"{what}: {self._report.left_by}")
                 return
             self._report.add(Kind.SURPLUS, path, byte, what)
 

@@ -82,7 +82,8 @@ class IndexCheck:
         replay.close_file()
         for path in replay.files[replay.opened :]:
             if self._scope.is_ours and self._scope.tolerates_leftovers:
-                self._report.note(Kind.SURPLUS, path, 0, "a file that a killed writer has left")
+                detail = f"a file after the last one, {self._report.left_by}"
+                self._report.note(Kind.SURPLUS, path, 0, detail)
             else:
                 self._report.add(Kind.SURPLUS, path, 0, "a file after the last one of the log")
         self._report.end_runs()
@@ -257,7 +258,8 @@ class IndexCheck:
         scope = self._scope
         if scope.is_ours and scope.tolerates_leftovers and found.physical_offset >= scope.end:
             self._replay.unknown_header = True
-            self._report.note(Kind.SURPLUS, path, byte, "an item that a killed writer has left")
+            detail = f"an item after the last one, {self._report.left_by}"
+            self._report.note(Kind.SURPLUS, path, byte, detail)
         else:
             what = "items that the log does not give"
             self._report.add_to_run(Kind.SURPLUS, path, byte, ITEM_SIZE, what)

@@ -577,6 +577,25 @@ class TestProgress:
         said = f"not dispatched yet; {report.writer} is writing"
         assert any(note.detail.endswith(said) for note in report.notes)
 
+    def test_what_its_writer_has_not_recorded_yet_was_not_left_by_a_crash(self, output_of):
+        """
+        Entries are there up to a minute before they are recorded: nothing has happened.
+        """
+        config = output_of()
+        shutil.rmtree(config.output)
+        dispatcher = StoreDispatcher(config)
+        try:
+            dispatcher.dispatch(find_tail(dispatcher.log).end)
+            report = verify(config)
+        finally:
+            dispatcher.close()
+        surplus = [note.detail for note in report.notes if note.kind == Kind.SURPLUS]
+
+        assert verdict_of(report) == Verdict.SOUND
+        said = f"not recorded yet; {report.writer} is writing"
+        assert surplus
+        assert all(detail.endswith(said) for detail in surplus)
+
     def test_a_damaged_output_that_is_behind_is_damaged(self, output_of):
         """
         Adding what is missing would not mend it.
