@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reput.checkpoints import output_record
+from reput.checkpoints import output_record, progress, untouched
+from reput.checkpoints.disk import locks
+from reput.formats.errors import FormatError, StoreError
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, HEAD, head_of
 from reput.stores.following.other_store import nothing_in_common
 from reput.stores.log.records import read_record
@@ -68,6 +70,29 @@ def _entries(queue: QueueReader) -> Iterator[int]:
         yield queue.files.bases[0]
     if queue.end >= ENTRY_SIZE:
         yield queue.end - ENTRY_SIZE
+
+
+def touched(config: StoreConfig, floor: int) -> str | None:
+    """Return which file of an output is not as its writer left it, None if none is known.
+
+    A file of a queue that is missing is passed over by a broker's rules: consumers of the queue are
+    not told, and their group has no lag. So it is said here.
+
+    Args:
+        config: the store and its output.
+        floor: physical offset where the log begins.
+    """
+    try:
+        found = progress.load(config.output)
+        if found is None or locks.holder_of(config.output / progress.STATE_DIRECTORY):
+            return None
+        untouched.check(config.output, found, config.settings, floor)
+    except (StoreError, FormatError, OSError) as error:
+        # A writer may have come meanwhile.
+        if locks.holder_of(config.output / progress.STATE_DIRECTORY):
+            return None
+        return f"clients may miss messages of {config.output}: {error}"
+    return None
 
 
 def doubts(config: StoreConfig) -> str | None:

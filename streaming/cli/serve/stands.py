@@ -16,7 +16,7 @@ from reput.remoting.access.errors import AccessError
 from reput.remoting.server.ports import Place
 from reput.remoting.server.store_thread import StoreThread
 from reput.streaming.cli.asked import open_reader
-from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
+from reput.streaming.cli.serve.belongs import doubts, refuse_strangers, touched
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
 
 if TYPE_CHECKING:
@@ -229,13 +229,13 @@ def opened(config: StoreConfig) -> MessageStore:
     store = open_reader(config.path, config.output, config.settings)
     try:
         refuse_strangers(config, store)
-        doubt = doubts(config)
+        said = (doubts(config), touched(config, store.log.min_offset))
         # It is searched for in the last file, which takes a while: not while clients wait.
         store.log.end()
     except BaseException:
         store.close()
         raise
-    if doubt is not None:
+    for doubt in filter(None, said):
         LOG.warning("%s", doubt)
     return store
 

@@ -8,7 +8,7 @@ import pytest
 
 from reput.formats.errors import StoreError
 from reput.stores.query.message_store import MessageStore
-from reput.streaming.cli.serve.belongs import doubts, refuse_strangers
+from reput.streaming.cli.serve.belongs import doubts, refuse_strangers, touched
 from tests.builders.served import dispatched, messages
 from tests.builders.stores import config_of
 
@@ -55,6 +55,24 @@ def test_an_output_of_another_version_is_doubted(made):
     said = doubts(config_of(one.path, one.output, "4.9"))
     assert "made as by a broker 5.5" in said
     assert "give --broker-version 5.5" in said
+
+
+@pytest.mark.parametrize("what", ["file", "queue"])
+def test_a_file_of_an_output_that_is_gone_is_said(made, what):
+    """
+    A pull passes over it as at a broker, so that nobody would notice what was not consumed.
+    """
+    one = made[0]
+    assert touched(one, 0) is None
+    queue = one.output / "consumequeue" / "t" / "1"
+    if what == "queue":
+        shutil.rmtree(queue)
+    else:
+        min(queue.iterdir()).unlink()
+    said = touched(one, 0)
+
+    assert f"clients may miss messages of {one.output}: {queue}" in said
+    assert "reput rebuild --repair" in said
 
 
 def test_an_index_of_another_version_is_doubted(tmp_path):
