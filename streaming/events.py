@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
+# The store that what runs now is about, where all of it is about one: lines say so by themselves.
+CURRENT_STORE: ContextVar[str | None] = ContextVar("store", default=None)
+
 RECOVERY, TRUNCATION, GAP, CORRUPT = "recovery", "truncation", "gap", "corrupt"
 SETTING = "setting"
 # The log's last file does not have its full size yet.

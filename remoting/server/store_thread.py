@@ -97,11 +97,13 @@ class StoreThread:
         if is_silent is self._is_silent:
             return
         self._is_silent = is_silent
-        root = self.opened.result().root
+        broker = self.opened.result()
+        of_store = {"store": broker.described().name}
         if is_silent:
-            LOG.error("%s: its clients get no answers: see whether its disk answers", root)
+            said = "%s: its clients get no answers: see whether its disk answers"
+            LOG.error(said, broker.root, extra=of_store)
         else:
-            LOG.info("%s: its clients are answered again", root)
+            LOG.info("%s: its clients are answered again", broker.root, extra=of_store)
 
     def end(self) -> None:
         """Close all, as soon as the loop gets to it."""

@@ -10,7 +10,7 @@ from pythonjsonlogger.json import JsonFormatter
 
 from reput.stores.inspect.printable import printable
 from reput.streaming.endings.verbosity import VERBOSITY
-from reput.streaming.events import STARTED, STORE, kind_of_event
+from reput.streaming.events import CURRENT_STORE, STARTED, STORE, kind_of_event
 from reput.streaming.settings.secret_words import looks_secret
 from reput.streaming.show.console import ERR
 from reput.streaming.show.moments import local_time
@@ -45,6 +45,16 @@ class _ZonedJson(JsonFormatter):
         return _local_time(record)
 
 
+class _OfStore(logging.Filter):
+    """Adds the store to lines that do not name it in a field, where all that runs is about one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        store = CURRENT_STORE.get()
+        if store is not None and not hasattr(record, "store"):
+            record.store = store
+        return True
+
+
 class _Reworded(logging.Filter):
     """Says lines in other words."""
 
@@ -75,6 +85,7 @@ def log_to_stderr(
         _LOG.removeHandler(_HANDLER)
     handler = logging.StreamHandler(sys.stderr)
     if as_json:
+        handler.addFilter(_OfStore())
         handler.setFormatter(
             _ZonedJson(
                 "%(asctime)s %(levelname)s %(message)s",

@@ -18,6 +18,7 @@ from reput.remoting.server.store_thread import StoreThread
 from reput.streaming.cli.asked import open_reader
 from reput.streaming.cli.serve.belongs import doubts, refuse_strangers, touched
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
+from reput.streaming.events import CURRENT_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,11 +45,13 @@ class Stand(NamedTuple):
     """One store of a server.
 
     Attributes:
+        name: of its broker, and so of the store in metrics and log lines.
         config: of the store.
         listened: where its broker listens.
         advertised: what clients dial.
     """
 
+    name: str
     config: StoreConfig
     listened: Address
     advertised: Address
@@ -63,6 +66,7 @@ class Stand(NamedTuple):
             self.config.path,
             place,
             dialled,
+            extra={"store": self.name},
         )
 
 
@@ -79,7 +83,8 @@ class Stands:
         """Open nothing yet."""
         self._options, self._metrics = options, metrics
         each = zip(configs, places.brokers, places.advertised, strict=True)
-        self._stands = {name_of(options, config): Stand(config, *two) for config, *two in each}
+        stands = [Stand(name_of(options, config), config, *two) for config, *two in each]
+        self._stands = {stand.name: stand for stand in stands}
         # By the broker's name, what was wrong at the last try.
         self._missing: dict[str, Exception] = {}
         # Of stores that are being opened, and of those that were open and are closed again.
@@ -202,6 +207,7 @@ class Stands:
 
     def _broker(self, stand: Stand) -> StoreBroker:
         """Open a store, on its thread."""
+        CURRENT_STORE.set(stand.name)
         store = opened(stand.config)
         try:
             return broker_of(self._options, stand.config, store, stand.advertised, self._metrics)
@@ -266,4 +272,5 @@ def _say(stand: Stand, error: Exception) -> None:
         stand.config.name,
         error,
         _AGAIN_TICKS,
+        extra={"store": stand.name},
     )

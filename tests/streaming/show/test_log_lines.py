@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextvars
+import json
 import logging
 from types import SimpleNamespace
 
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from reput.streaming.events import CURRENT_STORE
 from reput.streaming.settings.config import FlushPolicy
-from reput.streaming.show.log_lines import report_openings
+from reput.streaming.show import log_lines
+from reput.streaming.show.log_lines import log_to_stderr, report_openings
 from reput.streaming.writers.opening import events_of
 from tests.builders.brokers import Broker
 from tests.builders.stores import config_of
@@ -36,3 +40,21 @@ def test_what_an_opening_rolled_back_is_said_as_a_writer_says_it_later(tmp_path,
     finally:
         log.removeHandler(handler)
         dispatcher.close()
+
+
+def test_lines_of_what_runs_for_one_store_say_so(capsys, monkeypatch):
+    log = logging.getLogger("reput")
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log_lines, "_HANDLER", None)
+    log_to_stderr(as_json=True)
+
+    def of_store():
+        CURRENT_STORE.set("b0")
+        log.warning("one")
+        log.warning("another", extra={"store": "b1"})
+
+    contextvars.copy_context().run(of_store)
+    log.warning("of all")
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+    assert [line.get("store") for line in said] == ["b0", "b1", None]

@@ -184,6 +184,7 @@ class TestServed:
         assert client.is_closed()
         warnings = [json.loads(line) for line in lines if "WARNING" in line]
         assert "anybody who can connect reads every message" in str(warnings)
+        assert json.loads(lines[-1])["store"] == "b7"
         saved = json.loads((tmp_path / "offsets" / "b7.json").read_text())
         assert saved["offsetTable"]["t@g"] == {"0": 7}
 
