@@ -84,7 +84,7 @@ class Counters(Protocol):
         """Take how long the oldest offset of a group waits to be saved."""
 
     def gaps(self, count: int) -> None:
-        """Take in how many places in its middle the log has files missing, or too short."""
+        """Take in how many places files of the log or of its queues are missing, or too short."""
 
     def lags(self, by_group: Mapping[str, int]) -> None:
         """Take how many messages each group has not consumed, all its topics together."""

@@ -201,6 +201,10 @@ class StoreBroker:
         """Let something be called with each pull that begins to wait."""
         self._pulls.holds.on_hold = called
 
+    def doubt(self, said: str, still: Callable[[], str | None]) -> None:
+        """Say, and count, that files of the output are missing; see `Following.doubt`."""
+        self._following.doubt(said, still)
+
     def listens_on(self, port: int) -> None:
         """Take the port that it got: no client can dial port 0. It can be described then."""
         host, _, asked = self._identity.address.rpartition(":")

@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 
+# An output that was damaged at the start is looked at again after this.
+_DOUBT_SECONDS = 60.0
 # Topics that come later are known after this, in seconds; clients ask for routes each 30 s.
 _TOPICS_SECONDS = 5.0
+
+
+def _nothing() -> None:
+    pass
 
 
 class Topics(NamedTuple):
@@ -70,6 +76,21 @@ class Following:
         self._generation = store.presence.generation
         self._is_away = False
         self._problem = self._lost = self._damage = ""
+        # What is wrong with the output, and what looks whether it still is.
+        self._doubt: str | None = None
+        self._doubted: Callable[[], str | None] = _nothing
+        self._doubted_at = 0.0
+
+    def doubt(self, said: str, still: Callable[[], str | None]) -> None:
+        """Say, and count, that files of the output are missing until they are there again.
+
+        Args:
+            said: which.
+            still: looks again; None if nothing is wrong. It is called on a thread.
+        """
+        LOG.error("%s", said)
+        self._doubt, self._doubted = said, still
+        self._doubted_at = self._loop.time()
 
     def tick(self) -> None:
         """Look at the files; call it each second."""
@@ -89,9 +110,20 @@ class Following:
         self._tell(self._store.log.problem)
         self._tell_of_damage()
         self._tell_of_index()
+        if self._doubt is not None and self._loop.time() - self._doubted_at >= _DOUBT_SECONDS:
+            self._doubted_at = self._loop.time()
+            looking = self._loop.run_in_executor(self._thread, self._doubted)
+            looking.add_done_callback(self._take_doubt)
         has_changed = self._store.presence.generation != self._generation
         if has_changed or self._loop.time() - self._looked_at >= _TOPICS_SECONDS:
             self._look_at_topics()
+
+    def _take_doubt(self, done: asyncio.Future[str | None]) -> None:
+        if done.cancelled():
+            return
+        self._doubt = done.result()
+        if self._doubt is None:
+            LOG.info("%s: the output is whole again", self._store.output)
 
     def _leave(self, said: str, error: Exception) -> None:
         """Say once that the files are not as they should be; clients had better not come."""
@@ -110,7 +142,7 @@ class Following:
     def _tell_of_damage(self) -> None:
         """Log once what is missing in the middle of the log; a broker serves the rest, too."""
         damages = self._store.log.damages
-        self._counters.gaps(len(damages))
+        self._counters.gaps(len(damages) + (self._doubt is not None))
         said = ""
         if damages:
             first = damages[0]

@@ -71,7 +71,7 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "How long the oldest offset of a group waits to be saved.",
         (),
     ),
-    "log_gaps": ("Places in the middle of the log where files are missing or too short.", ()),
+    "gaps": ("Places in the log, and in its queues, where files are missing or too short.", ()),
     "registered_brokers": ("Brokers of others that are registered at the name server.", ()),
     "name_servers_wanted": (
         "Name servers of others at which the broker is to be registered.",
@@ -198,8 +198,8 @@ class ServerCounters:
         self._values["offsets_unsaved_seconds"] = seconds
 
     def gaps(self, count: int) -> None:
-        """Take in how many places in its middle the log has files missing, or too short."""
-        self._values["log_gaps"] = count
+        """Take in how many places files of the log or of its queues are missing, or too short."""
+        self._values["gaps"] = count
 
     def lags(self, by_group: Mapping[str, int]) -> None:
         """Take the groups' lags; the ones that are gone make room."""

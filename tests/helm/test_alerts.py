@@ -47,7 +47,7 @@ SERVED = 'cluster="c",store="a",node_type="server"'
 SERVE_READY = f"rocketmq_reput_serve_ready{{{SERVED}}}"
 SERVE_ACL = f"rocketmq_reput_serve_acl_broken{{{SERVED}}}"
 SERVE_TLS = f"rocketmq_reput_serve_tls_broken{{{SERVED}}}"
-SERVE_GAPS = f"rocketmq_reput_serve_log_gaps{{{SERVED}}}"
+SERVE_GAPS = f"rocketmq_reput_serve_gaps{{{SERVED}}}"
 SERVE_UNSAVED = f"rocketmq_reput_serve_offsets_unsaved_seconds{{{SERVED}}}"
 SERVE_WANTED = f"rocketmq_reput_serve_name_servers_wanted{{{SERVED}}}"
 SERVE_REGISTERED = f"rocketmq_reput_serve_name_servers{{{SERVED}}}"
@@ -392,7 +392,7 @@ CASES = [
         "ServeNotRegistered ServeRegisteredNowhere",
     ),
     ("nothing is to be registered", {SERVE_WANTED: "0x120", SERVE_REGISTERED: "0x120"}, 58, ""),
-    ("a file of a served log is lost", {SERVE_GAPS: later(1)}, 43, "ServeLogGaps"),
+    ("a file of a served log is lost", {SERVE_GAPS: later(1)}, 43, "ServeGaps"),
     ("a new ACL is broken", {SERVE_ACL: later(1)}, 44, "ServeAclBroken"),
     ("a new certificate is broken", {SERVE_TLS: later(1)}, 47, "ServeTlsNotRenewed"),
     ("the ACL refuses a client for good", {SERVE_REFUSED: "0x39 10+20x80"}, 75, "ServeRefusing"),

@@ -31,12 +31,12 @@ ALERTS = (
         "The process answers its scrapes, and for 5 minutes no client of this store.",
     ),
     Alert(
-        "ServeLogGaps",
+        "ServeGaps",
         CRITICAL,
         "1m",
         f"{s.SERVE_GAPS}{_SERVER} > 0",
         f"Consumers of {STORE} are led past messages that are missing",
-        "In {{ $value | humanize }} places in the middle of its log, files are missing or short."
+        "In {{ $value | humanize }} places, files of its log or of its queues are missing or short."
         " Consumers get what comes after, and their offsets move past the gap.",
     ),
     Alert(

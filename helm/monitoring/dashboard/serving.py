@@ -124,9 +124,9 @@ def _groups() -> list[timeseries.Panel]:
             6,
         ),
         graph(
-            "Gaps in the log",
-            "Places in its middle where files are missing or too short: consumers are led past the"
-            " messages that stood there.",
+            "Gaps in log and queues",
+            "Places where files are missing or too short: consumers are led past the messages that"
+            " stood there. An output counts as one place.",
             SHORT,
             [(_one(s.SERVE_GAPS), NAMED)],
             6,

@@ -210,10 +210,18 @@ class Stands:
         CURRENT_STORE.set(stand.name)
         store = opened(stand.config)
         try:
-            return broker_of(self._options, stand.config, store, stand.advertised, self._metrics)
+            broker = broker_of(self._options, stand.config, store, stand.advertised, self._metrics)
         except BaseException:
             store.close()
             raise
+
+        def missing() -> str | None:
+            return touched(stand.config, store.log.min_offset)
+
+        said = missing()
+        if said is not None:
+            broker.doubt(said, missing)
+        return broker
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -235,13 +243,13 @@ def opened(config: StoreConfig) -> MessageStore:
     store = open_reader(config.path, config.output, config.settings)
     try:
         refuse_strangers(config, store)
-        said = (doubts(config), touched(config, store.log.min_offset))
+        doubt = doubts(config)
         # It is searched for in the last file, which takes a while: not while clients wait.
         store.log.end()
     except BaseException:
         store.close()
         raise
-    for doubt in filter(None, said):
+    if doubt is not None:
         LOG.warning("%s", doubt)
     return store
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from tests.builders.servers import LOOPBACK, Client, free_port, serving
 from tests.builders.stores import SMALL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 
@@ -50,6 +51,12 @@ import time
 from reput.remoting.server import compiled
 from reput.streaming.cli.main import main
 compiled.load = lambda: time.sleep(3600)
+main()
+"""
+LOOKING_AGAIN = """
+from reput.remoting.server import following
+from reput.streaming.cli.main import main
+following._DOUBT_SECONDS = 0.1
 main()
 """
 COMMAND = [sys.executable, "-m", "reput", "serve"]
@@ -270,6 +277,44 @@ class TestServed:
 
         assert answer.code == ResponseCode.SUCCESS
         assert "imported []" in rest
+
+
+def test_an_output_without_a_file_is_told_of_until_it_is_whole(options, tmp_path):
+    metrics = free_port()
+    queue = tmp_path / "out" / "consumequeue" / "t" / "0"
+    queue.rename(tmp_path / "kept")
+    words = ["--listen", f"{LOOPBACK}:0", "--namesrv-listen", "off", "--metrics-port", str(metrics)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOOKING_AGAIN, "serve", *options, *words],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = line_with(process, "clients may miss messages")
+    dialled(process, 1)
+    wait_until(lambda: gaps(metrics) == 1)
+    (tmp_path / "kept").rename(queue)
+    line_with(process, "the output is whole again")
+    wait_until(lambda: gaps(metrics) == 0)
+    process.terminate()
+    process.communicate(timeout=30)
+
+    assert f"{tmp_path}/out: {queue}" in said
+    assert process.returncode == OK
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def gaps(metrics: int) -> float:
+    with urllib.request.urlopen(f"http://{LOOPBACK}:{metrics}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.search(r"^rocketmq_reput_serve_gaps\{.*\} (\S+)$", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
 
 
 @pytest.fixture
