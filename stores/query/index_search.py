@@ -5,16 +5,19 @@ ones included: after a file that began before the window of time, older files do
 chain ends at an item that is older than the window. No broker writes chains that run in a circle,
 counts beyond the file, or files of other sizes and names, so the broker has no rule for them. Here
 they are findings, and the answer is what was found until then.
+
+Files are read, not mapped: a page of a map that a disk does not bring stops all threads of Python,
+and a read stops its own one, or none (`stores.reads`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.formats.errors import FormatError
 from reput.formats.rocketmq import indexfile, names
 from reput.formats.rocketmq.indexfile import (
     FIRST_ITEM,
@@ -24,6 +27,7 @@ from reput.formats.rocketmq.indexfile import (
     SLOT_SIZE,
     Header,
 )
+from reput.stores import reads
 from reput.stores.findings import Kind
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
 _ITEM = indexfile.ITEM_STRUCT
 _SLOT = struct.Struct(">i")
+_CUT = "Put the whole file back, or rebuild queues and index into a new --output"
 
 
 class Window(NamedTuple):
@@ -67,28 +72,23 @@ class ManyHits(NamedTuple):
     last_offset: int
 
 
-class IndexFileMap:
-    """One index file, mapped: brokers remove these files but never cut them."""
+class IndexFile:
+    """One index file: brokers remove these files but never cut them."""
 
     def __init__(self, path: Path | str, settings: BrokerSettings) -> None:
-        """Map it.
+        """Open it.
 
         Raises:
             OSError: it cannot be read.
-            ValueError: it is empty.
         """
         self.path = path
         self.slots = settings.index_slots
         self.items = settings.index_items
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self.data = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
-        finally:
-            os.close(descriptor)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def header(self) -> Header:
         """Return the header as it stands there now, its count as a broker takes it."""
-        header = Header.unpack(self.data[:HEADER_SIZE])
+        header = Header.unpack(self._read(0, HEADER_SIZE))
         return header._replace(index_count=header.next_item)
 
     def select(
@@ -103,7 +103,7 @@ class IndexFileMap:
             found: physical offsets.
             report: gets what is damaged.
         """
-        data, header = self.data, self.header()
+        header = self.header()
         count, begin_timestamp = header.index_count, header.begin_timestamp
         number = self._first_item(hashed, count)
         if number == NO_ITEM:
@@ -116,7 +116,7 @@ class IndexFileMap:
                 self._damaged_slot(report, hashed, number)
                 return
             at = items_at + number * ITEM_SIZE
-            key_hash, offset, seconds, previous = _ITEM.unpack_from(data, at)
+            key_hash, offset, seconds, previous = _ITEM.unpack(self._read(at, ITEM_SIZE))
             if seconds < 0:
                 return
             stored = begin_timestamp + seconds * 1000
@@ -135,7 +135,7 @@ class IndexFileMap:
     def _first_item(self, hashed: int, count: int) -> int:
         """Return the first item of a hash's chain, `NO_ITEM` if the file has none."""
         slot_at = HEADER_SIZE + hashed % self.slots * SLOT_SIZE
-        (number,) = _SLOT.unpack_from(self.data, slot_at)
+        (number,) = _SLOT.unpack(self._read(slot_at, SLOT_SIZE))
         is_there = NO_ITEM < number <= count and count > FIRST_ITEM
         return int(number) if is_there else NO_ITEM
 
@@ -147,9 +147,19 @@ class IndexFileMap:
     def _damaged(self, report: Report, byte: int, what: str) -> None:
         report.add(Kind.BROKEN_CHAIN, str(self.path), byte, what)
 
+    def expect_few_keys(self) -> None:
+        """Read the few pages that keys lie on, and not the megabytes around each."""
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def _read(self, position: int, length: int) -> bytes:
+        data = reads.pread(self._descriptor, length, position)
+        if len(data) < length:
+            raise FormatError(self.path, position + len(data), "the index file was cut", _CUT)
+        return data
+
     def close(self) -> None:
-        """Unmap it."""
-        self.data.close()
+        """Close it."""
+        os.close(self._descriptor)
 
 
 def is_time_matched(header: Header, window: Window) -> bool:
@@ -177,10 +187,10 @@ class IndexSearch:
         self._place = str(directory)
         self._settings = settings
         self._report = report
-        self._files: dict[str, IndexFileMap] = {}
+        self._files: dict[str, IndexFile] = {}
         self._changed = -1
 
-    def files(self) -> list[IndexFileMap]:
+    def files(self) -> list[IndexFile]:
         """Return the files, oldest first."""
         try:
             changed = os.stat(self._place).st_mtime_ns  # noqa: PTH116 - twice as quick
@@ -208,27 +218,23 @@ class IndexSearch:
                     "broker's maxHashSlotNum and maxIndexNum in --broker-conf",
                 )
                 continue
-            mapped = known.pop(entry.name, None)
-            if mapped is None:
+            file = known.pop(entry.name, None)
+            if file is None:
                 # It may go while we look.
                 with contextlib.suppress(FileNotFoundError):
-                    mapped = IndexFileMap(entry.path, self._settings)
-                    self._advise(mapped.data)
-            if mapped is not None:
-                self._files[entry.name] = mapped
+                    file = self._opened(entry.path)
+            if file is not None:
+                self._files[entry.name] = file
         self._take(list(self._files.values()))
         for gone in known.values():
             gone.close()
 
-    def _advise(self, data: mmap.mmap) -> None:
-        """Tell the system how a file is read.
+    def _opened(self, path: str) -> IndexFile:
+        file = IndexFile(path, self._settings)
+        file.expect_few_keys()
+        return file
 
-        A look-up of a few keys needs the few pages that these lie on, and not the megabytes that
-        a disk reads around each.
-        """
-        data.madvise(mmap.MADV_RANDOM)
-
-    def _take(self, files: Sequence[IndexFileMap]) -> None:
+    def _take(self, files: Sequence[IndexFile]) -> None:
         """Take over the list of files, oldest first, before others are closed."""
 
     def offsets_of(self, text: str, window: Window, limit: int) -> IndexHits:

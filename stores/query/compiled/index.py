@@ -22,7 +22,7 @@ from reput.stores.query.compiled.index_kernels import (
     LIMIT,
     OUTDATED,
 )
-from reput.stores.query.index_search import ALWAYS, IndexSearch, ManyHits
+from reput.stores.query.index_search import ALWAYS, IndexFile, IndexSearch, ManyHits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report
-    from reput.stores.query.index_search import IndexFileMap, IndexHits, Window
+    from reput.stores.query.index_search import IndexHits, Window
 
 _LOOK_NS = 10_000_000
 # Keys that one call of the kernel is for, hits that there is room for at first, and at most.
@@ -73,6 +73,37 @@ def asked_keys(prefix: str, keys: Sequence[str]) -> AskedKeys | None:
     return AskedKeys(start + raw, len(start), key_end)
 
 
+class _MappedFile(IndexFile):
+    """One index file, mapped, for a process that waits for its disk anyway."""
+
+    def __init__(self, path: Path | str, settings: BrokerSettings) -> None:
+        """Map it, in large pages and with what a disk reads around each key.
+
+        A chain leads all over its file, and with pages of 4 KiB the processor looks up where each
+        of them is, which takes as long as reading it. After some hundred keys all of the file is in
+        memory anyway. Where a file system has no large pages, things are as without.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        super().__init__(path, settings)
+        try:
+            self.data = mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
+        finally:
+            # The map has one of its own.
+            super().close()
+        # A kernel may have been built without them.
+        with contextlib.suppress(OSError):
+            self.data.madvise(mmap.MADV_HUGEPAGE)
+
+    def _read(self, position: int, length: int) -> bytes:
+        return self.data[position : position + length]
+
+    def close(self) -> None:
+        """Unmap it."""
+        self.data.close()
+
+
 class CompiledSearch(IndexSearch):
     """`IndexSearch` by kernels; what a kernel finds damaged is looked at by the readable twin."""
 
@@ -88,20 +119,13 @@ class CompiledSearch(IndexSearch):
         self._count = np.zeros(KEYS, np.int64)
         self._select = called_with(kernels.select, b"", self.search)
 
-    def _advise(self, data: mmap.mmap) -> None:
-        """Ask for large pages, and for what a disk reads around each key.
+    def _opened(self, path: str) -> IndexFile:
+        return _MappedFile(path, self._settings)
 
-        A chain leads all over its file, and with pages of 4 KiB the processor looks up where each
-        of them is, which takes as long as reading it. After some hundred keys all of the file is in
-        memory anyway. Where a file system has no large pages, things are as without.
-        """
-        # A kernel may have been built without them.
-        with contextlib.suppress(OSError):
-            data.madvise(mmap.MADV_HUGEPAGE)
-
-    def _take(self, files: Sequence[IndexFileMap]) -> None:
+    def _take(self, files: Sequence[IndexFile]) -> None:
         # A map that something refers to cannot be closed.
-        self._views = [np.frombuffer(file.data, np.uint8) for file in reversed(files)]
+        mapped = [file for file in reversed(files) if isinstance(file, _MappedFile)]
+        self._views = [np.frombuffer(file.data, np.uint8) for file in mapped]
         self._arrange()
 
     def _arrange(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from reput.remoting.holding.pulls import Pulls
 from reput.remoting.reading.pull import pull, steps
-from reput.remoting.reading.turns import Turns
+from reput.remoting.reading.turns import Turns, patiently
 from reput.remoting.wire import fields
 from reput.remoting.wire.command import Command
 from reput.stores import reads
@@ -20,11 +20,11 @@ from tests.builders.served import dispatched, messages, request, served
 LARGE = {"mappedFileSizeConsumeQueue": str(100_000 * 20)}
 
 
-def evict(directory):
-    """Let go of what is in memory of all files; skip where the file system keeps it."""
+def evict(directory, files="**/*"):
+    """Let go of what is in memory of files; skip where the file system keeps it."""
     probe = directory / "probe"
     probe.write_bytes(bytes(1 << 16))
-    for path in directory.rglob("*"):
+    for path in (probe, *directory.glob(files)):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -161,6 +161,30 @@ def test_only_the_thread_that_asked_does_not_wait(store, tmp_path):
         patience.waits = True
 
     assert found.messages == 32
+
+
+def test_a_thread_that_does_not_wait_looks_no_cold_key_up(store, tmp_path):
+    """A page of a mapped file would stop all threads of Python until a disk has brought it."""
+    found = store.by_key("t", "k7")
+    evict(tmp_path, "out/index/*")
+    patience.waits = False
+    try:
+        with pytest.raises(ColdError):
+            store.by_key("t", "k7")
+    finally:
+        patience.waits = True
+
+    assert len(found.messages) == 1
+    assert store.by_key("t", "k7") == found
+
+
+def test_a_cold_key_is_looked_up_later(store, tmp_path):
+    found = store.by_key("t", "k7")
+    evict(tmp_path, "out/index/*")
+    again, cold = in_loop(lambda turns: turns.run(patiently(lambda: store.by_key("t", "k7"))))
+
+    assert again == found
+    assert cold > 0
 
 
 def test_a_cold_pull_is_answered_later_and_once(store, tmp_path):
