@@ -61,6 +61,10 @@ class StoreThread:
         Args:
             make: opens it and returns its broker; called on the thread, while its loop runs.
             new_loop: returns a loop.
+
+        Raises:
+            OSError: no descriptors are left.
+            RuntimeError: no threads are left.
         """
         self.opened: Future[StoreBroker] = Future()
         self.ended: Future[None] = Future()
@@ -70,7 +74,11 @@ class StoreThread:
         self._begun: asyncio.Future[_Begun] = self._loop.create_future()
         self._compiled: Compiled | None = None
         self._sentry: Sentry | None = None
-        threading.Thread(target=self._run, name="store", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="store", daemon=True).start()
+        except RuntimeError:
+            self._loop.close()
+            raise
 
     def begin(self, taken: socket.socket, tls: Tls | None) -> None:
         """Answer the clients that come to a port; the store is open.

@@ -21,8 +21,7 @@ from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of
 from reput.streaming.events import CURRENT_STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Sequence
 
     from reput.remoting.counting.counters import Counters
     from reput.remoting.server.broker import StoreBroker
@@ -39,6 +38,8 @@ _TICK_SECONDS = 1.0
 _AGAIN_TICKS = 5
 # At the start, for stores that take longer than another one.
 _PATIENCE_SECONDS = 5.0
+# At the start, while no store is open: what is waited for is said then.
+_SILENT_SECONDS = 10.0
 
 
 class Stand(NamedTuple):
@@ -104,7 +105,7 @@ class Stands:
         """
         begun = []
         self._threads = {name: self._thread(stand) for name, stand in self._stands.items()}
-        _wait_for(each.opened for each in self._threads.values())
+        self._wait()
         for name, stand in self._stands.items():
             try:
                 begun.append((stand, self._opened(name)))
@@ -125,6 +126,32 @@ class Stands:
             _say(self._stands[name], wrong)
         return begun
 
+    def _wait(self) -> None:
+        """Wait until all are open or fail; from the first one on that is open, for a while."""
+        pending = {each.opened for each in self._threads.values()}
+        is_open, has_said = False, False
+        while pending and not is_open:
+            pause = None if has_said else _SILENT_SECONDS
+            done, pending = wait(pending, pause, FIRST_COMPLETED)
+            is_open = any(each.exception() is None for each in done)
+            if not done:
+                has_said = True
+                self._tell_opening()
+        wait(pending, _PATIENCE_SECONDS)
+
+    def _tell_opening(self) -> None:
+        """Say why no store is served yet."""
+        for name, thread in self._threads.items():
+            shown = self._stands[name].config.name
+            if not thread.opened.done():
+                LOG.error("store %s is waited for: %s", shown, self._still_opened(name))
+            elif (wrong := thread.opened.exception()) is not None:
+                LOG.error("store %s cannot be served: %s", shown, wrong)
+
+    def _still_opened(self, name: str) -> StoreError:
+        path = self._stands[name].config.path
+        return StoreError(path, "it is still being opened", "See whether its disk answers")
+
     def _opened(self, name: str) -> StoreThread:
         """Return the thread of a store that is open.
 
@@ -135,8 +162,7 @@ class Stands:
         """
         thread = self._threads[name]
         if not thread.opened.done():
-            path = self._stands[name].config.path
-            raise StoreError(path, "it is still being opened", "See whether its disk answers")
+            raise self._still_opened(name)
         del self._threads[name]
         thread.opened.result()
         return thread
@@ -165,21 +191,30 @@ class Stands:
                     if self._closing[name].ended.done():
                         del self._closing[name]
                 elif thread is None and ticks % _AGAIN_TICKS == 0:
-                    self._threads[name] = self._thread(self._stands[name])
+                    self._open_again(name)
                 elif thread is not None and thread.opened.done():
                     self._try(name, server)
 
+    def _open_again(self, name: str) -> None:
+        try:
+            self._threads[name] = self._thread(self._stands[name])
+        except (OSError, RuntimeError) as error:
+            # No descriptors are left for its loop, or no threads.
+            self._missed(name, error)
+
+    def _missed(self, name: str, error: Exception) -> None:
+        if str(error) != str(self._missing[name]):
+            _say(self._stands[name], error)
+        self._missing[name] = error
+
     def _try(self, name: str, server: Server) -> None:
-        stand = self._stands[name]
         try:
             port = self._joined(name, server)
         except (ReputError, AccessError, OSError) as error:
-            if str(error) != str(self._missing[name]):
-                _say(stand, error)
-            self._missing[name] = error
+            self._missed(name, error)
             return
         del self._missing[name]
-        stand.tell(port)
+        self._stands[name].tell(port)
 
     def _joined(self, name: str, server: Server) -> int:
         """Let the server answer for a store, and return the port.
@@ -252,15 +287,6 @@ def opened(config: StoreConfig) -> MessageStore:
     if doubt is not None:
         LOG.warning("%s", doubt)
     return store
-
-
-def _wait_for(openings: Iterable[Future[StoreBroker]]) -> None:
-    """Wait until all are over; from the first one on that is open, for a while at most."""
-    pending, is_open = set(openings), False
-    while pending and not is_open:
-        done, pending = wait(pending, return_when=FIRST_COMPLETED)
-        is_open = any(each.exception() is None for each in done)
-    wait(pending, _PATIENCE_SECONDS)
 
 
 def cannot_listen(error: OSError) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -468,6 +469,42 @@ class TestSeveralStores:
         process.communicate(timeout=60)
 
         assert again.code == ResponseCode.SUCCESS
+        assert process.returncode == OK
+
+    def test_no_disk_that_answers_at_the_start_is_said(self, two, tmp_path):
+        progress = tmp_path / "left" / "out" / ".reput" / "progress.json"
+        progress.unlink()
+        os.mkfifo(progress)
+        process = begun(two, "--namesrv-listen", f"{LOOPBACK}:0")
+        waits = line_with(process, "store left is waited for")
+        wrong = line_with(process, "store right cannot be served")
+        process.terminate()
+        process.communicate(timeout=60)
+
+        assert f"{tmp_path}/left/store: it is still being opened. See whether its disk" in waits
+        assert "no such directory" in wrong
+        assert process.returncode == OK
+
+    def test_no_descriptors_for_one_that_is_tried_again(self, two, tmp_path):
+        """
+        Clients have them all; the store is opened once some have gone.
+        """
+        process, ports = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
+        line_with(process, "answered by compiled code")
+        client = Client(ports["left"])
+        client.ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, hard))
+        line_with(process, "store right is not served, the others are: [Errno 24] Too many open")
+        served = client.ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        ports |= dialled(process, 1)
+        late = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+        process.terminate()
+        process.communicate(timeout=60)
+
+        assert served.code == late.code == ResponseCode.SUCCESS
         assert process.returncode == OK
 
     def test_a_store_that_never_comes_is_in_the_exit_code(self, two, tmp_path):
