@@ -46,7 +46,14 @@ class Turns:
         """
         self._loop = loop
         self._threads = ThreadPoolExecutor(threads, "cold")
+        # Reads that wait for a disk, and when one of them ended, or the first one began.
+        self._reads, self._moved_at = 0, loop.time()
         self.cold = 0
+
+    @property
+    def stuck_seconds(self) -> float:
+        """Return for how long questions have waited for a disk that has brought nothing."""
+        return self._loop.time() - self._moved_at if self._reads else 0.0
 
     def run(self, steps: Steps[Result]) -> Result | asyncio.Future[Result]:
         """Return the result of a question, or a future of it where it cannot be had at once."""
@@ -72,8 +79,16 @@ class Turns:
         self.cold += 1
         looks += 1
         waits = looks > _MOST_LOOKS or not cold.is_known
-        reading = self._loop.run_in_executor(self._threads, touch, cold.spans)
-        reading.add_done_callback(lambda _: self._resume(steps, future, looks, waits=waits))
+        if not self._reads:
+            self._moved_at = self._loop.time()
+        self._reads += 1
+
+        def resume(_: object) -> None:
+            self._reads -= 1
+            self._moved_at = self._loop.time()
+            self._resume(steps, future, looks, waits=waits)
+
+        self._loop.run_in_executor(self._threads, touch, cold.spans).add_done_callback(resume)
 
     def _resume(
         self,

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from reput.remoting.server.rules import GroupSettings
     from reput.stores.query.message_store import MessageStore
 
+# A disk that takes longer for a read is not what it should be.
+_STUCK_SECONDS = 2.0
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -197,6 +200,11 @@ class StoreBroker:
         """Tell whether pulls wait."""
         return len(self._pulls.holds) > 0
 
+    @property
+    def stuck_seconds(self) -> float:
+        """Return for how long clients have waited for a disk that has brought nothing."""
+        return self._turns.stuck_seconds
+
     def on_hold(self, called: Callable[[], None]) -> None:
         """Let something be called with each pull that begins to wait."""
         self._pulls.holds.on_hold = called
@@ -267,7 +275,8 @@ class StoreBroker:
             for _ in range(count - told):
                 tell()
         self._told = tuple(count for _, count in counted)
-        counters.alive()
+        if self.stuck_seconds < _STUCK_SECONDS:
+            counters.alive()
 
     def _topics_changed(self) -> None:
         self._describe()

@@ -47,7 +47,7 @@ class StoreThread:
         ended: is done once all is closed; it has what failed.
     """
 
-    # When the loop was last known to run, once it serves.
+    # When the loop was last known to run, and no client to wait for a disk, once it serves.
     _seen: float | None = None
     _is_silent = False
 
@@ -185,7 +185,7 @@ class StoreThread:
 
     async def _tick(self, broker: StoreBroker) -> None:
         while True:
-            self._seen = time.monotonic()
+            self._seen = time.monotonic() - broker.stuck_seconds
             broker.tick()
             await asyncio.sleep(_TICK_SECONDS)
 

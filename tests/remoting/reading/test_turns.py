@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 
 import pytest
 
@@ -13,7 +14,7 @@ from reput.remoting.reading.turns import Turns, patiently
 from reput.remoting.wire import fields
 from reput.remoting.wire.command import Command
 from reput.stores import reads
-from reput.stores.reads import ColdError, patience
+from reput.stores.reads import ColdError, Span, patience
 from tests.builders.channels import Clock, KeptChannel
 from tests.builders.served import dispatched, messages, request, served
 
@@ -185,6 +186,32 @@ def test_a_cold_key_is_looked_up_later(store, tmp_path):
 
     assert again == found
     assert cold > 0
+
+
+def test_how_long_a_disk_has_brought_nothing():
+    """
+    The thread has something else to wait for: so the disk brings nothing.
+    """
+
+    def steps():
+        yield ColdError([Span(-1, 0, 1)])
+
+    async def run():
+        turns, brings = Turns(asyncio.get_running_loop(), 1), threading.Event()
+        turns._threads.submit(brings.wait)
+        before = turns.stuck_seconds
+        found = turns.run(steps())
+        await asyncio.sleep(0.05)
+        meanwhile = turns.stuck_seconds
+        brings.set()
+        await found
+        turns.close()
+        return before, meanwhile, turns.stuck_seconds
+
+    before, meanwhile, after = asyncio.run(run())
+
+    assert before == after == 0
+    assert meanwhile > 0
 
 
 def test_a_cold_pull_is_answered_later_and_once(store, tmp_path):
