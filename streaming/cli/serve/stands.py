@@ -38,6 +38,8 @@ _TICK_SECONDS = 1.0
 _AGAIN_TICKS = 5
 # At the start, for stores that take longer than another one.
 _PATIENCE_SECONDS = 5.0
+# Errors that end the server.
+_OF_OPTIONS = (UsageError, AccessError)
 # At the start, while no store is open: what is waited for is said then.
 _SILENT_SECONDS = 10.0
 
@@ -109,7 +111,7 @@ class Stands:
         for name, stand in self._stands.items():
             try:
                 begun.append((stand, self._opened(name)))
-            except UsageError:
+            except _OF_OPTIONS:
                 raise
             except (ReputError, OSError) as error:
                 self._missing[name] = error
@@ -127,13 +129,20 @@ class Stands:
         return begun
 
     def _wait(self) -> None:
-        """Wait until all are open or fail; from the first one on that is open, for a while."""
+        """Wait until all are open or fail; less if that no longer decides what follows.
+
+        From the first one on that is open, others are waited for a while. An error of the options
+        ends the server.
+        """
         pending = {each.opened for each in self._threads.values()}
         is_open, has_said = False, False
         while pending and not is_open:
             pause = None if has_said else _SILENT_SECONDS
             done, pending = wait(pending, pause, FIRST_COMPLETED)
-            is_open = any(each.exception() is None for each in done)
+            wrong = [each.exception() for each in done]
+            if any(isinstance(each, _OF_OPTIONS) for each in wrong):
+                return
+            is_open = None in wrong
             if not done:
                 has_said = True
                 self._tell_opening()

@@ -485,6 +485,17 @@ class TestSeveralStores:
         assert "no such directory" in wrong
         assert process.returncode == OK
 
+    def test_a_wrong_option_while_no_disk_answers(self, two, tmp_path):
+        progress = tmp_path / "left" / "out" / ".reput" / "progress.json"
+        progress.unlink()
+        os.mkfifo(progress)
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        process = begun(two, "--namesrv-listen", f"{LOOPBACK}:0", "--acl", f"{tmp_path}/none.yml")
+        _, said = process.communicate(timeout=60)
+
+        assert f"--acl {tmp_path}/none.yml: No such file or directory" in said
+        assert process.returncode == USAGE
+
     def test_no_descriptors_for_one_that_is_tried_again(self, two, tmp_path):
         """
         Clients have them all; the store is opened once some have gone.
