@@ -26,6 +26,9 @@ SERVER = "server"
 """The kind of an event that is a kill of the server."""
 """Milliseconds. A client saves each 5 s, for the first time after 10, and asks again each 20 s; a lock
 on a queue ends after 60 s."""
+HEARTBEAT = 30_000
+"""Milliseconds. A client of 4.9 tells a server that was killed of itself with its next heartbeat,
+and gets nothing until then. A kill between two receipts may so keep the second one for as long."""
 
 
 class Event(NamedTuple):
@@ -210,11 +213,14 @@ def _explain(rows: Rows, events: Sequence[Event], after: int) -> tuple[int, int,
     order = np.lexsort((rows.line, rows.time, rows.number))
     same = rows.number[order][1:] == rows.number[order][:-1]
     first, second = rows.time[order][:-1][same], rows.time[order][1:][same]
+    kills = np.sort([each.time for each in events if each.kind == SERVER])
+    is_kept = np.searchsorted(kills, first) < np.searchsorted(kills, second)
+    longest = after + HEARTBEAT * is_kept
     # How far back it was is seen where the event was between the two.
     is_explained, back = np.zeros(len(first), np.bool_), np.full(len(first), after)
     for event in events:
         fits = (first >= event.time - BACK) & (first <= event.ended + after)
-        fits &= (second >= event.time) & (second <= event.ended + after)
+        fits &= (second >= event.time) & (second <= event.ended + longest)
         is_explained |= fits
         is_between = fits & (first <= event.time)
         back[is_between] = np.minimum(back, event.time - first)[is_between]

@@ -122,6 +122,26 @@ class TestChecks:
         assert len(around(when - 2 * checking.AFTER)) == 1
         assert len(around(when + 2 * checking.AFTER)) == 1
 
+    def test_again_late(self, expected, rows):
+        """Explained where the server was killed meanwhile, for as long as a heartbeat may take."""
+        when, late = int(rows["time"][210]), checking.AFTER + checking.HEARTBEAT // 2
+        again = rows[200:210].copy()
+
+        def after(time, *events):
+            again["time"] = time + np.arange(10)
+            join = Event(when, "join", "m2", when)
+            return self.faults(expected, [rows, again], [join, *events])
+
+        kill = Event(when + 1000, checking.SERVER, "", when + 1500)
+        before = Event(when - 2000, checking.SERVER, "", when - 1500)
+        # By itself the kill explains what its own offsets let come again.
+        far = Event(when + 2 * checking.BACK, checking.SERVER, "", when + 2 * checking.BACK)
+        assert len(after(when + late)) == 1
+        assert len(after(when + late, before)) == 1
+        assert after(when + late, far) == []
+        assert after(when + late, kill) == []
+        assert len(after(when + 2 * late, kill)) == 1
+
     def test_pauses(self, expected, rows):
         """From the last receipt of the one that left to the next one of another, queue by queue."""
         later = rows[200:].copy()
