@@ -3,6 +3,7 @@ package verbs;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
@@ -70,14 +71,20 @@ final class Clients {
         consumer.setAutoCommitIntervalMillis(1000);
         consumer.subscribe(topic, "*");
         consumer.start();
+        AtomicBoolean reads = new AtomicBoolean(true);
         Thread reader = new Thread(() -> {
-            while (consumer.isRunning()) {
+            while (reads.get()) {
                 TAKEN.addAndGet(consumer.poll(200).size());
             }
         });
         reader.setDaemon(true);
         reader.start();
-        OPEN.add(consumer::shutdown);
+        OPEN.add(() -> {
+            // A consumer that is shut down refuses to be polled.
+            reads.set(false);
+            reader.join();
+            consumer.shutdown();
+        });
     }
 
     /** It pulls nothing by itself, and tells the broker that it is there. */
