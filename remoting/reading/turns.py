@@ -137,6 +137,9 @@ def touch(spans: Sequence[Span]) -> None:
     buffer = memoryview(bytearray(min(_PIECE, max(span.length for span in spans))))
     for span in spans:
         with contextlib.suppress(OSError):
+            # Else the kernel reads ahead by itself, megabytes at a time, in the thread that comes
+            # to a page which it has marked: in the event loop's, too.
+            os.posix_fadvise(span.descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             length = span.length + _AHEAD
             os.posix_fadvise(span.descriptor, span.position, length, os.POSIX_FADV_WILLNEED)
     for descriptor, position, length in spans:

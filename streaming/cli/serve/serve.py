@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import ReputError, UsageError
@@ -43,6 +44,8 @@ LOG = logging.getLogger("reput")
 _NAMES = ("register", "advertise", "broker_name", "cluster", "sent_back_bytes", "metrics_host")
 # Answers are smaller than this; frames that are not whole may be larger.
 _LARGE, _KEPT = 1 << 20, 8 << 20
+# A loop waits this long at most for a thread that has Python's lock; Python's default is 5 ms.
+_SWITCH_SECONDS = 0.0005
 
 
 def serve(options: ServeOptions) -> None:
@@ -60,6 +63,7 @@ def serve(options: ServeOptions) -> None:
     log_to_stderr(as_json=options.log_format == LogMode.JSON, words=words)
     give_back_large(_LARGE, _KEPT)
     raise_limit()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     refuse_blank(options, *_NAMES)
     configs = _configs_of(options)
     places = places_of(options, len(configs))
