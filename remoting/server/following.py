@@ -27,10 +27,6 @@ _DOUBT_SECONDS = 60.0
 _TOPICS_SECONDS = 5.0
 
 
-def _nothing() -> None:
-    pass
-
-
 class Topics(NamedTuple):
     """The topics of one store.
 
@@ -76,9 +72,8 @@ class Following:
         self._generation = store.presence.generation
         self._is_away = False
         self._problem = self._lost = self._damage = ""
-        # What is wrong with the output, and what looks whether it still is.
-        self._doubt: str | None = None
-        self._doubted: Callable[[], str | None] = _nothing
+        # Looks whether something is still wrong with the output; None if nothing is.
+        self._doubt: Callable[[], str | None] | None = None
         self._doubted_at = 0.0
 
     def doubt(self, said: str, still: Callable[[], str | None]) -> None:
@@ -89,7 +84,7 @@ class Following:
             still: looks again; None if nothing is wrong. It is called on a thread.
         """
         LOG.error("%s", said)
-        self._doubt, self._doubted = said, still
+        self._doubt = still
         self._doubted_at = self._loop.time()
 
     def tick(self) -> None:
@@ -112,17 +107,15 @@ class Following:
         self._tell_of_index()
         if self._doubt is not None and self._loop.time() - self._doubted_at >= _DOUBT_SECONDS:
             self._doubted_at = self._loop.time()
-            looking = self._loop.run_in_executor(self._thread, self._doubted)
+            looking = self._loop.run_in_executor(self._thread, self._doubt)
             looking.add_done_callback(self._take_doubt)
         has_changed = self._store.presence.generation != self._generation
         if has_changed or self._loop.time() - self._looked_at >= _TOPICS_SECONDS:
             self._look_at_topics()
 
     def _take_doubt(self, done: asyncio.Future[str | None]) -> None:
-        if done.cancelled():
-            return
-        self._doubt = done.result()
-        if self._doubt is None:
+        if not done.cancelled() and done.result() is None:
+            self._doubt = None
             LOG.info("%s: the output is whole again", self._store.output)
 
     def _leave(self, said: str, error: Exception) -> None:

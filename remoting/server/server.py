@@ -88,7 +88,7 @@ class Server:
         self._registry = Registry(self._own_names, self._loop.time) if others.may_register else None
         self._threads: list[StoreThread] = []
         # Those of stores that do not answer yet.
-        self._taken: list[socket.socket] = []
+        self._taken: list[tuple[StoreThread, socket.socket]] = []
         self.ports: list[int] = []
         try:
             if names is not None:
@@ -116,15 +116,14 @@ class Server:
         taken = listening(place)
         port: int = taken.getsockname()[1]
         store.opened.result().listens_on(port)
-        self._taken.append(taken)
+        self._taken.append((store, taken))
         self._threads.append(store)
         self.ports.append(port)
         return port
 
     def _begin(self) -> None:
         """Let the stores that do not yet answer."""
-        began = self._threads[len(self._threads) - len(self._taken) :]
-        for store, taken in zip(began, self._taken, strict=True):
+        for store, taken in self._taken:
             store.begin(taken, self._tls)
             if self._compiled is not None:
                 store.use(self._compiled)
@@ -240,7 +239,7 @@ class Server:
     def _close_ports(self) -> None:
         if self._names_port is not None:
             self._names_port.close()
-        for taken in self._taken:
+        for _, taken in self._taken:
             taken.close()
 
     def _all_counters(self) -> list[Counters]:

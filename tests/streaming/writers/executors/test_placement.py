@@ -143,6 +143,14 @@ def away(**settings):
     return kafka_settings({"bootstrap": f"127.0.0.1:{free_port()}", **settings})
 
 
+def greet_as_another(listener):
+    """Greet as the writer of another job does, which was left, and say nothing more."""
+    hello = protocol.Hello("another", "reput, process 7 on host,", is_left=True)
+    with contextlib.suppress(OSError):
+        while True:
+            protocol.send(listener.accept()[0], json.dumps(hello._asdict()).encode())
+
+
 def wait_until(found):
     """Return what a function returns once that is true."""
     deadline = time.monotonic() + 60
@@ -343,7 +351,7 @@ class TestWriter:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(protocol.address_of(carrier.spec.output))
             listener.listen()
-            threading.Thread(target=greet, args=[listener], daemon=True).start()
+            threading.Thread(target=greet_as_another, args=[listener], daemon=True).start()
             with pytest.raises(StoreError, match="process 7 on host, is writing to this output"):
                 carrier.send(TEND)
             listener.shutdown(socket.SHUT_RDWR)
@@ -356,17 +364,11 @@ class TestWriter:
         monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 0.5)
         monkeypatch.setattr(writer_task, "_LEFT_PATIENCE", 1.5)
         carrier = Carrier(made[1], options=options)
-        hello = protocol.Hello("another", "reput, process 7 on host,", is_left=True)
-
-        def greet(listener: socket.socket) -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    protocol.send(listener.accept()[0], json.dumps(hello._asdict()).encode())
 
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(protocol.address_of(carrier.spec.output))
             listener.listen()
-            threading.Thread(target=greet, args=[listener], daemon=True).start()
+            threading.Thread(target=greet_as_another, args=[listener], daemon=True).start()
             with pytest.raises(error):
                 carrier.send(TEND)
             listener.shutdown(socket.SHUT_RDWR)
@@ -392,18 +394,12 @@ class TestWriter:
         monkeypatch.setattr(writer_task, "_GREETING_SECONDS", 3600.0)
         monkeypatch.setattr(writer_task, "_ANSWER_SECONDS", 3600.0)
         carrier = Carrier(made[1], options=LIVE)
-        hello = protocol.Hello("another", "reput, process 7 on host,", is_left=True)
-
-        def greet(listener: socket.socket) -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    protocol.send(listener.accept()[0], json.dumps(hello._asdict()).encode())
 
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(protocol.address_of(carrier.spec.output))
             listener.listen()
             if greets:
-                threading.Thread(target=greet, args=[listener], daemon=True).start()
+                threading.Thread(target=greet_as_another, args=[listener], daemon=True).start()
             asked = writer_task.Task(carrier.spec, order(TEND, answer_within=0.2), "")
             found = []
             asking = threading.Thread(
