@@ -6,10 +6,12 @@ broker writes.
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
 
+from reput.formats.errors import FormatError
 from reput.formats.rocketmq import broker, indexfile
 from reput.formats.rocketmq.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, Header
 from reput.stores.findings import Kind, Report
@@ -82,6 +84,16 @@ class TestChains:
 
         assert found.offsets(HASH, ALWAYS, 64)[0] == [300, 100]
         assert report.ok
+
+    def test_a_file_that_was_cut_while_it_is_read_is_named_with_the_byte(self, search, tmp_path):
+        found, _ = search(f20260101000000000=chain((100, 0, 0)))
+        (file,) = found.files()
+        os.truncate(tmp_path / "20260101000000000", HEADER_SIZE + 2)
+        with pytest.raises(FormatError, match="the index file was cut") as raised:
+            file.select(6, ALWAYS, 64, [], Report())
+
+        place = str(tmp_path / "20260101000000000"), HEADER_SIZE + 6 * SLOT_SIZE
+        assert (raised.value.path, raised.value.position) == place
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 4])
     def test_no_more_than_asked_for_over_all_files(self, search, limit):
