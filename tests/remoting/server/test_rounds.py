@@ -144,7 +144,7 @@ def test_what_the_server_says_by_itself_comes_between_answers(served):
     running, rounds, _ = served
     (client,) = joined(running, rounds)
     (connection,) = rounds._riders.values()
-    loop = running.server._loop
+    loop = running.store_loop
     for turn in range(200):
         offset = turn % 200
         loop.call_soon_threadsafe(
@@ -186,7 +186,7 @@ def test_a_connection_that_the_server_closes_leaves(served):
     running, rounds, _ = served
     (client,) = joined(running, rounds)
     (connection,) = rounds._riders.values()
-    running.server._loop.call_soon_threadsafe(connection.close)
+    running.store_loop.call_soon_threadsafe(connection.close)
     assert client.is_closed()
     assert len(rounds) == 0
     running.wait_for(lambda count: count == 0)

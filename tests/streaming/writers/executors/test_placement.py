@@ -351,7 +351,7 @@ class TestWriter:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(protocol.address_of(carrier.spec.output))
             listener.listen()
-            threading.Thread(target=greet_as_another, args=[listener], daemon=True).start()
+            threading.Thread(target=greet, args=[listener], daemon=True).start()
             with pytest.raises(StoreError, match="process 7 on host, is writing to this output"):
                 carrier.send(TEND)
             listener.shutdown(socket.SHUT_RDWR)
