@@ -229,6 +229,16 @@ def test_a_served_store_is_measured_alone(tmp_path: Path) -> None:
     assert document["ratios"] == []
 
 
+def test_many_served_stores_are_measured_at_rest(tmp_path: Path) -> None:
+    """It ends with an error where a pull is answered, or a store is not served."""
+    run(
+        "serve.many", "--stores", 3, "--connections", 6, "--seconds", 0.5, "--runs", 1,
+        "--json", tmp_path / "json",
+    )  # fmt: skip
+    (found,) = json.loads((tmp_path / "json").read_text())
+    assert found["core"] > 0
+
+
 @pytest.mark.oracle
 def test_the_broker_and_ours_answer_the_same_pulls(tmp_path: Path) -> None:
     """The load client ends with an error at any answer without messages."""

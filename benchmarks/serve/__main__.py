@@ -36,7 +36,7 @@ from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.serve.servers import Made
+    from benchmarks.serve.servers import Made, Serving
 
 CONNECTIONS = 32
 _SUSPEND_AND_SUBSCRIPTION = 6
@@ -90,20 +90,27 @@ def alone(work: Path, made: Made, runs: int, seconds: float) -> list[dict[str, f
 
 def idle(work: Path, made: Made, connections: int, seconds: float) -> dict[str, float]:
     """Hold a pull for each connection, and look at the server meanwhile."""
-    with (
-        servers.served(made, work / "idle") as (port, process, *_),
-        contextlib.ExitStack() as stack,
-    ):
-        server = psutil.Process(process)
-        # By then it has loaded what is compiled.
-        time.sleep(_LOADED_SECONDS)
-        before = server.memory_full_info().uss
+    with servers.served(made, work / "idle") as serving:
+        return held(serving, [serving.port], made, connections, seconds)
+
+
+def held(
+    serving: Serving, ports: Sequence[int], made: Made, connections: int, seconds: float
+) -> dict[str, float]:
+    """Hold pulls at ports of a server by turns, all of stores like one; see what it takes."""
+    server = psutil.Process(serving.process)
+    # By then it has loaded what is compiled.
+    time.sleep(_LOADED_SECONDS)
+    before = server.memory_full_info().uss
+    with contextlib.ExitStack() as stack:
         clients = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
-            for _ in range(connections)
+            stack.enter_context(
+                socket.create_connection(("127.0.0.1", ports[number % len(ports)]), 30)
+            )
+            for number in range(connections)
         ]
         for number, client in enumerate(clients):
-            queue = number % len(made.ends)
+            queue = number // len(ports) % len(made.ends)
             client.sendall(frames.encode(_held(number, queue, made.ends[queue])))
         # Requests are taken and garbage is gone before it is at rest.
         time.sleep(2)

@@ -23,7 +23,7 @@ from tests.cluster.cluster import Cluster, build, network
 from tests.cluster.rig import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Records of 300 bytes.
@@ -111,23 +111,44 @@ class Serving(NamedTuple):
 @contextlib.contextmanager
 def served(made: Made, offsets: Path, *options: str) -> Iterator[Serving]:
     """Serve a store, with more options of the command."""
-    port, names = free_port(), free_port()
+    store = ("--store", made.store, "--output", made.output, "--broker-version", "5.5")
+    with _serving((free_port(),), offsets, *map(str, store), *options) as serving:
+        yield serving
+
+
+@contextlib.contextmanager
+def all_served(stores: Sequence[Made], directory: Path) -> Iterator[tuple[Serving, list[int]]]:
+    """Serve several stores by one process; yield it, and the port of each."""
+    config = directory / "reput.toml"
+    config.write_text(
+        "".join(
+            f'[[store]]\nname = "s{number}"\npath = "{made.store}"\noutput = "{made.output}"\n'
+            'broker_version = "5.5"\n'
+            for number, made in enumerate(stores)
+        )
+    )
+    ports = _free_ports(len(stores))
+    with _serving(ports, directory / "offsets", "--config", str(config)) as serving:
+        yield serving, ports
+
+
+@contextlib.contextmanager
+def _serving(ports: Sequence[int], offsets: Path, *options: str) -> Iterator[Serving]:
+    names = free_port()
     command = [
-        sys.executable, "-m", "reput", "serve", "--store", made.store, "--output", made.output,
-        "--broker-version", "5.5", "--offsets", offsets,
-        "--listen", f"127.0.0.1:{port}", "--namesrv-listen", f"127.0.0.1:{names}",
-        *options,
+        sys.executable, "-m", "reput", "serve", *options, "--offsets", str(offsets),
+        "--listen", f"127.0.0.1:{ports[0]}", "--namesrv-listen", f"127.0.0.1:{names}",
     ]  # fmt: skip
     log = offsets.with_suffix(".log")
     began = time.monotonic()
     with log.open("ab") as said:
-        process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stderr=said)
+        process = subprocess.Popen(command, cwd=ROOT, stderr=said)
     try:
-        while not _answers(port):
+        while not all(map(_answers, ports)):
             if process.poll() is not None or time.monotonic() - began > _START_SECONDS:
                 raise RuntimeError(f"reput serve does not answer: {log.read_text()[-2000:]}")
             time.sleep(0.005)
-        yield Serving(port, process.pid, time.monotonic() - began, names)
+        yield Serving(ports[0], process.pid, time.monotonic() - began, names)
     finally:
         process.terminate()
         try:
@@ -135,6 +156,20 @@ def served(made: Made, offsets: Path, *options: str) -> Iterator[Serving]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return free ports that follow each other, below those that the system hands out."""
+    for first in range(20_000, 30_000, count):
+        ports = list(range(first, first + count))
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in ports:
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return ports
+    raise RuntimeError(f"no {count} free ports follow each other")
 
 
 def _answers(port: int) -> bool:
