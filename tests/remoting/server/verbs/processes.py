@@ -179,10 +179,15 @@ class Ours:
 
 
 class Tools:
-    """mqadmin, and members of groups, in one JVM: to start one for each verb takes too long."""
+    """mqadmin, and members of groups, in one JVM: to start one for each verb takes too long.
+
+    Attributes:
+        directory: where it runs, and exports files to.
+    """
 
     def __init__(self, version: str, directory: Path, prefix: Sequence[str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
         self._errors = (directory / "tools.err").open("wb")
         names = f"{LOOPBACK}:{NAMES_PORT}"
         command = java(version, directory / "home", "384m", "verbs.Rig", names)
