@@ -72,7 +72,7 @@ def _entries(queue: QueueReader) -> Iterator[int]:
         yield queue.end - ENTRY_SIZE
 
 
-def touched(config: StoreConfig, floor: int) -> str | None:
+def touched(config: StoreConfig, floor: int, known: str | None = None) -> str | None:
     """Return which file of an output is not as its writer left it, None if none is known.
 
     A file of a queue that is missing is passed over by a broker's rules: consumers of the queue are
@@ -81,16 +81,17 @@ def touched(config: StoreConfig, floor: int) -> str | None:
     Args:
         config: the store and its output.
         floor: physical offset where the log begins.
+        known: what was returned before; it holds while nothing can be told, as during a repair.
     """
     try:
         found = progress.load(config.output)
-        if found is None or locks.holder_of(config.output / progress.STATE_DIRECTORY):
-            return None
+        if found is None:
+            return known
         untouched.check(config.output, found, config.settings, floor)
     except (StoreError, FormatError, OSError) as error:
-        # A writer may have come meanwhile.
+        # The files of a writer may be ahead of its record for a moment.
         if locks.holder_of(config.output / progress.STATE_DIRECTORY):
-            return None
+            return known
         return f"clients may miss messages of {config.output}: {error}"
     return None
 

@@ -259,12 +259,9 @@ class Stands:
             store.close()
             raise
 
-        def missing() -> str | None:
-            return touched(stand.config, store.log.min_offset)
-
-        said = missing()
+        said = touched(stand.config, store.log.min_offset)
         if said is not None:
-            broker.doubt(said, missing)
+            broker.doubt(said, lambda: touched(stand.config, store.log.min_offset, said))
         return broker
 
 

@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from reput.checkpoints import progress
+from reput.checkpoints.disk import locks
 from reput.formats.errors import StoreError
 from reput.stores.query.message_store import MessageStore
 from reput.streaming.cli.serve.belongs import doubts, refuse_strangers, touched
@@ -73,6 +75,22 @@ def test_a_file_of_an_output_that_is_gone_is_said(made, what):
 
     assert f"clients may miss messages of {one.output}: {queue}" in said
     assert "reput rebuild --repair" in said
+
+
+def test_an_output_that_is_being_repaired_is_not_whole_yet(made):
+    """
+    A repair may be killed. One that has put the file back, or a job that dispatches after it, has not
+    to end first.
+    """
+    one = made[0]
+    queue = one.output / "consumequeue" / "t" / "1"
+    queue.rename(one.output / "kept")
+    said = touched(one, 0)
+    with locks.lock_output(one.output / progress.STATE_DIRECTORY):
+        assert touched(one, 0) is None
+        assert touched(one, 0, said) == said
+        (one.output / "kept").rename(queue)
+        assert touched(one, 0, said) is None
 
 
 def test_an_index_of_another_version_is_doubted(tmp_path):
