@@ -182,7 +182,7 @@ def split_properties(  # noqa: C901 - kernel
     """Write the slices of a record's properties from number `first` on.
 
     Returns:
-        The number after the last one; whether all bytes are below 0x80. Behind
+        The number after the last one; whether all bytes are below 0x80. Past
         `MANY_PROPERTIES` it gives up: -1.
     """
     name_at, name_length = names

@@ -316,7 +316,7 @@ class StoreBroker:
 
 def _prepare(store: MessageStore) -> None:
     store.keep_open(queues_kept_open())
-    # It is searched for in the last file; `reput serve` has done so on another thread.
+    # It is searched for in the last file: not while clients wait. `reput serve` has done so by now.
     store.log.end()
     # The first tick says what is away; nobody is answered without it until then.
     with contextlib.suppress(StoreError):

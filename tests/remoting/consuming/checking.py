@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from tests.remoting.consuming.stored import Written
 
 BACK, AFTER, AFTER_LOCK = 12_000, 45_000, 105_000
-SERVER = "server"
-"""The kind of an event that is a kill of the server."""
 """Milliseconds. A client saves each 5 s, for the first time after 10, and asks again each 20 s; a lock
 on a queue ends after 60 s."""
+SERVER = "server"
+"""The kind of an event that is a kill of the server."""
 HEARTBEAT = 30_000
 """Milliseconds. A client of 4.9 tells a server that was killed of itself with its next heartbeat,
 and gets nothing until then. A kill between two receipts may so keep the second one for as long."""
