@@ -19,17 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from reput.checkpoints.disk import appending, changes
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import commitlog, names
-from reput.formats.rocketmq.commitlog import (
-    MAGIC_AT,
-    MAGIC_V1,
-    MAGIC_V2,
-    PLACES,
-    SYS_FLAG_AT,
-    WIDE_HOSTS,
-    Record,
-    Verdict,
-)
+from reput.formats.rocketmq.commitlog import MAGIC_V1, MAGIC_V2, Record, Verdict
 from reput.formats.rocketmq.encode import encode, encode_blank, fits
+from reput.stores.log.records import texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -266,10 +258,4 @@ class KeptLog:
 
 def _has_zero(raw: bytes) -> bool:
     """Tell whether a zero byte stands in the topic or the properties of a record."""
-    body_at = PLACES[raw[SYS_FLAG_AT + 3] & WIDE_HOSTS].body
-    at = body_at + int.from_bytes(raw[body_at - 4 : body_at], "big")
-    width = 1 if raw[MAGIC_AT : MAGIC_AT + 4] == _MAGICS[0] else 2
-    topic_at = at + width
-    topic_end = topic_at + int.from_bytes(raw[at:topic_at], "big")
-    # The length of the properties stands in between.
-    return 0 in raw[topic_at:topic_end] or 0 in raw[topic_end + 2 :]
+    return any(0 in text for text in texts_of(raw))

@@ -20,11 +20,10 @@ from reput.formats.rocketmq.commitlog import (
     PHYSICAL_OFFSET_AT,
     PLACES,
     SYS_FLAG_AT,
-    WIDE_HOSTS,
     Record,
     head_of,
 )
-from reput.stores.log.records import read_at
+from reput.stores.log.records import read_at, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -39,7 +38,7 @@ MAGICS = {False: (MAGIC_V1,), True: (MAGIC_V1, MAGIC_V2)}
 _STORED_AT, _STORED_AT_V6 = PLACES[0].store_timestamp, PLACES[BORN_HOST_V6].store_timestamp
 _HEAD = head_of("size", "magic", "physical_offset", "sys_flag", "stored_v4")
 HEAD_SIZE = _STORED_AT_V6 + 8
-_SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
 
 
 class Chain(NamedTuple):
@@ -208,11 +207,6 @@ def stored_in(data: bytes | bytearray, at: int) -> int:
 
 def last_byte(raw: bytes) -> int:
     """Return the last byte of a whole record's properties, or of its topic if it has none."""
-    at = PLACES[raw[SYS_FLAG_AT + 3] & WIDE_HOSTS].body
-    at += _INT.unpack_from(raw, at - 4)[0]
-    if raw[MAGIC_AT : MAGIC_AT + 4] == _INT.pack(MAGIC_V1):
-        at += 1 + raw[at]
-    else:
-        at += 2 + _SHORT.unpack_from(raw, at)[0]
-    has_properties = len(raw) > at + 2
-    return raw[-1] if has_properties else raw[at - 1]
+    topic, properties = texts_of(raw)
+    # Its topic's length may be what has not come yet.
+    return (properties or topic or b"\0")[-1]

@@ -199,3 +199,16 @@ def stored_at(log: LogFiles, offset: int, size: int) -> int:
     (sys_flag,) = _INT.unpack_from(head, SYS_FLAG_AT)
     (timestamp,) = _LONG.unpack_from(head, PLACES[sys_flag & WIDE_HOSTS].store_timestamp)
     return int(timestamp)
+
+
+def texts_of(raw: bytes) -> tuple[bytes, bytes]:
+    """Return the topic and the properties of a whole record, as they stand there."""
+    (sys_flag,) = _INT.unpack_from(raw, SYS_FLAG_AT)
+    body_at = PLACES[sys_flag & WIDE_HOSTS].body
+    (body,) = _INT.unpack_from(raw, body_at - _INT.size)
+    at = body_at + body
+    _, magic = BLANK_HEAD.unpack_from(raw)
+    topic_at = at + (1 if magic == MAGIC_V1 else 2)
+    topic_end = topic_at + int.from_bytes(raw[at:topic_at], "big")
+    # The length of the properties stands in between.
+    return raw[topic_at:topic_end], raw[topic_end + 2 :]
