@@ -1,19 +1,20 @@
 """Reads of files that may be told not to wait for a device.
 
-A server answers many from one thread. While `patience.waits` is off in it, a read of what is not in
-memory raises `ColdError` instead of waiting; another thread then reads it into memory. A thread
-that did not ask for that waits, as with any read.
+A server answers many from one thread. Within `impatience` its reads of what is not in memory raise
+`ColdError` instead of waiting; another thread then reads it into memory. A thread that did not ask
+for that waits, as with any read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _CANNOT_SAY = {errno.EOPNOTSUPP, errno.EINVAL}
@@ -47,7 +48,17 @@ class _Patience(threading.local):
     waits = True
 
 
-patience = _Patience()
+_patience = _Patience()
+
+
+@contextlib.contextmanager
+def impatience() -> Iterator[None]:
+    """Let reads of this thread not wait for a device."""
+    _patience.waits = False
+    try:
+        yield
+    finally:
+        _patience.waits = True
 
 
 def preadv(descriptor: int, buffers: Sequence[memoryview], position: int) -> int:
@@ -56,7 +67,7 @@ def preadv(descriptor: int, buffers: Sequence[memoryview], position: int) -> int
     Raises:
         ColdError: this thread does not wait, and the first byte is not in memory.
     """
-    if patience.waits:
+    if _patience.waits:
         return os.preadv(descriptor, buffers, position)
     try:
         return os.preadv(descriptor, buffers, position, _NOWAIT)
@@ -76,7 +87,7 @@ def pread(descriptor: int, length: int, position: int) -> bytes:
     Raises:
         ColdError: this thread does not wait, and some of it is not in memory.
     """
-    if patience.waits:
+    if _patience.waits:
         return os.pread(descriptor, length, position)
     data = memoryview(bytearray(length))
     got = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError
@@ -16,10 +15,10 @@ from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.errors import FieldError, FrameError
 from reput.remoting.wire.pull_headers import PullMessageRequestHeader
 from reput.stores.queues.pull import PullStatus
-from reput.stores.reads import ColdError, patience
+from reput.stores.reads import ColdError, impatience
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from reput.remoting.names.known import Topic
     from reput.remoting.reading.pull_checks import Filter
@@ -56,16 +55,6 @@ class Lane(NamedTuple):
     max_messages: int
     codes: tuple[int, ...] | None
     parts: Sequence[bytes]
-
-
-@contextlib.contextmanager
-def impatience() -> Iterator[None]:
-    """Let reads of this thread not wait for a device."""
-    patience.waits = False
-    try:
-        yield
-    finally:
-        patience.waits = True
 
 
 def lane_of(frame: bytes, numbers: Sequence[int], served: Served) -> Lane | None:

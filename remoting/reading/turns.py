@@ -12,7 +12,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from reput.stores.reads import ColdError, patience
+from reput.stores.reads import ColdError, impatience
 
 if TYPE_CHECKING:
     import asyncio
@@ -125,11 +125,8 @@ def patiently(question: Callable[[], Result]) -> Steps[Result]:
 
 
 def _step(steps: Steps[Result], *, waits: bool = False) -> ColdError | None:
-    patience.waits = waits
-    try:
+    with contextlib.nullcontext() if waits else impatience():
         return next(steps)
-    finally:
-        patience.waits = True
 
 
 def touch(spans: Sequence[Span]) -> None:

@@ -14,7 +14,7 @@ from reput.remoting.reading.turns import Turns, patiently
 from reput.remoting.wire import fields
 from reput.remoting.wire.command import Command
 from reput.stores import reads
-from reput.stores.reads import ColdError, Span, patience
+from reput.stores.reads import ColdError, Span, impatience
 from tests.builders.channels import Clock, KeptChannel
 from tests.builders.served import dispatched, messages, request, served
 
@@ -68,7 +68,7 @@ def test_what_is_in_memory_is_answered_at_once(store):
         return Turns(asyncio.get_running_loop()).run(steps(request(100), at))
 
     assert asyncio.run(run()) == expected
-    assert patience.waits
+    assert reads._patience.waits
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_failure_reaches_whoever_waits(store, tmp_path, monkeypatch):
 
     with pytest.raises(ZeroDivisionError):
         in_loop(run)
-    assert patience.waits
+    assert reads._patience.waits
 
 
 def test_a_long_scan_gives_others_their_turn(store):
@@ -153,13 +153,10 @@ def test_only_the_thread_that_asked_does_not_wait(store, tmp_path):
     at = served(store)
     pull(request(100), at)
     evict(tmp_path)
-    patience.waits = False
-    try:
+    with impatience():
         with pytest.raises(ColdError):
             store.queue("t", 0).files.read(2000, 640)
         found = asyncio.run(asyncio.to_thread(pull, request(100), at))
-    finally:
-        patience.waits = True
 
     assert found.messages == 32
 
@@ -168,12 +165,8 @@ def test_a_thread_that_does_not_wait_looks_no_cold_key_up(store, tmp_path):
     """A page of a mapped file would stop all threads of Python until a disk has brought it."""
     found = store.by_key("t", "k7")
     evict(tmp_path, "out/index/*")
-    patience.waits = False
-    try:
-        with pytest.raises(ColdError):
-            store.by_key("t", "k7")
-    finally:
-        patience.waits = True
+    with impatience(), pytest.raises(ColdError):
+        store.by_key("t", "k7")
 
     assert len(found.messages) == 1
     assert store.by_key("t", "k7") == found
