@@ -202,32 +202,40 @@ class IndexSearch:
         return list(self._files.values())
 
     def _look(self) -> None:
-        size = indexfile.file_size(self._settings.index_slots, self._settings.index_items)
         known, self._files = self._files, {}
-        for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
-            if entry.is_dir() or not names.is_index_file(entry.name):
-                self._report.add(Kind.NAME, entry.path, 0, "not the name of an index file")
-                continue
-            found = entry.stat().st_size
-            if found != size:
-                self._report.add(
-                    Kind.SIZE,
-                    entry.path,
-                    found,
-                    f"the file has {found} bytes, expected {size}: it is left out. Give the "
-                    "broker's maxHashSlotNum and maxIndexNum in --broker-conf",
-                )
-                continue
-            file = known.pop(entry.name, None)
-            if file is None:
+        try:
+            for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
                 # It may go while we look.
                 with contextlib.suppress(FileNotFoundError):
-                    file = self._opened(entry.path)
-            if file is not None:
-                self._files[entry.name] = file
-        self._take(list(self._files.values()))
-        for gone in known.values():
-            gone.close()
+                    if self._is_one(entry):
+                        file = known.pop(entry.name, None) or self._opened(entry.path)
+                        self._files[entry.name] = file
+        finally:
+            # Where a file cannot be opened, too: all are looked at again with the next question.
+            self._take(list(self._files.values()))
+            for gone in known.values():
+                gone.close()
+
+    def _is_one(self, entry: os.DirEntry[str]) -> bool:
+        """Tell whether an index file stands there; what else does is reported.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        if entry.is_dir() or not names.is_index_file(entry.name):
+            self._report.add(Kind.NAME, entry.path, 0, "not the name of an index file")
+            return False
+        size = indexfile.file_size(self._settings.index_slots, self._settings.index_items)
+        found = entry.stat().st_size
+        if found != size:
+            self._report.add(
+                Kind.SIZE,
+                entry.path,
+                found,
+                f"the file has {found} bytes, expected {size}: it is left out. Give the "
+                "broker's maxHashSlotNum and maxIndexNum in --broker-conf",
+            )
+        return found == size
 
     def _opened(self, path: str) -> IndexFile:
         file = IndexFile(path, self._settings)

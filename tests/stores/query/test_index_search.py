@@ -6,8 +6,10 @@ broker writes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -196,6 +198,41 @@ class TestDamage:
             for key_hash in range(10):
                 assert len(found.offsets(key_hash, ALWAYS, 64)[0]) <= 64
             found.close()
+
+
+def test_a_file_that_goes_while_they_are_listed_is_left_out(search, tmp_path):
+    found, _ = search(f20260101000000000=chain((100, 0, 0)))
+    (tmp_path / "20260101000000001").symlink_to(tmp_path / "gone")
+
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
+
+
+def test_no_file_stays_open_where_one_cannot_be_looked_at(search, tmp_path):
+    """
+    Each look would keep more descriptors else, also of files that are removed by then.
+    """
+    files = {f"f2026010100000000{number}": chain((100, 0, 0)) for number in range(3)}
+    found, _ = search(**files)
+    assert len(found.files()) == 3
+    loop = tmp_path / "20260101000000001"
+    loop.unlink()
+    loop.symlink_to(loop)
+    for _ in range(3):
+        with pytest.raises(OSError, match="symbolic links"):
+            found.files()
+    assert len(open_in(tmp_path)) == 1
+    loop.unlink()
+
+    assert len(found.files()) == len(open_in(tmp_path)) == 2
+
+
+def open_in(directory):
+    """Return the files of a directory that this process has open."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(link.readlink())
+    return [path for path in found if path.parent == directory]
 
 
 def test_a_live_index_is_looked_at_anew(search, tmp_path):

@@ -149,7 +149,7 @@ class TestBeingWritten:
 
     def test_a_fast_writer_loses_nothing(self, broker):
         """
-        A process writes 30,000 entries, tags code last, while they are looked for.
+        A process writes 2,000 entries, tags code last, while they are looked for.
         """
         count = 2000
         for _ in range(count):
