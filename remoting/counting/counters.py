@@ -1,7 +1,9 @@
 """What a name server or a broker tells of itself, while it answers.
 
-All of it is told from the event loop. `streaming.observe.serving` shows it to Prometheus, whose
-scrapes run on another thread: values are handed over, and nothing is asked of a room.
+A broker's rooms tell it from the event loop of their store; what is about the whole server, as TLS
+and registrations are, is told from the server's own. So what is added up comes from one thread.
+`streaming.observe.serving` shows it to Prometheus, whose scrapes run on another one: values are
+handed over, and nothing is asked of a room.
 """
 
 from __future__ import annotations

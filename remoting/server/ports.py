@@ -49,7 +49,7 @@ class Tls(NamedTuple):
     """TLS of all ports.
 
     Attributes:
-        context: returns what the next connection is wrapped in.
+        context: returns what the next connection is wrapped in; any thread may ask.
         mode: whether plain connections are taken too.
         tick: reads renewed files; returns why they are not in force.
         is_broken: tells whether the newest files are not in force.
