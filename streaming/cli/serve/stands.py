@@ -254,12 +254,11 @@ class Stands:
         CURRENT_STORE.set(stand.name)
         store = opened(stand.config)
         try:
+            said = touched(stand.config, store.log.min_offset)
             broker = broker_of(self._options, stand.config, store, stand.advertised, self._metrics)
         except BaseException:
             store.close()
             raise
-
-        said = touched(stand.config, store.log.min_offset)
         if said is not None:
             broker.doubt(said, lambda: touched(stand.config, store.log.min_offset, said))
         return broker
