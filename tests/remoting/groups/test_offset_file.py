@@ -50,7 +50,7 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def opened(path, store, clock):
+def opened(path, store):
     found = []
 
     def opened(seed=Seed.BROKER, **more):
@@ -290,7 +290,7 @@ class TestSaving:
             file.tick(clock.now + 91)
             assert file.unsaved_seconds == 0
 
-    def test_a_failure_at_the_end_is_the_caller_s(self, path, store, clock, monkeypatch, caplog):
+    def test_a_failure_at_the_end_is_the_caller_s(self, path, store, monkeypatch, caplog):
         file = OffsetFile(path, store)
 
         def fail(*_):
@@ -334,20 +334,20 @@ class TestDamage:
         assert opened().offsets.version == 0
 
 
-def test_the_broker_s_file_is_never_ours(store, clock):
+def test_the_broker_s_file_is_never_ours(store):
     for name in ("consumerOffset.json", "offsets.json"):
         with pytest.raises(UsageError, match="broker's files"):
             OffsetFile(store / "config" / name, store)
 
 
-def test_a_link_to_it_is_not_either(store, clock, tmp_path):
+def test_a_link_to_it_is_not_either(store, tmp_path):
     link = tmp_path / "offsets.json"
     link.symlink_to(store / "config" / "consumerOffset.json")
     with pytest.raises(UsageError, match="broker's files"):
         OffsetFile(link, store)
 
 
-def test_two_servers_do_not_share_a_file(opened, path, store, clock):
+def test_two_servers_do_not_share_a_file(opened, path, store):
     opened()
     with pytest.raises(StoreError, match="another process"):
         OffsetFile(path, store)
