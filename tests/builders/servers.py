@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from reput.remoting.counting.counters import Uncounted
@@ -20,6 +19,7 @@ from reput.remoting.server.server import Others, Server
 from reput.remoting.server.store_thread import StoreThread
 from reput.remoting.wire import frames
 from reput.remoting.wire.command import Command
+from tests.builders.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -109,10 +109,7 @@ class Running:
 
     def wait_for(self, is_so: Callable[[int], bool], seconds: float = 30) -> None:
         """Return once a condition holds for the number of connections to the broker."""
-        until = time.monotonic() + seconds
-        while not is_so(len(self.store.traffic)):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until(lambda: is_so(len(self.store.traffic)), seconds)
 
 
 @contextlib.contextmanager

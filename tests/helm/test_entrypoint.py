@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from tests.builders.waiting import wait_until
 from tests.helm.helm_tools import ROOT
 
 WITHIN = 180
@@ -46,13 +46,6 @@ def driver(golden, tmp_path):
         process.kill()
 
 
-def wait_for(found):
-    end = time.monotonic() + WITHIN
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize("code", [0, 4])
 def test_sigterm_ends_the_job_in_order(driver, tmp_path, code):
     """
@@ -61,7 +54,7 @@ def test_sigterm_ends_the_job_in_order(driver, tmp_path, code):
     process, said = driver
     # The JVM's first line, before it starts the job.
     awaited = b"batch 0 of" if code == 0 else b"\n"
-    wait_for(lambda: awaited in said.read_bytes())
+    wait_until(lambda: awaited in said.read_bytes(), WITHIN)
     process.send_signal(signal.SIGTERM)
 
     assert process.wait(WITHIN) == code, said.read_text()

@@ -21,21 +21,15 @@ from reput.formats.rocketmq.encode import Message
 from reput.sinks.kafka.client.producer import Client
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from tests.builders.stores import Log
+from tests.builders.waiting import wait_until
 from tests.json_schema import fits
 from tests.kafka import stores
 from tests.kafka.broker import Broker, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.kafka
-
-
-def wait_for(is_there: Callable[[], object]) -> None:
-    end = time.monotonic() + 120
-    while not is_there():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def open_transactions(broker: Broker, topic: str) -> list[str]:
@@ -214,7 +208,7 @@ class TestTooLarge:
         try:
             dispatcher.dispatch(log.places[10].position)
             assert dispatcher.kafka is not None
-            wait_for(lambda: dispatcher.kafka.state.stopped)
+            wait_until(lambda: dispatcher.kafka.state.stopped)
             dispatcher.flush_if_due()
             dispatcher.dispatch(log.end)
 
@@ -312,12 +306,12 @@ class TestNoSuchTopic:
         try:
             dispatcher.dispatch(log.places[100].position)
             assert dispatcher.kafka is not None
-            wait_for(lambda: "refuses topic later" in dispatcher.kafka.state.trouble)
+            wait_until(lambda: "refuses topic later" in dispatcher.kafka.state.trouble)
             dispatcher.flush_if_due()
             dispatcher.dispatch(log.end)
             assert not dispatcher.kafka.state.stopped
             broker.make_topic("later")
-            wait_for(lambda: dispatcher.kafka.is_done)
+            wait_until(lambda: dispatcher.kafka.is_done)
             assert dispatcher.kafka.state.trouble == ""
         finally:
             dispatcher.close()
@@ -344,9 +338,9 @@ class TestNoSuchTopic:
                 seen.add(feed.state.is_connected)
                 return feed.state.retries >= 2
 
-            wait_for(have_two_failed)
+            wait_until(have_two_failed)
             broker.make_topic("absent")
-            wait_for(lambda: feed.is_done)
+            wait_until(lambda: feed.is_done)
             assert feed.state.is_connected
         finally:
             dispatcher.close()
@@ -482,10 +476,10 @@ class TestTruncationByLess:
             dispatcher.dispatch(log.end)
             feed = dispatcher.kafka
             assert feed is not None
-            wait_for(lambda: feed.state.retries >= 1)
+            wait_until(lambda: feed.state.retries >= 1)
             missing = feed.state
             broker.make_topic(new, 1)
-            wait_for(lambda: feed.is_done)
+            wait_until(lambda: feed.is_done)
             assert feed.state.confirmed_lag == 0
         finally:
             dispatcher.close()

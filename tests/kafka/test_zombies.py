@@ -24,6 +24,7 @@ from reput.sinks.kafka.extent import Extent
 from reput.sinks.kafka.opening import ownership, renamed, takeover
 from reput.sinks.kafka.sink import KafkaSink
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
+from tests.builders.waiting import wait_until
 from tests.kafka import stores
 from tests.kafka.broker import Broker
 
@@ -137,10 +138,7 @@ def is_within(broker: Broker, name: str) -> bool:
 
 
 def wait_for(what: str, is_there: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not is_there():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
+    wait_until(is_there, _PATIENCE, says=lambda: what)
 
 
 def stop_within(broker: Broker, name: str, process: subprocess.Popen[bytes]) -> None:

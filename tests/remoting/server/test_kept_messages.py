@@ -16,6 +16,7 @@ from reput.remoting.wire.send_headers import LONG_NAMES
 from tests.builders.served import NOW, dispatched
 from tests.builders.servers import Client
 from tests.builders.stores import Log
+from tests.builders.waiting import wait_until
 from tests.remoting.server.served_process import ServedProcess
 
 PULL = {
@@ -249,10 +250,7 @@ def test_a_store_is_followed_while_what_is_kept_beside_it_is_away(process, direc
 
 
 def until_said(process: ServedProcess, line: str) -> None:
-    until = time.monotonic() + 60
-    while line not in process.log.read_text():
-        assert time.monotonic() < until, process.log.read_text()
-        time.sleep(0.05)
+    wait_until(lambda: line in process.log.read_text(), says=process.log.read_text)
 
 
 def asked(topic: str, queue: int) -> dict[str, str]:

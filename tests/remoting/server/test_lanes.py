@@ -12,17 +12,14 @@ from reput.remoting.wire.codes import RequestCode
 from reput.remoting.wire.command import Command
 from tests.builders.served import dispatched, messages, request
 from tests.builders.servers import Client, serving
+from tests.builders.waiting import wait_until
 
 _PULL, _LITE = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
 
 
 def wait_for_lanes(running):
-    broker = running.store
-    until = time.monotonic() + 120
-    while broker.desk.lanes is None:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return broker
+    wait_until(lambda: running.store.desk.lanes is not None)
+    return running.store
 
 
 def ask(client, requests):

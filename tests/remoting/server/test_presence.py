@@ -19,6 +19,7 @@ from tests.builders.java_clients import consuming
 from tests.builders.served import NOW, dispatched, messages, request
 from tests.builders.servers import Client, serving
 from tests.builders.stores import config_of
+from tests.builders.waiting import wait_until
 from tests.oracle import oracle
 
 COUNT, SIZE = 64, 100
@@ -61,10 +62,7 @@ class Place:
 
     def until(self, is_so):
         """Wait until something holds; the server looks each second."""
-        end = time.monotonic() + SECONDS
-        while not is_so():
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(is_so, SECONDS)
 
     def hold(self, offset, millis=15000):
         """Return a client whose pull waits."""
@@ -204,7 +202,7 @@ class TestAway:
             place = Place(tmp_path, running, None)
             assert place.said(5) == AWAY
             place.until(lambda: "the log has messages, and there are no queues" in caplog.text)
-            assert not any(ready)
+            assert set(ready) == {False}
             (tmp_path / "away").rename(queues)
             place.until(lambda: place.said(5) == (0, "FOUND"))
             place.until(lambda: ready[-1])

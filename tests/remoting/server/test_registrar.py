@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from reput.remoting.server.ports import Place
 from reput.remoting.wire.codes import RequestCode
 from tests.builders.served import dispatched, messages
 from tests.builders.servers import LOOPBACK, Client, free_port, serving
+from tests.builders.waiting import wait_until
 from tests.remoting.server.test_registering import of_broker, register
 
 
@@ -64,13 +64,6 @@ def cluster(port):
 def topics_of(port):
     answer = Client(port).ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return json.loads(answer.body)["topicList"]
-
-
-def wait_until(is_so, seconds=30):
-    until = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def at(*ports):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import pytest
@@ -11,6 +10,7 @@ from reput.remoting.wire.codes import RequestCode
 from tests.builders.java_clients import consuming, run_tool
 from tests.builders.served import NOW, dispatched, messages
 from tests.builders.servers import Client, serving
+from tests.builders.waiting import wait_until
 
 pytestmark = pytest.mark.oracle
 COUNT, QUEUES = 400, 4
@@ -42,10 +42,7 @@ def test_a_consumer_that_is_online_goes_back(tmp_path, version, kind):
         consuming(running.names, version, kind, tmp_path, count=COUNT + again) as consumer,
     ):
         client, group = Client(running.broker), f"g-{kind}"
-        until = time.monotonic() + 60
-        while offsets(client, group) != [EACH] * QUEUES:
-            assert time.monotonic() < until
-            time.sleep(0.2)
+        wait_until(lambda: offsets(client, group) == [EACH] * QUEUES, pause=0.2)
         words = ("-g", group, "-t", "t", "-s", str(HALF), "-f", "true")
         printed = run_tool(running.names, "5.5.0", tmp_path, "resetOffsetByTime", *words)
         # Where the tool took long to end, the consumer has come back by now.

@@ -16,6 +16,7 @@ from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.command import Command
 from tests.builders.served import dispatched, messages, request
 from tests.builders.servers import Client, serving
+from tests.builders.waiting import wait_until
 from tests.remoting.server.test_lanes import wait_for_lanes
 
 COUNT = 400
@@ -41,20 +42,13 @@ def pull(offset, **said):
     return fields.write(request(offset, **said))
 
 
-def settle(is_so, seconds=30):
-    until = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.005)
-
-
 def joined(running, rounds, count=1):
     """Return clients that have joined the rounds."""
     clients = [Client(running.broker) for _ in range(count)]
     for client in clients:
         for _ in range(8):
             assert client.ask(_PULL, **pull(0)).code == ResponseCode.SUCCESS
-    settle(lambda: len(rounds) == count)
+    wait_until(lambda: len(rounds) == count)
     return clients
 
 
@@ -88,10 +82,10 @@ def test_many_clients_each_get_what_they_ask_for(served):
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(follow, range(len(clients))))
-    settle(lambda: len(rounds) == len(clients))
+    wait_until(lambda: len(rounds) == len(clients))
     for client in clients:
         client.close()
-    settle(lambda: len(rounds) == 0)
+    wait_until(lambda: len(rounds) == 0)
     running.wait_for(lambda count: count == 0)
 
 
@@ -152,7 +146,7 @@ def test_what_the_server_says_by_itself_comes_between_answers(served):
         )
         for _ in range(3):
             assert client.ask(_PULL, **pull(offset)).fields["nextBeginOffset"] == str(offset + 32)
-    settle(lambda: not client.socket.settimeout(1) and _heard(client) == 200)
+    wait_until(lambda: not client.socket.settimeout(1) and _heard(client) == 200)
 
 
 def _heard(client):
@@ -165,7 +159,7 @@ def test_a_client_that_resets_its_connection_is_forgotten(served):
     (client,) = joined(running, rounds)
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
-    settle(lambda: len(rounds) == 0)
+    wait_until(lambda: len(rounds) == 0)
     running.wait_for(lambda count: count == 0)
 
 
@@ -213,7 +207,7 @@ def test_connections_leave_once_they_may_not_pass(served):
     running, rounds, _ = served
     (client,) = joined(running, rounds)
     rounds._lanes._may_pass = lambda _: False
-    settle(lambda: len(rounds) == 0)
+    wait_until(lambda: len(rounds) == 0)
     for _ in range(10):
         assert client.ask(_PULL, **pull(0)).code == ResponseCode.SUCCESS
     assert len(rounds) == 0
@@ -223,10 +217,10 @@ def test_connections_leave_where_the_log_is_away(served, tmp_path):
     running, rounds, _ = served
     (client,) = joined(running, rounds)
     (tmp_path / "store" / "commitlog").rename(tmp_path / "away")
-    settle(lambda: client.ask(_PULL, **pull(0)).code != ResponseCode.SUCCESS)
+    wait_until(lambda: client.ask(_PULL, **pull(0)).code != ResponseCode.SUCCESS)
     assert len(rounds) == 0
     (tmp_path / "away").rename(tmp_path / "store" / "commitlog")
-    settle(lambda: client.ask(_PULL, **pull(0)).code == ResponseCode.SUCCESS)
+    wait_until(lambda: client.ask(_PULL, **pull(0)).code == ResponseCode.SUCCESS)
 
 
 def test_where_nothing_can_be_watched_the_loop_reads_on(served, monkeypatch):
@@ -247,7 +241,7 @@ def test_offsets_that_pulls_commit_are_kept(served):
     (client,) = joined(running, rounds)
     for offset in range(20):
         client.ask(_PULL, **pull(offset, flags=5) | {"commitOffset": str(offset)})
-    settle(lambda: len(rounds) == 1)
+    wait_until(lambda: len(rounds) == 1)
     client.ask(_PULL, **pull(0, flags=5) | {"commitOffset": "77"})
     assert len(rounds) == 1
     found = client.ask(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="g", topic="t", queueId="0")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from tests.builders.java_clients import sending_back
 from tests.builders.served import NOW, dispatched, request
 from tests.builders.servers import Client
 from tests.builders.stores import Log
+from tests.builders.waiting import wait_until
 from tests.remoting.server.served_process import ServedProcess
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ def lines_of(path: Path) -> list[list[str]]:
 
 
 def wait_for(path: Path, count: int, seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while len(lines_of(path)) < count:
-        assert time.monotonic() < until, path.read_text() if path.exists() else "nothing"
-        time.sleep(0.05)
+    wait_until(lambda: len(lines_of(path)) >= count, seconds, says=lambda: str(lines_of(path)))
 
 
 @pytest.mark.parametrize("version", CLIENTS)
@@ -91,10 +88,8 @@ def wait_for_route(server: ServedProcess) -> None:
     said = dict.fromkeys("defghjm", "0") | {"a": "p", "b": "%RETRY%g", "c": "TBW102", "i": later}
     answer = broker.ask(RequestCode.SEND_MESSAGE_V2, b"in two hours", **said, l="16")
     assert answer.code == ResponseCode.SUCCESS, answer.remark
-    until = time.monotonic() + 60
-    while names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="%RETRY%g").code:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    asks = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    wait_until(lambda: names.ask(asks, topic="%RETRY%g").code == ResponseCode.SUCCESS, pause=0.1)
 
 
 @pytest.mark.parametrize("version", CLIENTS)

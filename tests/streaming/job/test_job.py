@@ -25,6 +25,7 @@ from tests.builders.brokers import Broker
 from tests.builders.jobs import running, wait_for
 from tests.builders.slow_twins import differences
 from tests.builders.stores import LOG_FILE, config_of, files_of, name_batch_topics
+from tests.builders.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 LIVE = JobOptions(sync_flush=True)
@@ -152,10 +153,7 @@ def test_everything_is_flushed_while_nothing_comes(spark, made):
     end = broker.append(10)
     with running(spark, [config], JobOptions(flush_seconds=0.5)) as job:
         wait_for(job, end)
-        deadline = time.monotonic() + 10
-        while progress.load(config.output).end != end:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: progress.load(config.output).end == end)
 
 
 def test_what_comes_while_the_job_ends_is_logged_too(spark, made, caplog):
@@ -171,10 +169,7 @@ def test_what_comes_while_the_job_ends_is_logged_too(spark, made, caplog):
 
         def look_later():
             end = broker.append(5)
-            deadline = time.monotonic() + 60
-            while job._writers.end(config.name) != end:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            wait_until(lambda: job._writers.end(config.name) == end)
             return look()
 
         job._writers.look_for_flaws = look_later
@@ -253,10 +248,7 @@ def test_a_running_job_that_waits_at_a_hole_does_not_end_as_if_all_were_fine(
         with running(spark, [config], replace(LIVE, placement=placement)) as job:
             job.report_to(metrics)
             wait_for(job, start)
-            deadline = time.monotonic() + 60
-            while not errors():
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            wait_until(errors)
             assert not metrics.is_ready(1 << 40)
 
     with pytest.raises(FormatError, match="continues after a hole") as raised:

@@ -29,6 +29,7 @@ from tests.builders.brokers import Broker
 from tests.builders.hanging import hanging, writer_of
 from tests.builders.jobs import running, wait_for
 from tests.builders.stores import LOG_FILE, config_of, name_batch_topics
+from tests.builders.waiting import wait_until
 from tests.kafka.broker import free_port
 
 if TYPE_CHECKING:
@@ -63,13 +64,6 @@ def flip(broker: Broker, number: int) -> int:
         file.seek(-1, 1)
         file.write(bytes([byte ^ 1]))
     return place
-
-
-def wait_until(condition, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def metrics_of(job: Job) -> Metrics:

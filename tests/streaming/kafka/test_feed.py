@@ -29,10 +29,11 @@ from reput.streaming.kafka import feed as kafka_feed
 from reput.streaming.kafka import position_file
 from reput.streaming.kafka.state import KafkaState
 from reput.streaming.writers.backoff import Backoff
+from tests.builders.waiting import wait_until
 from tests.kafka import stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from reput.sinks.kafka.extent import Extent
@@ -56,13 +57,6 @@ def config(tmp_path: Path, **settings: Any) -> Any:
     return stores.config(tmp_path / "store", tmp_path / "out", nowhere(), **values)
 
 
-def wait_for(is_there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not is_there():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_an_outage_holds_back_kafka_only(tmp_path: Path, written: Any) -> None:
     """
     Long after `retry_seconds` the job still dispatches, and the thread still tries.
@@ -73,11 +67,11 @@ def test_an_outage_holds_back_kafka_only(tmp_path: Path, written: Any) -> None:
         feed = dispatcher.kafka
         assert feed is not None
         began = time.monotonic()
-        wait_for(lambda: feed.state.retries >= 3 and time.monotonic() - began > 1)
+        wait_until(lambda: feed.state.retries >= 3 and time.monotonic() - began > 1)
         dispatcher.flush_if_due()
         batch = dispatcher.dispatch(written.end)
         before = feed.state.retries
-        wait_for(lambda: feed.state.retries > before)
+        wait_until(lambda: feed.state.retries > before)
 
         assert batch.messages == 200
         assert dispatcher.progress.end == written.end
@@ -107,11 +101,11 @@ def test_a_place_that_cannot_be_written_down_holds_back_nothing(
         batch = dispatcher.dispatch(written.end)
         feed = dispatcher.kafka
         assert feed is not None
-        wait_for(lambda: feed.state.retries >= 2)
+        wait_until(lambda: feed.state.retries >= 2)
         assert (batch.messages, feed.state.stopped) == (400, "")
         assert "Kafka at" in feed.state.trouble
         blocked.rmdir()
-        wait_for(memory.exists)
+        wait_until(memory.exists)
     finally:
         dispatcher.close()
     assert [r.getMessage().count("cannot be written") for r in caplog.records].count(1) == 1
@@ -162,7 +156,7 @@ def test_what_ends_the_thread_is_said_by_its_state_alone(
         dispatcher.dispatch(written.places[200].position)
         feed = dispatcher.kafka
         assert feed is not None
-        wait_for(lambda: bool(feed.state.stopped))
+        wait_until(lambda: bool(feed.state.stopped))
         feed._thread.join(60)
         batch = dispatcher.dispatch(written.end)
 
@@ -188,9 +182,9 @@ def test_a_disk_that_fails_is_looked_at_again(
         dispatcher.dispatch(written.end)
         feed = dispatcher.kafka
         assert feed is not None
-        wait_for(lambda: feed.state.retries >= 1)
+        wait_until(lambda: feed.state.retries >= 1)
         monkeypatch.undo()
-        wait_for(lambda: "Kafka at" in feed.state.trouble)
+        wait_until(lambda: "Kafka at" in feed.state.trouble)
 
         dispatcher.flush_if_due()
         assert not feed.state.stopped
@@ -306,7 +300,7 @@ def test_an_output_that_cannot_be_written_does_not_slow_down_kafka(
         dispatcher.dispatch(written.end)
         feed = dispatcher.kafka
         assert feed is not None
-        wait_for(lambda: feed.is_done or feed.state.retries > 0)
+        wait_until(lambda: feed.is_done or feed.state.retries > 0)
         assert feed.state.retries == 0
         assert feed.state.end == written.end
     finally:
@@ -343,10 +337,10 @@ def test_a_log_is_looked_at_for_kafka_while_kafka_lacks_some_of_it(
         assert feed is not None
         for place in (written.places[200].position, written.end):
             dispatcher.dispatch(place)
-            wait_for(lambda: feed._settled == feed._extent)
+            wait_until(lambda: feed._settled == feed._extent)
             before = len(sends)
             if lacks:
-                wait_for(lambda before=before: len(sends) > before + 3)  # type: ignore[misc]
+                wait_until(lambda before=before: len(sends) > before + 3)  # type: ignore[misc]
             else:
                 time.sleep(0.3)
                 assert len(sends) <= before + 1
@@ -371,7 +365,7 @@ def test_settings_that_the_client_does_not_take_are_not_an_outage(
         dispatcher.dispatch(written.end)
         feed = dispatcher.kafka
         assert feed is not None
-        wait_for(lambda: feed.state.stopped or feed.state.retries)
+        wait_until(lambda: feed.state.stopped or feed.state.retries)
         assert "kafka-python does not take the settings" in feed.state.stopped
     finally:
         dispatcher.close()
@@ -452,7 +446,7 @@ class TestLag:
         feed = dispatcher.kafka
         assert feed is not None
         try:
-            wait_for(lambda: feed.state.retries >= 1)
+            wait_until(lambda: feed.state.retries >= 1)
             assert not feed.is_done
         finally:
             dispatcher.close()
@@ -490,7 +484,7 @@ def held_back(tmp_path: Path, written: Any, start: str) -> Iterator[KafkaFeed]:
     assert feed is not None
     try:
         dispatcher.dispatch(written.end)
-        wait_for(lambda: bool(feed.state.stopped))
+        wait_until(lambda: bool(feed.state.stopped))
         dispatcher.flush_if_due()
         assert dispatcher.progress.end == written.end
         yield feed

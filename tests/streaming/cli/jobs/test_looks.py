@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.live import LiveWriters
 from tests.builders.brokers import Broker
 from tests.builders.stores import config_of
+from tests.builders.waiting import wait_until
 
 
 @pytest.fixture
@@ -41,13 +41,6 @@ def disk():
     back = threading.Event()
     yield back
     back.set()
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class TestLooks:

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -25,9 +24,10 @@ from reput.streaming.endings.exit_codes import FAILED, OK, USAGE
 from tests.builders.served import dispatched, messages, request
 from tests.builders.servers import LOOPBACK, Client, free_port, serving
 from tests.builders.stores import SMALL
+from tests.builders.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from reput.remoting.wire.command import Command
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
@@ -302,13 +302,6 @@ def test_an_output_without_a_file_is_told_of_until_it_is_whole(options, tmp_path
 
     assert f"{tmp_path}/out: {queue}" in said
     assert process.returncode == OK
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 def gaps(metrics: int) -> float:

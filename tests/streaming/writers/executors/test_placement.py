@@ -56,6 +56,7 @@ from reput.streaming.writers.executors.protocol import (
 )
 from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.placement_mode import default_placement
+from tests.builders import waiting
 from tests.builders.brokers import Broker
 from tests.builders.hanging import hanging
 from tests.builders.jobs import running, wait_for
@@ -151,14 +152,8 @@ def greet_as_another(listener):
             protocol.send(listener.accept()[0], json.dumps(hello._asdict()).encode())
 
 
-def wait_until(found):
-    """Return what a function returns once that is true."""
-    deadline = time.monotonic() + 60
-    while not (value := found()):
-        assert time.monotonic() < deadline
-        # Between two orders a writer does what is due.
-        time.sleep(0.5)
-    return value
+# Between two orders a writer does what is due.
+wait_until = partial(waiting.wait_until, pause=0.5)
 
 
 def order(kind: str, end: int = -1, **values) -> Order:
