@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reput.remoting.admin.topics import UNSET, body_of
-from reput.remoting.groups.refusals import refuse
 from reput.remoting.reading.answer import Answer
+from reput.remoting.sending.refusals import refuse
 from reput.remoting.wire import bodies, fields
 from reput.remoting.wire.admin_headers import (
     GetLiteGroupInfoRequestHeader,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reput.remoting.groups import refusals
 from reput.remoting.groups.membership import Membership
 from reput.remoting.groups.progress import Progress
 from reput.remoting.groups.resets import Resets
 from reput.remoting.reading.pull_checks import COMMIT_OFFSET
+from reput.remoting.sending import refusals
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from reput.remoting.groups.locks import Locks
     from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.groups.offsets import Offsets
-    from reput.remoting.groups.sent_back import SentBack
-    from reput.remoting.keeping.retries import Retries
     from reput.remoting.reading.answer import Answer
     from reput.remoting.reading.served import Served
+    from reput.remoting.sending.retries import Retries
+    from reput.remoting.sending.sent_back import SentBack
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader

@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from reput.remoting.groups import consumers
 from reput.remoting.groups.locks import Locks
-from reput.remoting.groups.refusals import refuse
 from reput.remoting.groups.requests import GroupState
-from reput.remoting.groups.sent_back import Keeping, SentBack
-from reput.remoting.keeping.retries import Beside, Retries
 from reput.remoting.names.known import READABLE
+from reput.remoting.sending.retries import Retries
+from reput.remoting.sending.sent_back import Keeping, SentBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from reput.remoting.groups.consumers import Consumers
     from reput.remoting.groups.offset_file import OffsetFile
-    from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.keeping.keeper import Keeper
     from reput.remoting.names.release import Release
     from reput.remoting.reading.hosts import Host
     from reput.remoting.reading.replies import Replies
     from reput.remoting.reading.served import Served
     from reput.remoting.reading.turns import Turns
+    from reput.remoting.sending.sent_back import OnSentBack
     from reput.remoting.server.broker import Identity
     from reput.stores.query.message_store import MessageStore
 
@@ -123,8 +122,7 @@ def group_state(
     keeping = None if keeper is None else Keeping(keeper, turns, host)
     sent_back = SentBack(settings.on_sent_back, served, now, keeping, replies)
     locks = Locks(now)
-    beside = Beside(sent_back.put, refuse, sent_back.no_group, locks.has)
-    retries = None if keeping is None else Retries(beside, served, cluster)
+    retries = None if keeping is None else Retries(sent_back, served, locks.has, cluster)
     return GroupState(known, file.offsets, locks, sent_back, file, retries)
 
 

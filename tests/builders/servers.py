@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from reput.remoting.counting.counters import Uncounted
 from reput.remoting.groups.offset_file import OffsetFile
-from reput.remoting.groups.sent_back import OnSentBack
 from reput.remoting.names.release import RELEASES
+from reput.remoting.sending.sent_back import OnSentBack
 from reput.remoting.server.broker import Identity, StoreBroker
 from reput.remoting.server.ports import Place
 from reput.remoting.server.rules import GroupSettings

@@ -54,8 +54,8 @@ def broker_of(
     Raises:
         ReputError: a file of the settings cannot be used.
     """
-    from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.names.release import RELEASES
+    from reput.remoting.sending.sent_back import OnSentBack
     from reput.remoting.server.addresses import resolved
     from reput.remoting.server.broker import Identity, StoreBroker
 

@@ -34,8 +34,8 @@ def sent_back_bytes(options: ServeOptions) -> int | None:
         UsageError: it is too little, or no number, or nothing is kept.
     """
     # Slow to import.
-    from reput.remoting.groups.sent_back import OnSentBack
     from reput.remoting.keeping.kept import LEAST_BYTES
+    from reput.remoting.sending.sent_back import OnSentBack
     from reput.streaming.settings.model.serving import SENT_BACK_BYTES
 
     given = options.sent_back_bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from reput.remoting.groups.offsets import Seed
-from reput.remoting.groups.sent_back import OnSentBack
+from reput.remoting.sending.sent_back import OnSentBack
 from reput.streaming.settings.model.choices import LogMode
 from reput.streaming.settings.model.monitoring import MOST_PORT
 from reput.streaming.settings.model.option import MONITORING, SERVING, Option

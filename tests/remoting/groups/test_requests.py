@@ -11,8 +11,8 @@ from reput.remoting.groups.locks import Locks
 from reput.remoting.groups.members import SILENCE_SECONDS
 from reput.remoting.groups.offset_file import OffsetFile, Seed
 from reput.remoting.groups.requests import GroupState, handlers
-from reput.remoting.groups.sent_back import OnSentBack, SentBack
 from reput.remoting.holding.pulls import Pulls
+from reput.remoting.sending.sent_back import OnSentBack, SentBack
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.command import Command

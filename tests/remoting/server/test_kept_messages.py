@@ -9,8 +9,8 @@ import pytest
 
 from reput.formats.rocketmq import commitlog
 from reput.formats.rocketmq.encode import Message
-from reput.remoting.groups.refusals import READ_ONLY
 from reput.remoting.keeping.log import FIRST
+from reput.remoting.sending.refusals import READ_ONLY
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.send_headers import LONG_NAMES
 from tests.builders.served import NOW, dispatched

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reput.remoting.groups import sent_back as module
-from reput.remoting.groups.refusals import READ_ONLY
-from reput.remoting.groups.sent_back import AT_ONCE, WAIT_SECONDS, OnSentBack, SentBack
+from reput.remoting.sending import sent_back as module
+from reput.remoting.sending.refusals import READ_ONLY
+from reput.remoting.sending.sent_back import AT_ONCE, WAIT_SECONDS, OnSentBack, SentBack
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.command import ONEWAY, Command
 from reput.remoting.wire.errors import FieldError

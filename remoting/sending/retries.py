@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from reput.formats.rocketmq import messageid, properties
 from reput.formats.rocketmq.encode import Message
 from reput.formats.rocketmq.names import DEAD_LETTERS, RETRY
 from reput.remoting.reading.answer import Answer, success
 from reput.remoting.reading.hosts import address_of
+from reput.remoting.sending.refusals import refuse
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode
 from reput.remoting.wire.fields import named
@@ -37,10 +38,10 @@ from reput.remoting.wire.send_headers import (
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from reput.remoting.keeping.log import Placed
     from reput.remoting.reading.served import Served
+    from reput.remoting.sending.sent_back import SentBack
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
 
@@ -59,34 +60,22 @@ class _Taken(SendMessageResponseHeader):
     traces: str = named(_TRACES, default="true")
 
 
-class Beside(NamedTuple):
-    """What else is done with messages and groups.
-
-    Attributes:
-        put: keeps a message for a connection; returns where, or what is answered if it cannot.
-        refuse: answers what writes otherwise.
-        no_group: returns what is answered about a group that is not there.
-        has_locks: tells whether a group has some: it consumes in order.
-    """
-
-    put: Callable[[Message, Channel], Awaitable[Placed | Answer]]
-    refuse: Callable[[Command, Channel], Answer]
-    no_group: Callable[[str], Answer]
-    has_locks: Callable[[str], bool]
-
-
 class Retries:
     """Keeps what members send to their retry topic."""
 
-    def __init__(self, beside: Beside, served: Served, cluster: str) -> None:
+    def __init__(
+        self, sent_back: SentBack, served: Served, has_locks: Callable[[str], bool], cluster: str
+    ) -> None:
         """Keep nothing yet.
 
         Args:
-            beside: what else is done.
+            sent_back: keeps these, too.
             served: the store.
+            has_locks: tells whether a group has some: it consumes in order.
             cluster: of the broker; messages name it.
         """
-        self._beside, self._served, self._cluster = beside, served, cluster
+        self._sent_back, self._served = sent_back, served
+        self._has_locks, self._cluster = has_locks, cluster
         self._is_5 = served.release.is_5
 
     def handlers(self) -> dict[int, Handler]:
@@ -105,11 +94,11 @@ class Retries:
         sent = fields.read(SendMessageRequestHeader, given)
         said = properties.of_text(sent.properties or "")
         if not sent.topic.startswith(RETRY) or sent.batch or said.get(_HALF) == "true":
-            return self._beside.refuse(request, channel)
+            return refuse(request, channel)
         group = sent.topic.removeprefix(RETRY)
         config = self._served.groups.config(group)
         if config is None:
-            return self._beside.no_group(group)
+            return self._sent_back.no_group(group)
         most = config.retries if sent.max_reconsume_times is None else sent.max_reconsume_times
         topic = DEAD_LETTERS + group if self._is_dead(sent, group, most) else sent.topic
         born = address_of(channel.peer)
@@ -132,7 +121,7 @@ class Retries:
         times = sent.reconsume_times or 0
         if not self._is_5:
             return times >= most
-        return times > most or self._beside.has_locks(group)
+        return times > most or self._has_locks(group)
 
     def _properties(self, said: dict[str, str], topic: str) -> dict[str, str]:
         """Return what the copy has, after what came."""
@@ -150,7 +139,7 @@ class Retries:
         return said | {_CLUSTER: self._cluster}
 
     async def _keep(self, message: Message, channel: Channel, unique: str | None) -> Answer:
-        kept = await self._beside.put(message, channel)
+        kept = await self._sent_back.put(message, channel)
         if isinstance(kept, Answer):
             return kept
         stored = kept.message

@@ -22,13 +22,13 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.rocketmq import messageid
-from reput.remoting.groups.refusals import READ_ONLY
 from reput.remoting.keeping import records
 from reput.remoting.keeping.kept import FullError
 from reput.remoting.keeping.records import Wanted
 from reput.remoting.reading.answer import Answer
 from reput.remoting.reading.replies import Replies
 from reput.remoting.reading.turns import patiently
+from reput.remoting.sending.refusals import READ_ONLY
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.pull_headers import ConsumerSendMsgBackRequestHeader

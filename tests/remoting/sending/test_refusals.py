@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reput.remoting.groups import refusals
+from reput.remoting.sending import refusals
 from reput.remoting.wire.codes import ResponseCode
 from reput.remoting.wire.command import Command
 from tests.builders.channels import KeptChannel
