@@ -213,8 +213,8 @@ class ExecutorWriters:
         ended = self._send(ends if len(ends) > 1 else {}, 0.0, starts=False)
         # Whether a store has failed is said as it is closed: one that had may be well by then.
         found = [replace(each, error=None) for each in ended]
-        # One that hangs is asked last: it may take all the time that there is.
-        writers = sorted(self._writers.items(), key=lambda each: each[1].is_silent)
+        # One that may hang is asked last: it may take all the time that there is.
+        writers = sorted(self._writers.items(), key=lambda k: k[1].is_silent or k[1].is_late)
         heard = {n: k for n, k in writers if not k.is_closed and (k.answer or k.is_silent)}
         found += self._send(dict.fromkeys(heard, CLOSE), _MOVE_PATIENCE, starts=starts)
         for known in heard.values():
@@ -300,6 +300,10 @@ class ExecutorWriters:
         known.heard_at = time.monotonic()
         known.host = found.host
         error = error_of(found.failure) if found.failure is not None else None
+        known.is_late = kind == END and isinstance(error, StuckError)
+        if known.is_late:
+            # It is busy, as a flush may take longer. Whether it hangs shows as it is closed.
+            return Result(name, kafka=known.kafka)
         known.is_silent = isinstance(error, StuckError)
         if not known.is_silent:
             known.answered_at = known.heard_at

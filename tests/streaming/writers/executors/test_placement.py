@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import pickle
 import resource
 import signal
 import socket
@@ -889,6 +890,33 @@ def test_the_waits_for_kafka_of_several_writers_do_not_add_up(tmp_path, monkeypa
     assert rounds[1:] == [[("a", END), ("b", END)], [("a", CLOSE), ("b", CLOSE), ("c", CLOSE)]]
     assert [result.error for result in closed] == [None] * len(closed)
     assert all(progress.load(config.output).clean for config in configs)
+
+
+def test_writers_that_are_busy_as_sending_ends_have_all_their_time_to_close(made, monkeypatch):
+    """
+    They have 2 s to hear of that, and a flush may take longer: none of them was silent before.
+    """
+    configs = [replace(made[1], name=name, kafka=away()) for name in "abcdef"]
+    sent = []
+
+    def run(_, tasks):
+        sent[:] = tasks
+        if tasks[0].order.kind == END:
+            busy = protocol.failure_of(StuckError(made[1].output, 2.0))
+            found = [task.spec.name > "b" for task in tasks]
+            return [writer_task.TaskResult("", b"", busy if each else None) for each in found]
+        answer = protocol.Answer("one", 0, [], None, 0.0, Mark(), None)
+        return [writer_task.TaskResult("", pickle.dumps(answer)) for _ in tasks]
+
+    monkeypatch.setattr(orders, "run_tasks", run)
+    writers = ExecutorWriters(configs, LIVE)
+    writers.open(SimpleNamespace(sparkContext=CONTEXT))
+    closed = writers.close(has_failed=False, is_ending=lambda: True)
+
+    assert [(task.spec.name, task.order.kind) for task in sent] == [(n, CLOSE) for n in "abcdef"]
+    limits = {writer_task._limit(*task[:2], is_new=False) for task in sent}
+    assert limits == {writer_task._CLOSING_SECONDS}
+    assert [result.error for result in closed] == [None] * len(closed)
 
 
 def test_a_store_that_got_well_has_not_failed_for_the_end_of_its_sending(tmp_path, monkeypatch):
