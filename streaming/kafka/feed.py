@@ -100,7 +100,8 @@ class KafkaFeed:
             end=known.end,
             wanted=extent.end,
             store_timestamp=known.store_timestamp,
-            cut=extent.last_cut,
+            # Dispatch may have found another cut since, and found it as it was opened just now.
+            cut=known.sent.cut if known.sent is not None else 0,
         )
 
     def advance(self, extent: Extent) -> None:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reput.checkpoints import progress
 from reput.formats.errors import ReputError
 from reput.sinks.kafka.client import producer
 from reput.sinks.kafka.client.errors import AwayError
 from reput.sinks.kafka.client.producer import Client
 from reput.sinks.kafka.position.memory import Memory, remember, remembered
 from reput.sinks.kafka.position.position import Position
+from reput.sinks.kafka.position.start import Start
 from reput.sinks.kafka.sent import Sent
 from reput.sinks.kafka.sink import KafkaSink
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
@@ -433,6 +435,33 @@ class TestLag:
             assert dispatcher.kafka.state.store_timestamp == 5
         finally:
             dispatcher.close()
+
+    @pytest.mark.parametrize("has_followed", [False, True])
+    def test_it_is_not_known_where_the_log_was_cut_below_that_position(
+        self, tmp_path: Path, written: Any, has_followed: bool
+    ) -> None:
+        """
+        A start in an outage finds the cut before Kafka can be asked; 0 would say that it has it.
+        """
+        self.opened(tmp_path, written).close()
+        found = list(stores.messages(400, ("x",), random.Random(1)))
+        later = found[-1].store_timestamp + 1000
+        other = [m._replace(body=b"other", store_timestamp=later) for m in found[200:205]]
+        cut = stores.write(tmp_path / "store", found[:200] + other)
+        for _ in range(2):
+            number = 0
+            if has_followed:
+                self.opened(tmp_path, cut).close()
+                number = progress.load(tmp_path / "out").cuts[-1][0]
+            sent = Start("reput-broker-a", written.end, number)
+            memory = Memory("c", "reput-broker-a", written.end, 5, sent=sent)
+            remember(tmp_path / "out" / ".reput" / "kafka.json", memory)
+            dispatcher = self.opened(tmp_path, cut)
+            try:
+                assert dispatcher.kafka is not None
+                assert dispatcher.kafka.state.lag == (0 if has_followed else None)
+            finally:
+                dispatcher.close()
 
     def test_a_position_that_is_only_remembered_does_not_make_it_complete(
         self, tmp_path: Path, written: Any
