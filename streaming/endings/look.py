@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 _Found = TypeVar("_Found")
+# A look takes milliseconds.
+PATIENCE_SECONDS = 10.0
+
+
+def unanswered(place: Path, seconds: float) -> TimeoutError:
+    """Return the error of a place that has not answered for so long."""
+    return TimeoutError(
+        errno.ETIMEDOUT,
+        f"no answer within {seconds:g} s: a disk or file system hangs. Look for blocked tasks in "
+        "the kernel's log",
+        str(place),
+    )
 
 
 class Look(Generic[_Found]):
@@ -25,6 +39,7 @@ class Look(Generic[_Found]):
         self._look = look
         self._found: _Found | None = None
         self._failure: Exception | None = None
+        self._seconds = seconds
         self._until = time.monotonic() + seconds
         self._thread = threading.Thread(target=self._run, name="look", daemon=True)
         self._thread.start()
@@ -50,3 +65,19 @@ class Look(Generic[_Found]):
         if self._failure is not None:
             raise self._failure
         return self._found
+
+    def answer(self, place: Path) -> _Found:
+        """Return what it returns.
+
+        Args:
+            place: that is looked at.
+
+        Raises:
+            TimeoutError: the place does not answer.
+            Exception: what it has raised.
+        """
+        found = self.found()
+        if not self.is_over:
+            raise unanswered(place, self._seconds)
+        # Only one that lasts has found nothing.
+        return cast("_Found", found)

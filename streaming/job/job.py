@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 
-from reput.checkpoints import progress
 from reput.formats.errors import FormatError, KafkaError
 from reput.streaming.job.accounts import Accounts
 from reput.streaming.job.last_resort import LastResort
@@ -21,6 +20,7 @@ from reput.streaming.job.outcome import Outcome
 from reput.streaming.job.plan import Plan
 from reput.streaming.job.preparation import Preparation
 from reput.streaming.job.query import error_of, fresh_checkpoint, start_query
+from reput.streaming.job.reach import recorded_ends
 from reput.streaming.job.turns import Turns
 from reput.streaming.settings.model.choices import Placement
 from reput.streaming.writers.executors.orders import ExecutorWriters
@@ -183,14 +183,13 @@ class Job:
         """Close all outputs without a batch; return what is in them.
 
         Raises:
-            ReputError, OSError: an output cannot be closed.
+            ReputError, OSError: an output cannot be closed, or its disk hangs.
         """
         self._last_resort.end()
         self._close()
-        for config, store in zip(self.configs, self.summary.stores, strict=True):
-            # While its writer has not opened an output, the output's record tells where it stands.
-            known = progress.load(config.output)
-            store.end = max(known.end, 0) if known is not None else 0
+        # While its writer has not opened an output, the output's record tells where it stands.
+        for store, end in zip(self.summary.stores, recorded_ends(self.configs), strict=True):
+            store.end = end
         return self._accounts.finish()
 
     def done_before(self, error: BaseException) -> Summary | None:

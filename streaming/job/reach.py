@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.checkpoints import progress
 from reput.formats.errors import ReputError
 from reput.stores.following.flushed import FlushedEnd
 from reput.stores.log.commitlog import CommitLog, commitlog_directories
 from reput.streaming.dispatch.log.readable import find_ends
 from reput.streaming.dispatch.resuming.first_message import has_no_first_message, is_awaited
+from reput.streaming.endings.look import PATIENCE_SECONDS, Look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from reput.streaming.job.summary import Summary
+    from reput.streaming.job.summary import StoreSummary, Summary
     from reput.streaming.settings.config import StoreConfig
 
 
@@ -51,6 +54,20 @@ class Shortfall(NamedTuple):
         return f"{self.name}: {', and '.join(said)}"
 
 
+def recorded_ends(configs: Sequence[StoreConfig]) -> list[int]:
+    """Return where the records of outputs say that these stand, 0 for a new one.
+
+    Raises:
+        ReputError, OSError: one cannot be read, or its disk hangs.
+    """
+    looks = [
+        (Look(partial(progress.load, each.output), PATIENCE_SECONDS), each.output)
+        for each in configs
+    ]
+    found = [look.answer(output) for look, output in looks]
+    return [0 if known is None else max(known.end, 0) for known in found]
+
+
 def shortfalls(
     configs: Sequence[StoreConfig],
     summary: Summary,
@@ -71,22 +88,46 @@ def shortfalls(
 
     Raises:
         ReputError: a log can no longer be opened.
-        OSError: a device failed.
+        OSError: a device failed; of a live job, one hangs.
     """
-    found = []
-    for config, store in zip(configs, summary.stores, strict=True):
-        lag = store.kafka.confirmed_lag if store.kafka is not None else 0
-        if not is_interrupted and known_ends.get(store.name, 0) <= store.end and lag == 0:
-            continue
-        if is_interrupted and has_no_first_message(config):
-            continue
-        first, end = _ends_of(config, store.end, only_flushed=only_flushed)
-        if not is_interrupted:
-            end = known_ends.get(store.name, store.end)
-        if store.end < end or lag != 0:
-            done = max(store.end, first)
-            found.append(Shortfall(store.name, done, end, end - first, lag))
-    return found
+    asked = [
+        partial(
+            _shortfall, *each, known_ends, is_interrupted=is_interrupted, only_flushed=only_flushed
+        )
+        for each in zip(configs, summary.stores, strict=True)
+    ]
+    if summary.is_live:
+        # It has to end within a grace period, though a disk may hang by now.
+        looks = [
+            (Look(look, PATIENCE_SECONDS), config.path)
+            for look, config in zip(asked, configs, strict=True)
+        ]
+        found = [look.answer(place) for look, place in looks]
+    else:
+        found = [look() for look in asked]
+    return [each for each in found if each is not None]
+
+
+def _shortfall(
+    config: StoreConfig,
+    store: StoreSummary,
+    known_ends: Mapping[str, int],
+    *,
+    is_interrupted: bool,
+    only_flushed: bool,
+) -> Shortfall | None:
+    """Return what a job has left undone of one store, None for nothing; see `shortfalls`."""
+    lag = store.kafka.confirmed_lag if store.kafka is not None else 0
+    if not is_interrupted and known_ends.get(store.name, 0) <= store.end and lag == 0:
+        return None
+    if is_interrupted and has_no_first_message(config):
+        return None
+    first, end = _ends_of(config, store.end, only_flushed=only_flushed)
+    if not is_interrupted:
+        end = known_ends.get(store.name, store.end)
+    if store.end >= end and lag == 0:
+        return None
+    return Shortfall(store.name, max(store.end, first), end, end - first, lag)
 
 
 def may_have_more(config: StoreConfig) -> bool:

@@ -6,12 +6,11 @@ meanwhile, and begin no job.
 
 from __future__ import annotations
 
-import errno
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reput.formats.errors import ReputError
-from reput.streaming.endings.look import Look
+from reput.streaming.endings.look import PATIENCE_SECONDS, Look, unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,14 +18,11 @@ if TYPE_CHECKING:
 
     from reput.streaming.settings.config import StoreConfig
 
-# A look takes milliseconds.
-_PATIENCE_SECONDS = 10.0
-
 
 class Looks:
     """What was asked of each store last, in the job's order of stores."""
 
-    def __init__(self, seconds: float = _PATIENCE_SECONDS) -> None:
+    def __init__(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Ask nothing yet.
 
         Args:
@@ -75,19 +71,12 @@ class Looks:
         return [None if each is None else self._answer(*each) for each in begun]
 
     def _answer(self, place: Path, look: Look[Any] | None) -> Any:
-        if look is not None:
-            try:
-                found = look.found()
-            except (ReputError, OSError) as error:
-                return error
-            if look.is_over:
-                return found
-        return TimeoutError(
-            errno.ETIMEDOUT,
-            f"no answer within {self._seconds:g} s: a disk or file system hangs. Look for blocked "
-            "tasks in the kernel's log",
-            str(place),
-        )
+        if look is None:
+            return unanswered(place, self._seconds)
+        try:
+            return look.answer(place)
+        except (ReputError, OSError) as error:
+            return error
 
 
 def _look(places: Iterable[Path]) -> None:

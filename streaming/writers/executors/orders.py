@@ -19,6 +19,7 @@ from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
 from reput.checkpoints.progress import STATE_DIRECTORY
 from reput.formats.errors import StuckError, about
+from reput.streaming.endings.look import Look
 from reput.streaming.writers.base import Result, UnreachableError
 from reput.streaming.writers.executors.known_writer import KnownWriter
 from reput.streaming.writers.executors.protocol import (
@@ -222,7 +223,13 @@ class ExecutorWriters:
         return found
 
     def _are_closed(self) -> bool:
-        """Tell whether all writers have ended in order by themselves; they get some time."""
+        """Tell whether all writers have ended in order by themselves; they get some time.
+
+        A disk of theirs may hang: this process, which has to end, then waits no longer either.
+        """
+        return bool(Look(self._wait_until_closed, _CLOSING_SECONDS).found())
+
+    def _wait_until_closed(self) -> bool:
         until = time.monotonic() + _CLOSING_SECONDS
         while time.monotonic() < until:
             if not any(locks.holder_of(each.output / STATE_DIRECTORY) for each in self._configs):

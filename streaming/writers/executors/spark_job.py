@@ -27,9 +27,9 @@ def run_tasks(context: SparkContext, tasks: Sequence[Task]) -> list[TaskResult]:
     """
     # Python's own `parallelize` knows no preferred hosts; Scala's `makeRDD` does.
     jvm: Any = context._jvm  # noqa: SLF001
-    convert = jvm.scala.jdk.javaapi.CollectionConverters
-    rows = jvm.java.util.ArrayList()
     try:
+        convert = jvm.scala.jdk.javaapi.CollectionConverters
+        rows = jvm.java.util.ArrayList()
         for task in tasks:
             hosts = jvm.java.util.ArrayList()
             if task.host:

@@ -33,6 +33,7 @@ from reput.formats.rocketmq import names
 from reput.formats.rocketmq.encode import Message
 from reput.streaming.dispatch.dispatcher import StoreDispatcher
 from reput.streaming.events import TRUNCATION, kind_of_event
+from reput.streaming.job import reach
 from reput.streaming.job.job import Job
 from reput.streaming.settings.kafka import kafka_settings
 from reput.streaming.settings.model.choices import Placement
@@ -55,6 +56,7 @@ from reput.streaming.writers.executors.protocol import (
     error_of,
     failure_of,
 )
+from reput.streaming.writers.executors.spark_job import run_tasks
 from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.placement_mode import default_placement
 from tests.builders import waiting
@@ -138,6 +140,22 @@ def made(tmp_path):
     broker = Broker(tmp_path / "store", 3)
     name_batch_topics(broker.store, "batches")
     return broker, config_of(broker.store, tmp_path / "out")
+
+
+@pytest.fixture
+def frozen():
+    """Let what opens a file hang within the system call, as on a disk that does not answer."""
+    pipes = []
+
+    def freeze(path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(path)
+        pipes.append(path)
+
+    yield freeze
+    for pipe in pipes:
+        with contextlib.suppress(OSError):
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
 
 def away(**settings):
@@ -963,6 +981,58 @@ def test_a_signal_while_the_writers_close_is_no_error(made, monkeypatch):
     job._close()
 
     assert job.error is None
+
+
+def test_spark_that_is_gone_before_an_order_could_not_be_reached(made):
+    """
+    Else a job that was asked to end, as Spark was, would not look whether all outputs are closed.
+    """
+
+    class Gone:
+        def __getattr__(self, name: str) -> object:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    sent = writer_task.Task(Spec.of("job", made[1], LIVE), order(CLOSE), "")
+    with pytest.raises(UnreachableError, match="Connection refused"):
+        run_tasks(SimpleNamespace(_jvm=Gone()), [sent])
+
+
+def test_a_disk_that_hangs_keeps_no_job_from_its_end_without_spark(made, monkeypatch, frozen):
+    """
+    It cannot be seen whether that output is closed.
+    """
+    monkeypatch.setattr(orders, "_CLOSING_SECONDS", 0.5)
+    frozen(made[1].output / progress.STATE_DIRECTORY / names.PROGRESS)
+    found = []
+    looking = threading.Thread(
+        target=lambda: found.append(ExecutorWriters([made[1]], LIVE)._are_closed()), daemon=True
+    )
+    looking.start()
+    looking.join(30)
+
+    assert found == [False]
+
+
+def test_a_disk_that_hangs_keeps_no_job_from_its_end_before_it_began(made, monkeypatch, frozen):
+    """
+    A signal may come while Spark starts, before a writer was asked to open an output.
+    """
+    monkeypatch.setattr(reach, "PATIENCE_SECONDS", 0.5)
+    frozen(made[1].output / progress.STATE_DIRECTORY / names.PROGRESS)
+    errors = []
+
+    def abandon() -> None:
+        try:
+            Job([made[1]], LIVE).abandon()
+        except OSError as error:
+            errors.append(error)
+
+    ending = threading.Thread(target=abandon, daemon=True)
+    ending.start()
+    ending.join(30)
+
+    assert [str(error.filename) for error in errors] == [str(made[1].output)]
+    assert [error.strerror[:20] for error in errors] == ["no answer within 0.5"]
 
 
 def test_a_wrong_flush_setting_is_refused_before_spark(made):
