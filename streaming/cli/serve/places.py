@@ -17,6 +17,8 @@ EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened o
 _MOST_PORT = 65535
 # Names and addresses; what else a text has is a scheme, a list, or a slip.
 _HOST = re.compile(r"[\w.:%-]+")
+# No name, so an address of IPv4, or one with a slip.
+_NUMBERS = re.compile(r"[0-9.]+")
 
 
 class Address(NamedTuple):
@@ -54,14 +56,11 @@ def places_of(options: ServeOptions, count: int) -> Places:
     """
     first = _address("--listen", options.listen)
     listened = [_after(first, number, "--listen") for number in range(count)]
-    registered = [
-        _address("--register", each.strip())
-        for each in (options.register or "").split(";")
-        if each.strip()
-    ]
+    listed = [each.strip() for each in (options.register or "").split(";")]
+    registered = [_name_server(each) for each in dict.fromkeys(listed) if each]
     names = None
     if options.namesrv_listen != _OFF:
-        names = _address("--namesrv-listen", options.namesrv_listen)
+        names = _address("--namesrv-listen", options.namesrv_listen, or_else=f' or "{_OFF}"')
     if options.advertise is None:
         if first.host in EVERYWHERE:
             raise UsageError(
@@ -90,13 +89,42 @@ def _reached(places: Places) -> Places:
     return places
 
 
-def _address(option: str, text: str, port: int | None = None) -> Address:
+def _address(option: str, text: str, port: int | None = None, or_else: str = "") -> Address:
+    """Return the address that an option gives.
+
+    Args:
+        option: that it is of.
+        text: of it.
+        port: where the text has none; None if it has to have one.
+        or_else: what else the option takes.
+
+    Raises:
+        UsageError: it is not one.
+    """
     host, colon, number = text.rpartition(":")
     if port is not None and (not colon or text.endswith("]")):
         return Address(text.strip("[]"), port)
-    if not colon or not number.isdigit() or int(number) > _MOST_PORT:
-        raise UsageError(f"{option} {text!r} is not HOST:PORT with a port up to {_MOST_PORT}")
+    is_number = number.isascii() and number.isdecimal()
+    if not colon or not is_number or int(number) > _MOST_PORT:
+        raise UsageError(
+            f"{option} {text!r} is not HOST:PORT with a port up to {_MOST_PORT}{or_else}"
+        )
     return Address(host.strip("[]"), int(number))
+
+
+def _name_server(text: str) -> Address:
+    """Return a name server of others, as it was given.
+
+    Raises:
+        UsageError: nothing can be registered there.
+    """
+    given = _address("--register", text)
+    if not given.port or not _is_host(given.host):
+        raise UsageError(
+            f"--register {text!r}: a name server is one HOST:PORT, such as 10.0.0.5:9876 or "
+            "[2001:db8::5]:9876; several have a semicolon between them"
+        )
+    return given
 
 
 def _dialled(text: str, port: int) -> Address:
@@ -114,16 +142,22 @@ def _dialled(text: str, port: int) -> Address:
         raise UsageError(f"--advertise {given}: no client can dial all addresses; name a host")
     if given.port == 0 and port:
         raise UsageError(f"--advertise {text!r}: no client can dial port 0")
-    try:
-        is_host = ":" not in given.host or bool(ipaddress.IPv6Address(given.host))
-    except ValueError:
-        is_host = False
-    if not is_host or not _HOST.fullmatch(given.host):
+    if not _is_host(given.host):
         raise UsageError(
             f"--advertise {text!r}: clients dial one HOST or HOST:PORT, such as 10.0.0.7:10911 or "
             "[2001:db8::7]:10911"
         )
     return given
+
+
+def _is_host(host: str) -> bool:
+    """Tell whether a text is an address, or can be a name."""
+    if ":" in host or _NUMBERS.fullmatch(host):
+        try:
+            return bool(ipaddress.ip_address(host))
+        except ValueError:
+            return False
+    return _HOST.fullmatch(host) is not None
 
 
 def _after(address: Address, number: int, option: str) -> Address:
