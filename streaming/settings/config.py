@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from reput.sinks.kafka.client.settings import KafkaSettings
+
+# What settings of brokers are called, those of every version; some editors begin a file with a mark
+# of UTF-8, which is a part of its first name then.
+_SETTING = re.compile("(?:\xef\xbb\xbf)?[a-z][a-z0-9]*[A-Z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True)
@@ -188,10 +193,16 @@ def read_broker_conf(path: Path) -> dict[str, str]:
     characters are written as escapes.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: it cannot be read, or is certainly another file.
     """
     try:
-        return javaproperties.load(path.read_bytes())
+        found = javaproperties.load(path.read_bytes())
     except (OSError, ValueError, UsageError) as error:
         # ValueError: a NUL in the path.
         raise UsageError(f"broker_conf {path} cannot be read: {error}") from error
+    if found and not any(map(_SETTING.fullmatch, found)):
+        raise UsageError(
+            f"broker_conf {path} is not a broker.conf: no line of it is a setting of a broker, as "
+            "brokerName=broker-a is; name the file that the broker was started with"
+        )
+    return found

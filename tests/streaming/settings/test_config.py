@@ -50,6 +50,23 @@ class TestStoreConfig:
             read_broker_conf(tmp_path / "c")
 
     @pytest.mark.parametrize(
+        "text",
+        [
+            "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1::/:/bin/sh\n",
+            '[[store]]\nname = "a"\npath = "/data/store"\nbroker_version = "5.3"\n',
+            "tls.test.mode.enable=false\ntls.server.certPath=/etc/server.pem\n",
+            "A page of words.\n\nAnd one more line.\n",
+        ],
+    )
+    def test_another_file_is_not_taken_for_a_broker_conf(self, tmp_path, text):
+        """
+        A broker without settings has those of a broker's defaults: a slip would go unnoticed.
+        """
+        (tmp_path / "c").write_text(text)
+        with pytest.raises(UsageError, match=r"is not a broker\.conf"):
+            read_broker_conf(tmp_path / "c")
+
+    @pytest.mark.parametrize(
         ("raw", "expected"),
         [
             ("# 消息存储\nmaxIndexNum=7\n".encode("gbk"), {"maxIndexNum": "7"}),
@@ -58,7 +75,10 @@ class TestStoreConfig:
             (b"brokerName=caf\xe9", {"brokerName": "café"}),
             ("brokerName=café".encode(), {"brokerName": "cafÃ©"}),
             (b"brokerName=\\u6d88\\ud83d\\ude00", {"brokerName": "消\U0001f600"}),
-            (b"a=\x1c\x85b", {"a": "\x1c\x85b"}),
+            (b"brokerName=\x1c\x85b", {"brokerName": "\x1c\x85b"}),
+            (b"# nothing is set\n", {}),
+            (b"\xef\xbb\xbfmaxIndexNum=9\n", {"\xef\xbb\xbfmaxIndexNum": "9"}),
+            (b"debug=1\nbrokerIP1=10.0.0.7\n", {"debug": "1", "brokerIP1": "10.0.0.7"}),
         ],
     )
     def test_bytes_are_what_the_broker_takes_them_for(self, tmp_path, raw, expected):
