@@ -13,7 +13,7 @@ from reput.remoting.holding.watch import Watch
 from reput.remoting.reading.answer import Answer, RefusedError
 from reput.remoting.reading.pull import pull, steps
 from reput.remoting.reading.pull_checks import SUSPEND, filter_of, topic_and_group
-from reput.remoting.reading.replies import Replies, failed, result_of
+from reput.remoting.reading.replies import Replies
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.pull_headers import (
@@ -88,7 +88,7 @@ class Pulls:
             return self._held_or(found, request, header, channel)
 
         def then(done: Future[Answer]) -> None:
-            found = result_of(done, request, channel)
+            found = self._replies.result_of(done, request, channel)
             answer = self._held_or(found, request, header, channel)
             if answer is not None:
                 self._send(request, answer, channel)
@@ -127,13 +127,15 @@ class Pulls:
         try:
             found = self._run(held.request, held.header, held.channel)
         except Exception as error:  # noqa: BLE001 - one pull must not end all connections
-            found = failed(held.request, held.channel, error)
+            found = self._replies.failed(held.request, held.channel, error)
         if isinstance(found, Answer):
             self._send(held.request, found, held.channel)
         else:
             found.add_done_callback(
                 lambda done: self._send(
-                    held.request, result_of(done, held.request, held.channel), held.channel
+                    held.request,
+                    self._replies.result_of(done, held.request, held.channel),
+                    held.channel,
                 )
             )
 

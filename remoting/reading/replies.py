@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from reput.formats.errors import StoreError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 
+_SAID_SECONDS = 60.0
+
 
 class Replies:
     """What one server answers requests with."""
@@ -35,6 +38,8 @@ class Replies:
         """
         self._release = release
         self._counters = counters or Uncounted()
+        # By the words of an error of the disk, when it was said last.
+        self._said_at: dict[str, float] = {}
 
     def send(self, request: Command, channel: Channel, said: Answer) -> None:
         """Send the answer to a request; nothing to one that wants none."""
@@ -46,21 +51,33 @@ class Replies:
         answer = request.answer(said.code, self._release.version, said.remark, header)
         channel.send(answer, said.pieces)
 
+    def result_of(self, done: Future[Answer], request: Command, channel: Channel) -> Answer:
+        """Return what came of a request in the end, or what its client is told if it failed."""
+        error = done.exception()
+        return done.result() if error is None else self.failed(request, channel, error)
 
-def result_of(done: Future[Answer], request: Command, channel: Channel) -> Answer:
-    """Return what came of a request in the end, or what its client is told if it failed."""
-    error = done.exception()
-    return done.result() if error is None else failed(request, channel, error)
+    def failed(self, request: Command, channel: Channel, error: BaseException) -> Answer:
+        """Return what a client is told whose request failed; what is not its fault is logged."""
+        if isinstance(error, RefusedError):
+            return error.answer
+        if isinstance(error, FieldError):
+            return Answer(ResponseCode.SYSTEM_ERROR, error.remark)
+        if isinstance(error, StoreError):
+            # `remoting.server.following` has said it once.
+            remark = "the store's files are not there: try again later"
+            return Answer(ResponseCode.SYSTEM_ERROR, remark)
+        if isinstance(error, OSError) and error.errno is not None:
+            self._say_of_disk(error)
+        else:
+            LOG.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
+        return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
-
-def failed(request: Command, channel: Channel, error: BaseException) -> Answer:
-    """Return what a client is told whose request failed; what is not its own fault is logged."""
-    if isinstance(error, RefusedError):
-        return error.answer
-    if isinstance(error, FieldError):
-        return Answer(ResponseCode.SYSTEM_ERROR, error.remark)
-    if isinstance(error, StoreError):
-        # `remoting.server.following` has said it once.
-        return Answer(ResponseCode.SYSTEM_ERROR, "the store's files are not there: try again later")
-    LOG.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
-    return Answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+    def _say_of_disk(self, error: OSError) -> None:
+        """Log what the disk does not do, at most once a minute: each client asks again."""
+        now = time.monotonic()
+        if now - self._said_at.get(str(error), -_SAID_SECONDS) < _SAID_SECONDS:
+            return
+        # Those of before, so that they do not pile up.
+        self._said_at = {said: at for said, at in self._said_at.items() if now - at < _SAID_SECONDS}
+        self._said_at[str(error)] = now
+        LOG.error("requests fail, and clients ask again: %s (said once a minute)", error)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from reput.remoting.names import answers
 from reput.remoting.reading.answer import Answer
-from reput.remoting.reading.replies import failed, result_of
 from reput.remoting.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -74,7 +73,8 @@ class BrokerDesk:
             return
 
         def then(done: Future[Answer]) -> None:
-            self._replies.send(request, connection, result_of(done, request, connection))
+            found = self._replies.result_of(done, request, connection)
+            self._replies.send(request, connection, found)
 
         said.add_done_callback(then)
 
@@ -89,7 +89,7 @@ class BrokerDesk:
                 return _unsupported(request)
             return handler(request, connection)
         except Exception as error:  # noqa: BLE001 - one request must not end all connections
-            return failed(request, connection, error)
+            return self._replies.failed(request, connection, error)
 
 
 class NameDesk:

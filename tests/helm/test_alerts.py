@@ -64,6 +64,9 @@ def served(name, **label):
 
 SERVE_REFUSED = served("refused", reason="signature")
 SERVE_SENT_BACK = served("sent_back", outcome="refused")
+SERVE_FAILED = SERVE_REFUSED.replace("refused_total", "requests_total").replace(
+    'reason="signature"', 'request="PULL_MESSAGE",answer="SYSTEM_ERROR"'
+)
 SERVE_KEPT = served("sent_back", outcome="kept")
 
 
@@ -393,6 +396,14 @@ CASES = [
     ),
     ("nothing is to be registered", {SERVE_WANTED: "0x120", SERVE_REGISTERED: "0x120"}, 58, ""),
     ("a file of a served log is lost", {SERVE_GAPS: later(1)}, 43, "ServeGaps"),
+    ("a file of a served log cannot be read", {SERVE_FAILED: "0x39 40+40x80"}, 60, "ServeFailing"),
+    ("a client asks for a wrong filter once", {SERVE_FAILED: "0x39 3x80"}, 60, ""),
+    (
+        "all files of a served store are away",
+        {SERVE_FAILED: "0x39 40+40x80", SERVE_READY: later(0, 1)},
+        60,
+        "ServeNotReady",
+    ),
     ("a new ACL is broken", {SERVE_ACL: later(1)}, 44, "ServeAclBroken"),
     ("a new certificate is broken", {SERVE_TLS: later(1)}, 47, "ServeTlsNotRenewed"),
     ("the ACL refuses a client for good", {SERVE_REFUSED: "0x39 10+20x80"}, 75, "ServeRefusing"),

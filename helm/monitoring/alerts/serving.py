@@ -20,6 +20,10 @@ def _risen(metric: str, labels: str = "") -> str:
 
 _WANTED, _REGISTERED = f"{s.SERVE_WANTED}{_SERVER}", f"{s.SERVE_NAME_SERVERS}{_SERVER}"
 _REFUSED_15M = f"rate({s.SERVE_REFUSED}{_SERVER}[15m])"
+# A consumer asks again for each of its queues after three seconds.
+_FAILED_A_SECOND = 0.1
+_PULLS = ',request=~"PULL_MESSAGE|LITE_PULL_MESSAGE",answer="SYSTEM_ERROR"'
+_FAILED_5M = f"rate({s.SERVE_REQUESTS}{{{s.SERVER}{_PULLS}}}[5m])"
 
 ALERTS = (
     Alert(
@@ -38,6 +42,16 @@ ALERTS = (
         f"Consumers of {STORE} are led past messages that are missing",
         "In {{ $value | humanize }} places, files of its log or of its queues are missing or short."
         " Consumers get what comes after, and their offsets move past the gap.",
+    ),
+    Alert(
+        "ServeFailing",
+        CRITICAL,
+        "10m",
+        f"sum without (request, answer) ({_FAILED_5M}) > {_FAILED_A_SECOND}"
+        f" and {s.SERVE_READY}{_SERVER} == 1",
+        f"Pulls from {STORE} fail again and again",
+        "{{ $value | humanize }} a second for 10 minutes. The consumers of a queue get no further:"
+        " a file of the store cannot be read, or a consumer asks for what this broker refuses.",
     ),
     Alert(
         "ServeRegisteredNowhere",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 from dataclasses import replace
@@ -107,6 +108,28 @@ class TestRequests:
         )
         assert "failed" in caplog.text
         assert client.ask(4711).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+    def test_a_file_that_cannot_be_read_is_said_once(self, client, store, monkeypatch, caplog):
+        """
+        Each client asks again, and a log with a page for each answer hides all else.
+        """
+        path = ["log/0"]
+
+        def fail(*_args, **_said) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied", path[0])
+
+        monkeypatch.setattr(store, "queue_now", fail)
+        for _ in range(3):
+            answer = client.ask(RequestCode.GET_MAX_OFFSET, topic="t", queueId="0")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+        path[0] = "log/1"
+        client.ask(RequestCode.GET_MAX_OFFSET, topic="t", queueId="0")
+
+        said = [each.getMessage() for each in caplog.records if "requests fail" in each.message]
+        assert [text.partition("'")[2] for text in said] == [
+            f"{name}' (said once a minute)" for name in ("log/0", "log/1")
+        ]
+        assert all(each.exc_info is None for each in caplog.records)
 
 
 class Counted(Uncounted):
