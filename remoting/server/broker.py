@@ -21,7 +21,6 @@ from reput.remoting.reading.served import Served
 from reput.remoting.reading.turns import Turns
 from reput.remoting.server import rules
 from reput.remoting.server.addresses import resolved
-from reput.remoting.server.descriptors import queues_kept_open
 from reput.remoting.server.desks import BrokerDesk
 from reput.remoting.server.following import Following, Topics
 from reput.remoting.server.topics import topics_of, with_kept, with_retries
@@ -315,7 +314,6 @@ class StoreBroker:
 
 
 def _prepare(store: MessageStore) -> None:
-    store.keep_open(queues_kept_open())
     # It is searched for in the last file: not while clients wait. `reput serve` has done so by now.
     store.log.end()
     # The first tick says what is away; nobody is answered without it until then.

@@ -18,8 +18,11 @@ def raise_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def queues_kept_open() -> int:
-    """Return how many queues a store may keep open; to open one again takes milliseconds."""
+def queues_kept_open(stores: int = 1) -> int:
+    """Return how many queues each of some stores may keep open.
+
+    To open one again takes milliseconds.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = _ENOUGH if soft == resource.RLIM_INFINITY else soft
-    return min(max(soft // _A_QUEUE, 1), _MOST_QUEUES)
+    return min(max(soft // _A_QUEUE // stores, 1), _MOST_QUEUES)

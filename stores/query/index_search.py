@@ -15,7 +15,9 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from reput.formats.errors import FormatError
 from reput.formats.rocketmq import indexfile, names
@@ -29,16 +31,21 @@ from reput.formats.rocketmq.indexfile import (
 )
 from reput.stores import reads
 from reput.stores.findings import Kind
+from reput.stores.query.open_files import OpenFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report
 
+    Result = TypeVar("Result")
+
 _ITEM = indexfile.ITEM_STRUCT
 _SLOT = struct.Struct(">i")
+# Times of a directory are a few milliseconds apart.
+_MOMENT_NS = 1_000_000_000
 _CUT = "Put the whole file back, or rebuild queues and index into a new --output"
 
 
@@ -72,19 +79,14 @@ class ManyHits(NamedTuple):
     last_offset: int
 
 
-class IndexFile:
+class IndexFile(ABC):
     """One index file: brokers remove these files but never cut them."""
 
-    def __init__(self, path: Path | str, settings: BrokerSettings) -> None:
-        """Open it.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+    def __init__(self, path: str, settings: BrokerSettings) -> None:
+        """Open nothing yet."""
         self.path = path
         self.slots = settings.index_slots
         self.items = settings.index_items
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def header(self) -> Header:
         """Return the header as it stands there now, its count as a broker takes it."""
@@ -147,19 +149,44 @@ class IndexFile:
     def _damaged(self, report: Report, byte: int, what: str) -> None:
         report.add(Kind.BROKEN_CHAIN, str(self.path), byte, what)
 
-    def expect_few_keys(self) -> None:
-        """Read the few pages that keys lie on, and not the megabytes around each."""
-        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+    @abstractmethod
+    def _read(self, position: int, length: int) -> bytes:
+        """Return bytes of it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it."""
+
+
+class _ReadFile(IndexFile):
+    """One index file, read; it is open while it is among those that were asked last."""
+
+    def __init__(self, path: str, settings: BrokerSettings, opened: OpenFiles) -> None:
+        """Open it, so that one that cannot be read is known at once.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        super().__init__(path, settings)
+        self._opened = opened
+        opened.descriptor(path)
 
     def _read(self, position: int, length: int) -> bytes:
-        data = reads.pread(self._descriptor, length, position)
+        data = reads.pread(self._opened.descriptor(self.path), length, position)
         if len(data) < length:
             raise FormatError(self.path, position + len(data), "the index file was cut", _CUT)
         return data
 
     def close(self) -> None:
         """Close it."""
-        os.close(self._descriptor)
+        self._opened.close(self.path)
+
+
+class _Known(NamedTuple):
+    """A file that was there, and what tells it from one that is put in its place."""
+
+    inode: int
+    file: IndexFile
 
 
 def is_time_matched(header: Header, window: Window) -> bool:
@@ -187,45 +214,48 @@ class IndexSearch:
         self._place = str(directory)
         self._settings = settings
         self._report = report
-        self._files: dict[str, IndexFile] = {}
+        self._files: dict[str, _Known] = {}
         self._changed = -1
+        self._looked_ns = 0
+        self.opened = OpenFiles()
 
     def files(self) -> list[IndexFile]:
-        """Return the files, oldest first."""
+        """Return the files, oldest first.
+
+        Raises:
+            OSError: one of them, or the directory, cannot be read; those before are kept.
+        """
         try:
             changed = os.stat(self._place).st_mtime_ns  # noqa: PTH116 - twice as quick
         except (FileNotFoundError, NotADirectoryError):
             return []
-        if changed != self._changed:
+        now = time.time_ns()
+        if changed != self._changed or now - changed > _MOMENT_NS > self._looked_ns - changed:
             self._look()
-            self._changed = changed
-        return list(self._files.values())
+            # One that changes twice in a moment may have the same time for both.
+            self._changed, self._looked_ns = changed, now
+        return [known.file for known in self._files.values()]
 
     def _look(self) -> None:
-        known, self._files = self._files, {}
-        try:
-            for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
-                # It may go while we look.
-                with contextlib.suppress(FileNotFoundError):
-                    if self._is_one(entry):
-                        file = known.pop(entry.name, None) or self._opened(entry.path)
-                        self._files[entry.name] = file
-        finally:
-            # Where a file cannot be opened, too: all are looked at again with the next question.
-            self._take(list(self._files.values()))
-            for gone in known.values():
-                gone.close()
+        found: dict[str, _Known] = {}
+        for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
+            # It may go while we look.
+            with contextlib.suppress(FileNotFoundError):
+                file = self._found(entry)
+                if file is not None:
+                    found[entry.name] = file
+        before, self._files = self._files, found
+        self._take([known.file for known in found.values()])
+        for name, known in before.items():
+            if found.get(name) is not known:
+                known.file.close()
 
-    def _is_one(self, entry: os.DirEntry[str]) -> bool:
-        """Tell whether an index file stands there; what else does is reported.
-
-        Raises:
-            OSError: it cannot be looked at.
-        """
+    def _found(self, entry: os.DirEntry[str]) -> _Known | None:
+        """Return an index file, None if it is none."""
+        size = indexfile.file_size(self._settings.index_slots, self._settings.index_items)
         if entry.is_dir() or not names.is_index_file(entry.name):
             self._report.add(Kind.NAME, entry.path, 0, "not the name of an index file")
-            return False
-        size = indexfile.file_size(self._settings.index_slots, self._settings.index_items)
+            return None
         found = entry.stat().st_size
         if found != size:
             self._report.add(
@@ -235,12 +265,17 @@ class IndexSearch:
                 f"the file has {found} bytes, expected {size}: it is left out. Give the "
                 "broker's maxHashSlotNum and maxIndexNum in --broker-conf",
             )
-        return found == size
+            return None
+        known = self._files.get(entry.name)
+        if known is not None and known.inode == entry.inode():
+            return known
+        if known is not None:
+            # Another one is in its place: what is open is the one before.
+            self.opened.close(entry.path)
+        return _Known(entry.inode(), self._made(entry.path))
 
-    def _opened(self, path: str) -> IndexFile:
-        file = IndexFile(path, self._settings)
-        file.expect_few_keys()
-        return file
+    def _made(self, path: str) -> IndexFile:
+        return _ReadFile(path, self._settings, self.opened)
 
     def _take(self, files: Sequence[IndexFile]) -> None:
         """Take over the list of files, oldest first, before others are closed."""
@@ -265,8 +300,7 @@ class IndexSearch:
 
     def last(self) -> tuple[int, int]:
         """Return store timestamp (ms) and physical offset of the newest item of all, 0 without."""
-        files = self.files()
-        last = files[-1].header() if files else Header()
+        last = self._asked(_last_header)
         return last.end_timestamp, last.end_offset
 
     def offsets(self, hashed: int, window: Window, limit: int) -> IndexHits:
@@ -277,21 +311,40 @@ class IndexSearch:
             window: time.
             limit: hits.
         """
-        found: list[int] = []
+
+        def question(files: Sequence[IndexFile]) -> IndexHits:
+            found: list[int] = []
+            last = _last_header(files)
+            for file in reversed(files):
+                header = file.header()
+                if is_time_matched(header, window):
+                    file.select(hashed, window, limit, found, self._report)
+                if header.begin_timestamp < window.begin or len(found) >= limit:
+                    break
+            return found, last.end_timestamp, last.end_offset
+
+        return self._asked(question)
+
+    def _asked(self, question: Callable[[Sequence[IndexFile]], Result]) -> Result:
+        """Return what the files say; again where one went meanwhile, and is not there then."""
         files = self.files()
-        last = files[-1].header() if files else Header()
-        for file in reversed(files):
-            header = file.header()
-            if is_time_matched(header, window):
-                file.select(hashed, window, limit, found, self._report)
-            if header.begin_timestamp < window.begin or len(found) >= limit:
-                break
-        return found, last.end_timestamp, last.end_offset
+        while True:
+            try:
+                return question(files)
+            except FileNotFoundError:
+                self._changed = -1
+                before, files = files, self.files()
+                if files == before:
+                    raise
 
     def close(self) -> None:
         """Close the files."""
         self._take(())
-        for file in self._files.values():
-            file.close()
+        for known in self._files.values():
+            known.file.close()
         self._files = {}
         self._changed = -1
+
+
+def _last_header(files: Sequence[IndexFile]) -> Header:
+    return files[-1].header() if files else Header()

@@ -287,8 +287,9 @@ class MessageStore:
         return self._queues.get(topic, queue_id, is_quick=is_quick)
 
     def keep_open(self, queues: int) -> None:
-        """Keep as many queues open as a server needs; each takes one or two descriptors."""
+        """Keep as many queues open as a server needs, and no more files of the index."""
         self._queues.most_open = queues
+        self.index.opened.most = min(self.index.opened.most, queues)
 
     def queue_now(self, topic: str, queue_id: int) -> AnyQueue | None:
         """Return a queue with what was written to it since, None if there is none."""

@@ -76,7 +76,7 @@ def asked_keys(prefix: str, keys: Sequence[str]) -> AskedKeys | None:
 class _MappedFile(IndexFile):
     """One index file, mapped, for a process that waits for its disk anyway."""
 
-    def __init__(self, path: Path | str, settings: BrokerSettings) -> None:
+    def __init__(self, path: str, settings: BrokerSettings) -> None:
         """Map it, in large pages and with what a disk reads around each key.
 
         A chain leads all over its file, and with pages of 4 KiB the processor looks up where each
@@ -87,11 +87,9 @@ class _MappedFile(IndexFile):
             OSError: it cannot be read.
         """
         super().__init__(path, settings)
-        try:
-            self.data = mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
-        finally:
-            # The map has one of its own.
-            super().close()
+        with open(path, "rb") as file:  # noqa: PTH123 - a text
+            # It has a descriptor of its own.
+            self.data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         # A kernel may have been built without them.
         with contextlib.suppress(OSError):
             self.data.madvise(mmap.MADV_HUGEPAGE)
@@ -119,7 +117,7 @@ class CompiledSearch(IndexSearch):
         self._count = np.zeros(KEYS, np.int64)
         self._select = called_with(kernels.select, b"", self.search)
 
-    def _opened(self, path: str) -> IndexFile:
+    def _made(self, path: str) -> IndexFile:
         return _MappedFile(path, self._settings)
 
     def _take(self, files: Sequence[IndexFile]) -> None:

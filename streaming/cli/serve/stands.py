@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, StoreError, UsageError
 from reput.remoting.access.errors import AccessError
+from reput.remoting.server.descriptors import queues_kept_open
 from reput.remoting.server.ports import Place
 from reput.remoting.server.store_thread import StoreThread
 from reput.streaming.cli.asked import open_reader
@@ -253,6 +254,7 @@ class Stands:
         """Open a store, on its thread."""
         CURRENT_STORE.set(stand.name)
         store = opened(stand.config)
+        store.keep_open(queues_kept_open(len(self._stands)))
         try:
             said = touched(stand.config, store.log.min_offset)
             broker = broker_of(self._options, stand.config, store, stand.advertised, self._metrics)

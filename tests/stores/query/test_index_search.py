@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import resource
 from pathlib import Path
 
 import pytest
@@ -207,9 +208,10 @@ def test_a_file_that_goes_while_they_are_listed_is_left_out(search, tmp_path):
     assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
 
 
-def test_no_file_stays_open_where_one_cannot_be_looked_at(search, tmp_path):
+def test_no_more_files_stay_open_where_one_cannot_be_looked_at(search, tmp_path):
     """
-    Each look would keep more descriptors else, also of files that are removed by then.
+    Each look would keep more descriptors else; one of a file that is removed goes with the next
+    look that ends.
     """
     files = {f"f2026010100000000{number}": chain((100, 0, 0)) for number in range(3)}
     found, _ = search(**files)
@@ -220,7 +222,7 @@ def test_no_file_stays_open_where_one_cannot_be_looked_at(search, tmp_path):
     for _ in range(3):
         with pytest.raises(OSError, match="symbolic links"):
             found.files()
-    assert len(open_in(tmp_path)) == 1
+    assert len(open_in(tmp_path)) == 3
     loop.unlink()
 
     assert len(found.files()) == len(open_in(tmp_path)) == 2
@@ -247,6 +249,72 @@ def test_a_live_index_is_looked_at_anew(search, tmp_path):
 
     (tmp_path / "20260101000000000").unlink()
     assert found.offsets(HASH, ALWAYS, 64)[0] == [200]
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class TestOpenFiles:
+    """A store may have more index files than the process has descriptors."""
+
+    def many(self, search, count):
+        names = [f"f{20260101000000000 + number}" for number in range(count)]
+        return search(**{name: chain((at, 0, 0)) for at, name in enumerate(names)})[0]
+
+    def test_files_are_open_that_were_read_last(self, search):
+        before = descriptors()
+        found = self.many(search, 200)
+        for _ in range(2):
+            assert found.offsets(HASH, ALWAYS, 200)[0] == list(reversed(range(200)))
+        assert 0 < descriptors() - before <= found.opened.most
+        found.close()
+        assert descriptors() == before
+
+    def test_where_none_are_left_none_are_lost(self, search):
+        found = self.many(search, 60)
+        before = descriptors()
+        _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for left in (8, 8, 20, 20):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before + left, hard))
+            try:
+                with pytest.raises(OSError, match="Too many open files"):
+                    found.offsets(HASH, ALWAYS, 64)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert found.offsets(HASH, ALWAYS, 64)[0] == list(reversed(range(60)))
+        found.close()
+        assert descriptors() == before
+
+    @pytest.mark.parametrize("kind", [IndexSearch, CompiledSearch])
+    def test_a_file_that_takes_the_place_of_another_one_is_read(self, search, tmp_path, kind):
+        self.many(search, 2)
+        found = kind(tmp_path, SETTINGS, Report())
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [1, 0]
+
+        (tmp_path / "copy").write_bytes(chain((900, 0, 0)).data)
+        (tmp_path / "copy").rename(tmp_path / "20260101000000001")
+        assert found.offsets(HASH, ALWAYS, 64)[0] == [900, 0]
+        found.close()
+
+    def test_a_file_that_goes_between_the_look_and_the_read(self, search, tmp_path):
+        found = self.many(search, 3)
+        found.opened.most = 1
+
+        def question(files):
+            (tmp_path / "20260101000000000").unlink(missing_ok=True)
+            return [each.path for each in files if each.header()]
+
+        assert [path[-1] for path in found._asked(question)] == ["1", "2"]
+
+    def test_one_that_stays_unreadable_is_an_error(self, search):
+        found = self.many(search, 1)
+
+        def question(files):
+            raise FileNotFoundError(files[0].path)
+
+        with pytest.raises(FileNotFoundError):
+            found._asked(question)
 
 
 def test_the_kernel_and_its_twin_agree(search, tmp_path):
