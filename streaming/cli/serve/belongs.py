@@ -83,14 +83,16 @@ def touched(config: StoreConfig, floor: int, known: str | None = None) -> str | 
         floor: physical offset where the log begins.
         known: what was returned before; it holds while nothing can be told, as during a repair.
     """
+    state = config.output / progress.STATE_DIRECTORY
+    is_held = bool(locks.holder_of(state))
     try:
         found = progress.load(config.output)
         if found is None:
             return known
         untouched.check(config.output, found, config.settings, floor)
     except (StoreError, FormatError, OSError) as error:
-        # The files of a writer may be ahead of its record for a moment.
-        if locks.holder_of(config.output / progress.STATE_DIRECTORY):
+        # The files of a writer may be ahead of its record for a moment, and it may come or end now.
+        if is_held or locks.holder_of(state):
             return known
         return f"clients may miss messages of {config.output}: {error}"
     return None
