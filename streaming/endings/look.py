@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 10.0
 
 
 def unanswered(place: Path, seconds: float) -> TimeoutError:
-    """Return the error of a place that has not answered for so long."""
+    """Return the error of a place that has not answered in time."""
     return TimeoutError(
         errno.ETIMEDOUT,
         f"no answer within {seconds:g} s: a disk or file system hangs. Look for blocked tasks in "
