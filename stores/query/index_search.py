@@ -5,32 +5,19 @@ ones included: after a file that began before the window of time, older files do
 chain ends at an item that is older than the window. No broker writes chains that run in a circle,
 counts beyond the file, or files of other sizes and names, so the broker has no rule for them. Here
 they are findings, and the answer is what was found until then.
-
-Files are read, not mapped: a page of a map that a disk does not bring stops all threads of Python,
-and a read stops its own one, or none (`stores.reads`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import time
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from reput.formats.errors import FormatError
 from reput.formats.rocketmq import indexfile, names
-from reput.formats.rocketmq.indexfile import (
-    FIRST_ITEM,
-    HEADER_SIZE,
-    ITEM_SIZE,
-    NO_ITEM,
-    SLOT_SIZE,
-    Header,
-)
-from reput.stores import reads
+from reput.formats.rocketmq.indexfile import Header
 from reput.stores.findings import Kind
+from reput.stores.query.index_file import IndexFile, ReadFile
 from reput.stores.query.open_files import OpenFiles
 
 if TYPE_CHECKING:
@@ -42,11 +29,8 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
-_ITEM = indexfile.ITEM_STRUCT
-_SLOT = struct.Struct(">i")
 # Times of a directory are a few milliseconds apart.
 _MOMENT_NS = 1_000_000_000
-_CUT = "Put the whole file back, or rebuild queues and index into a new --output"
 
 
 class Window(NamedTuple):
@@ -77,109 +61,6 @@ class ManyHits(NamedTuple):
     offsets: list[list[int]]
     last_timestamp: int
     last_offset: int
-
-
-class IndexFile(ABC):
-    """One index file: brokers remove these files but never cut them."""
-
-    def __init__(self, path: str, settings: BrokerSettings) -> None:
-        """Open nothing yet."""
-        self.path = path
-        self.slots = settings.index_slots
-        self.items = settings.index_items
-
-    def header(self) -> Header:
-        """Return the header as it stands there now, its count as a broker takes it."""
-        header = Header.unpack(self._read(0, HEADER_SIZE))
-        return header._replace(index_count=header.next_item)
-
-    def select(
-        self, hashed: int, window: Window, limit: int, found: list[int], report: Report
-    ) -> None:
-        """Add the offsets of a hash in a window, newest first, until there are `limit`.
-
-        Args:
-            hashed: hash of topic and key.
-            window: time.
-            limit: of `found`, including what is in it already.
-            found: physical offsets.
-            report: gets what is damaged.
-        """
-        header = self.header()
-        count, begin_timestamp = header.index_count, header.begin_timestamp
-        number = self._first_item(hashed, count)
-        if number == NO_ITEM:
-            return
-        items_at = indexfile.item_position(0, self.slots)
-        # A circle is noticed when an item comes again that was remembered 2, 4, 8 … items ago.
-        remembered, steps, remember_at = NO_ITEM, 0, 2
-        while len(found) < limit:
-            if number >= self.items:
-                self._damaged_slot(report, hashed, number)
-                return
-            at = items_at + number * ITEM_SIZE
-            key_hash, offset, seconds, previous = _ITEM.unpack(self._read(at, ITEM_SIZE))
-            if seconds < 0:
-                return
-            stored = begin_timestamp + seconds * 1000
-            if key_hash == hashed and window.begin <= stored <= window.end:
-                found.append(offset)
-            if not NO_ITEM < previous <= count or previous == number or stored < window.begin:
-                return
-            steps += 1
-            if previous == remembered:
-                self._damaged(report, at, f"the chain of item {number} runs in a circle")
-                return
-            if steps == remember_at:
-                remembered, remember_at = previous, remember_at * 2
-            number = previous
-
-    def _first_item(self, hashed: int, count: int) -> int:
-        """Return the first item of a hash's chain, `NO_ITEM` if the file has none."""
-        slot_at = HEADER_SIZE + hashed % self.slots * SLOT_SIZE
-        (number,) = _SLOT.unpack(self._read(slot_at, SLOT_SIZE))
-        is_there = NO_ITEM < number <= count and count > FIRST_ITEM
-        return int(number) if is_there else NO_ITEM
-
-    def _damaged_slot(self, report: Report, hashed: int, number: int) -> None:
-        slot = hashed % self.slots
-        at = HEADER_SIZE + slot * SLOT_SIZE
-        self._damaged(report, at, f"slot {slot} leads to item {number}")
-
-    def _damaged(self, report: Report, byte: int, what: str) -> None:
-        report.add(Kind.BROKEN_CHAIN, str(self.path), byte, what)
-
-    @abstractmethod
-    def _read(self, position: int, length: int) -> bytes:
-        """Return bytes of it."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close it."""
-
-
-class _ReadFile(IndexFile):
-    """One index file, read; it is open while it is among those that were asked last."""
-
-    def __init__(self, path: str, settings: BrokerSettings, opened: OpenFiles) -> None:
-        """Open it, so that one that cannot be read is known at once.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        super().__init__(path, settings)
-        self._opened = opened
-        opened.descriptor(path)
-
-    def _read(self, position: int, length: int) -> bytes:
-        data = reads.pread(self._opened.descriptor(self.path), length, position)
-        if len(data) < length:
-            raise FormatError(self.path, position + len(data), "the index file was cut", _CUT)
-        return data
-
-    def close(self) -> None:
-        """Close it."""
-        self._opened.close(self.path)
 
 
 class _Known(NamedTuple):
@@ -275,7 +156,7 @@ class IndexSearch:
         return _Known(entry.inode(), self._made(entry.path))
 
     def _made(self, path: str) -> IndexFile:
-        return _ReadFile(path, self._settings, self.opened)
+        return ReadFile(path, self._settings, self.opened)
 
     def _take(self, files: Sequence[IndexFile]) -> None:
         """Take over the list of files, oldest first, before others are closed."""

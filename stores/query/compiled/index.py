@@ -22,7 +22,8 @@ from reput.stores.query.compiled.index_kernels import (
     LIMIT,
     OUTDATED,
 )
-from reput.stores.query.index_search import ALWAYS, IndexFile, IndexSearch, ManyHits
+from reput.stores.query.index_file import IndexFile
+from reput.stores.query.index_search import ALWAYS, IndexSearch, ManyHits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

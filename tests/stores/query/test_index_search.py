@@ -20,6 +20,7 @@ from reput.formats.rocketmq.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, 
 from reput.stores.findings import Kind, Report
 from reput.stores.query.compiled.index import CompiledSearch
 from reput.stores.query.index_search import ALWAYS, IndexSearch, Window
+from reput.stores.reads import patience
 
 SLOTS, ITEMS = 7, 20
 SETTINGS = broker.settings_of(
@@ -253,6 +254,39 @@ def test_a_live_index_is_looked_at_anew(search, tmp_path):
 
 def descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def reads():
+    """Return how many reads this process has done."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["syscr"])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_chain_of_a_key_that_many_messages_have_is_read_by_pages(tmp_path, waits):
+    """
+    On a server's loop others wait meanwhile: an item a read took five times as long as a map.
+    """
+    items = 9000
+    settings = broker.settings_of(broker.NEWEST, {"maxHashSlotNum": "7", "maxIndexNum": str(items)})
+    data = bytearray(indexfile.file_size(7, items))
+    data[:HEADER_SIZE] = Header(BEGIN, BEGIN + items, 0, 0, 1, items).pack()
+    at = HEADER_SIZE + HASH * SLOT_SIZE
+    data[at : at + SLOT_SIZE] = (items - 1).to_bytes(4, "big")
+    for number in range(1, items):
+        at = indexfile.item_position(number, 7)
+        data[at : at + ITEM_SIZE] = indexfile.ITEM_STRUCT.pack(HASH, number, number, number - 1)
+    (tmp_path / "20260101000000000").write_bytes(data)
+    with contextlib.closing(IndexSearch(tmp_path, settings, Report())) as found:
+        window = Window(BEGIN, BEGIN + 5000)
+        found.offsets(HASH, window, 64)
+        before = reads()
+        patience.waits = waits
+        try:
+            assert found.offsets(HASH, window, 64)[0] == [5, 4, 3, 2, 1]
+        finally:
+            patience.waits = True
+        assert reads() - before < items // 100
 
 
 class TestOpenFiles:
