@@ -26,8 +26,24 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 # What follows is likely to be asked for next; the kernel reads it meanwhile.
 _AHEAD = 1 << 20
-# A question that still meets cold bytes after this many looks is answered whatever it takes.
-_MOST_LOOKS = 256
+# A question whose bytes were brought this many times, and were gone again, is answered whatever it
+# takes: there is no memory for it, or the disk fails.
+_MOST_AGAIN = 256
+
+
+class _Met:
+    """The cold bytes that one question has met."""
+
+    def __init__(self) -> None:
+        self._spans: set[tuple[Span, ...]] = set()
+        self._again = 0
+
+    def takes_too_many(self, cold: ColdError) -> bool:
+        """Take what is cold; tell whether too much of what was brought was gone again."""
+        before = len(self._spans)
+        self._spans.add(tuple(cold.spans))
+        self._again += len(self._spans) == before
+        return self._again >= _MOST_AGAIN
 
 
 class Turns:
@@ -62,7 +78,7 @@ class Turns:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return] # what `steps` returns
         future: asyncio.Future[Result] = self._loop.create_future()
-        self._wait(steps, future, cold, 1)
+        self._wait(steps, future, cold, _Met())
         return future
 
     def _wait(
@@ -70,15 +86,14 @@ class Turns:
         steps: Steps[Result],
         future: asyncio.Future[Result],
         cold: ColdError | None,
-        looks: int,
+        met: _Met,
     ) -> None:
         """Do the next step of a question when its turn comes, or what it needs is in memory."""
         if cold is None:
-            self._loop.call_soon(self._resume, steps, future, looks)
+            self._loop.call_soon(self._resume, steps, future, met)
             return
         self.cold += 1
-        looks += 1
-        waits = looks > _MOST_LOOKS or not cold.is_known
+        waits = met.takes_too_many(cold) or not cold.is_known
         if not self._reads:
             self._moved_at = self._loop.time()
         self._reads += 1
@@ -86,7 +101,7 @@ class Turns:
         def resume(_: object) -> None:
             self._reads -= 1
             self._moved_at = self._loop.time()
-            self._resume(steps, future, looks, waits=waits)
+            self._resume(steps, future, met, waits=waits)
 
         self._loop.run_in_executor(self._threads, touch, cold.spans).add_done_callback(resume)
 
@@ -94,7 +109,7 @@ class Turns:
         self,
         steps: Steps[Result],
         future: asyncio.Future[Result],
-        looks: int,
+        met: _Met,
         *,
         waits: bool = False,
     ) -> None:
@@ -108,7 +123,7 @@ class Turns:
         except Exception as error:  # noqa: BLE001 - the future's owner gets it
             future.set_exception(error)
         else:
-            self._wait(steps, future, cold, looks)
+            self._wait(steps, future, cold, met)
 
     def close(self) -> None:
         """End the threads; what they read is not waited for."""

@@ -181,6 +181,28 @@ def test_a_cold_key_is_looked_up_later(store, tmp_path):
     assert cold > 0
 
 
+@pytest.mark.parametrize(("count", "again", "may_wait"), [(600, 1, False), (1, 600, True)])
+def test_a_question_with_many_cold_bytes_waits_for_none(tmp_path, count, again, may_wait):
+    """
+    A key in hundreds of index files, or a filter that looks at hundreds of records; bytes that are
+    gone whenever they were brought are waited for in the end.
+    """
+    path = tmp_path / "file"
+    path.write_bytes(bytes(count))
+    waited = []
+
+    def steps():
+        with path.open("rb") as file:
+            for at in range(count):
+                for _ in range(again):
+                    yield ColdError([Span(file.fileno(), at, 1)])
+                    waited.append(patience.waits)
+
+    in_loop(lambda turns: turns.run(steps()))
+    assert any(waited) is may_wait
+    assert not any(waited[:256])
+
+
 def test_how_long_a_disk_has_brought_nothing():
     """
     The thread has something else to wait for: so the disk brings nothing.
