@@ -94,6 +94,8 @@ class Turns:
             return
         self.cold += 1
         waits = met.takes_too_many(cold) or not cold.is_known
+        # It fails where there can be no more threads.
+        reading = self._loop.run_in_executor(self._threads, touch, cold.spans)
         if not self._reads:
             self._moved_at = self._loop.time()
         self._reads += 1
@@ -103,7 +105,7 @@ class Turns:
             self._moved_at = self._loop.time()
             self._resume(steps, future, met, waits=waits)
 
-        self._loop.run_in_executor(self._threads, touch, cold.spans).add_done_callback(resume)
+        reading.add_done_callback(resume)
 
     def _resume(
         self,
@@ -118,12 +120,11 @@ class Turns:
             return
         try:
             cold = _step(steps, waits=waits)
+            self._wait(steps, future, cold, met)
         except StopIteration as done:
             future.set_result(done.value)
         except Exception as error:  # noqa: BLE001 - the future's owner gets it
             future.set_exception(error)
-        else:
-            self._wait(steps, future, cold, met)
 
     def close(self) -> None:
         """End the threads; what they read is not waited for."""

@@ -181,6 +181,23 @@ def test_a_cold_key_is_looked_up_later(store, tmp_path):
     assert cold > 0
 
 
+def test_where_no_thread_can_be_had_a_question_fails_and_no_disk_is_blamed():
+    def steps():
+        yield None
+        yield ColdError([Span(-1, 0, 1)])
+
+    async def run():
+        turns = Turns(asyncio.get_running_loop())
+        turns.close()
+        found = turns.run(steps())
+        with pytest.raises(RuntimeError):
+            await asyncio.wait_for(found, 30)
+        await asyncio.sleep(0.05)
+        return turns.stuck_seconds
+
+    assert asyncio.run(run()) == 0
+
+
 @pytest.mark.parametrize(("count", "again", "may_wait"), [(600, 1, False), (1, 600, True)])
 def test_a_question_with_many_cold_bytes_waits_for_none(tmp_path, count, again, may_wait):
     """
