@@ -44,6 +44,10 @@ class Place(NamedTuple):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        """Return it as an option has it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class Tls(NamedTuple):
     """TLS of all ports.
@@ -74,7 +78,7 @@ def listening(place: Place) -> socket.socket:
     try:
         return socket.create_server(place, family=family, backlog=_BACKLOG)
     except OSError as error:
-        error.filename = f"{place.host}:{place.port}"
+        error.filename = str(place)
         raise
 
 

@@ -1,4 +1,4 @@
-"""Files that a server may have open."""
+"""Files that a server may have open, and its ports."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+
+from reput.remoting.server.ports import Place
 
 SAY = """
 import resource, sys
@@ -34,3 +36,8 @@ def test_a_server_has_as_many_as_it_may(soft, hard, stores, files, queues):
         ["bash", "-c", limits, sys.executable, SAY], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == [str(files), str(queues)]
+
+
+def test_a_port_that_is_taken_is_named_as_an_option_has_it():
+    places = [Place("::1", 9876), Place("127.0.0.1", 9876)]
+    assert [str(each) for each in places] == ["[::1]:9876", "127.0.0.1:9876"]
