@@ -268,12 +268,22 @@ class Server:
         ends = [asyncio.wrap_future(each.ended) for each in self._threads]
         if ends:
             await asyncio.wait(ends, timeout=_END_SECONDS)
-        for store, end in zip(self._threads, ends, strict=True):
-            if not end.done():
-                raise StoreError(
-                    store.opened.result().root,
-                    "it does not end",
-                    "Its disk does not answer: offsets that were committed after that are not "
-                    "saved; see which disk it is, and serve it again once it answers",
-                )
-            end.result()
+        wrong = [
+            end.exception() if end.done() else _not_ended(store)
+            for store, end in zip(self._threads, ends, strict=True)
+        ]
+        errors = [each for each in wrong if each is not None]
+        # The first one is the server's.
+        for error in errors[1:]:
+            LOG.error("%s", error)
+        for error in errors:
+            raise error
+
+
+def _not_ended(store: StoreThread) -> StoreError:
+    return StoreError(
+        store.opened.result().root,
+        "it does not end",
+        "Its disk does not answer: offsets that were committed after that are not saved; see which "
+        "disk it is, and serve it again once it answers",
+    )

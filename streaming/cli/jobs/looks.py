@@ -6,6 +6,7 @@ meanwhile, and begin no job.
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,15 +48,15 @@ class Looks:
         return self._ask([(each.path, partial(question, each)) for each in configs])
 
     def silent(self, places: Sequence[Sequence[Path]]) -> list[OSError | None]:
-        """Return the errors of stores whose places do not answer, None for the others.
+        """Return the errors of stores whose places cannot be looked at, None for the others.
 
         Args:
-            places: of each store; what is not there answers, too.
+            places: of each store; what is not there can be.
         """
         found = self._ask(
             [(group[0], partial(_look, group)) if group else None for group in places]
         )
-        return [each if isinstance(each, TimeoutError) else None for each in found]
+        return [each if isinstance(each, OSError) else None for each in found]
 
     def _ask(self, questions: Iterable[tuple[Path, Callable[[], Any]] | None]) -> list[Any]:
         begun: list[tuple[Path, Look[Any] | None] | None] = []
@@ -80,5 +81,7 @@ class Looks:
 
 
 def _look(places: Iterable[Path]) -> None:
+    """Look whether they are there, and into directories."""
     for place in places:
-        place.exists()
+        if place.is_dir():
+            os.scandir(place).close()

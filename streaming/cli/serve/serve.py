@@ -14,6 +14,7 @@ from reput.remoting.access.errors import AccessError
 from reput.remoting.server.descriptors import raise_limit
 from reput.stores.heap import give_back_large
 from reput.streaming.cli.asked import require_output
+from reput.streaming.cli.jobs.looks import Looks
 from reput.streaming.cli.serve.brokers import cluster_of, counters_of, name_of
 from reput.streaming.cli.serve.checks import refuse_contradictions
 from reput.streaming.cli.serve.places import places_of
@@ -91,7 +92,8 @@ def _configs_of(options: ServeOptions) -> list[StoreConfig]:
         given = (options.store, options.output, options.broker_version, options.broker_conf)
         if any(each is not None for each in (*given, options.commitlog)):
             named_in_file(options)
-        configs = read_config(options.config, reads_kafka=False, needs_output=False)
+        silent = Looks().silent
+        configs = read_config(options.config, reads_kafka=False, needs_output=False, silent=silent)
     if options.broker_name is not None and len(configs) > 1:
         raise UsageError(
             f"--broker-name is for one store, and there are {len(configs)}: each is called as in "

@@ -20,6 +20,7 @@ from reput.streaming.cli.asked import open_reader
 from reput.streaming.cli.serve.belongs import doubts, refuse_strangers, touched
 from reput.streaming.cli.serve.brokers import broker_of, cluster_of, counters_of, name_of
 from reput.streaming.events import CURRENT_STORE
+from reput.streaming.settings.config import refuse_places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,11 +118,6 @@ class Stands:
             except (ReputError, OSError) as error:
                 self._missing[name] = error
         if not begun:
-            if len(self._missing) > 1:
-                for name, wrong in self._missing.items():
-                    LOG.error(
-                        "store %s cannot be served: %s", self._stands[name].config.name, wrong
-                    )
             self.require_all()
         for name, wrong in self._missing.items():
             # So that the metrics have the store, which is not ready.
@@ -178,11 +174,15 @@ class Stands:
         return thread
 
     def require_all(self) -> None:
-        """Pass if all are served.
+        """Pass if all are served; else say which are not, where there are several.
 
         Raises:
             ReputError: of the first one that is not.
         """
+        if len(self._missing) > 1:
+            for name, wrong in self._missing.items():
+                said = self._stands[name].config.name
+                LOG.error("store %s cannot be served: %s", said, wrong, extra={"store": name})
         for error in self._missing.values():
             raise error
 
@@ -282,6 +282,8 @@ def opened(config: StoreConfig) -> MessageStore:
     Raises:
         ReputError: it is not, or it cannot be read.
     """
+    if config.is_unchecked:
+        refuse_places(config)
     store = open_reader(config.path, config.output, config.settings)
     try:
         refuse_strangers(config, store)

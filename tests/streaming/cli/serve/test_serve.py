@@ -27,7 +27,7 @@ from tests.builders.stores import SMALL
 from tests.builders.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from reput.remoting.wire.command import Command
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
@@ -62,6 +62,8 @@ following._DOUBT_SECONDS = 0.1
 main()
 """
 COMMAND = [sys.executable, "-m", "reput", "serve"]
+# Root, too, may then read only what it is let read.
+RESTRAINED = () if os.geteuid() else ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 
 
 @pytest.fixture
@@ -310,6 +312,15 @@ def test_an_output_without_a_file_is_told_of_until_it_is_whole(options, tmp_path
     assert process.returncode == OK
 
 
+def answers_pulls(client: Client, topic: str) -> bool:
+    client.send(RequestCode.PULL_MESSAGE, **write(pull_of(topic)))
+    try:
+        client.answer(0.5)
+    except TimeoutError:
+        return False
+    return True
+
+
 def gaps(metrics: int) -> float:
     with urllib.request.urlopen(f"http://{LOOPBACK}:{metrics}/metrics", timeout=10) as answer:
         text = answer.read().decode()
@@ -354,6 +365,24 @@ class TestSeveralStores:
         assert served.code == late.code == ResponseCode.SUCCESS
         assert before == ({"left"}, 200, 503)
         assert after == ({"left", "right"}, 200, 200)
+        assert process.returncode == OK, rest
+
+    def test_a_store_that_may_not_be_read(self, two, tmp_path):
+        """
+        A restored volume belongs to somebody else: the others are served, and it is, too, once it
+        may be read. Its directory is looked into when the file of stores is read.
+        """
+        right = tmp_path / "right" / "store"
+        (tmp_path / "away").rename(right)
+        right.chmod(0)
+        process, ports = started(two, "--namesrv-listen", f"{LOOPBACK}:0", before=RESTRAINED)
+        right.chmod(0o755)
+        ports |= dialled(process, 1)
+        found = Client(ports["right"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("right")))
+        process.terminate()
+        _, rest = process.communicate(timeout=30)
+
+        assert found.code == ResponseCode.SUCCESS
         assert process.returncode == OK, rest
 
     def test_a_store_whose_disk_does_not_answer(self, two, tmp_path):
@@ -440,6 +469,11 @@ class TestSeveralStores:
         served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
         health = answer(metrics, "healthz")
         said = line_with(process, "get no answers")
+        entries = tmp_path / "left" / "out" / "consumequeue" / "left" / "0" / names.offset_file(0)
+        entries.unlink()
+        os.mkfifo(entries)
+        waits = Client(ports["left"])
+        wait_until(lambda: not answers_pulls(waits, "left"))
         process.terminate()
         _, rest = process.communicate(timeout=60)
 
@@ -447,7 +481,8 @@ class TestSeveralStores:
         assert health == 200
         assert f"{tmp_path}/right/store: its clients get no answers" in said
         assert process.returncode == FAILED
-        assert f"{tmp_path}/right/store: it does not end. Its disk does not answer" in rest
+        for name in ("left", "right"):
+            assert f"{tmp_path}/{name}/store: it does not end. Its disk does not answer" in rest
 
     def test_a_disk_that_answers_again(self, two, tmp_path):
         (tmp_path / "away").rename(tmp_path / "right" / "store")
@@ -520,6 +555,17 @@ class TestSeveralStores:
         assert process.returncode == FAILED
         assert f"{tmp_path / 'right' / 'store'}" in rest
 
+    def test_each_store_that_never_came_is_named_at_the_end(self, two, tmp_path):
+        file = tmp_path / "reput.toml"
+        file.write_text(f'{file.read_text()}[[store]]\nname = "third"\npath = "{tmp_path}/third"\n')
+        process, _ = started(two, "--namesrv-listen", f"{LOOPBACK}:0")
+        process.terminate()
+        _, rest = process.communicate(timeout=30)
+
+        assert process.returncode == FAILED
+        for name, path in (("right", tmp_path / "right" / "store"), ("third", tmp_path / "third")):
+            assert f"store {name} cannot be served: {path}: no such directory" in rest
+
     def test_without_any_store_nothing_is_served(self, two, tmp_path):
         (tmp_path / "left" / "store").rename(tmp_path / "away too")
         code, error = refused(*two, "--namesrv-listen", f"{LOOPBACK}:0")
@@ -570,10 +616,10 @@ def pair_of_ports() -> Iterator[tuple[int, int]]:
 
 
 def started(
-    options: list[str], *words: str, said: str = ""
+    options: list[str], *words: str, said: str = "", before: Sequence[str] = ()
 ) -> tuple[subprocess.Popen[str], dict[str, int]]:
     """Start a server of two stores, one of which is away, and return the other one's port."""
-    process = begun(options, *words)
+    process = begun(options, *words, before=before)
     assert process.stderr is not None
     line = ""
     while "is not served, the others are" not in line:
@@ -590,8 +636,8 @@ def all_started(options: list[str], *words: str) -> tuple[subprocess.Popen[str],
     return process, dialled(process, 2)
 
 
-def begun(options: list[str], *words: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, *options, "--listen", f"{LOOPBACK}:0", *words]
+def begun(options: list[str], *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
+    command = [*before, *COMMAND, *options, "--listen", f"{LOOPBACK}:0", *words]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
