@@ -208,9 +208,9 @@ class StoreBroker:
         """Let something be called with each pull that begins to wait."""
         self._pulls.holds.on_hold = called
 
-    def doubt(self, said: str, still: Callable[[], str | None]) -> None:
-        """Say, and count, that files of the output are missing; see `Following.doubt`."""
-        self._following.doubt(said, still)
+    def doubt(self, said: str | None, look: Callable[[str | None], str | None]) -> None:
+        """Say, and count, which files of the output are missing; see `Following.doubt`."""
+        self._following.doubt(said, look)
 
     def listens_on(self, port: int) -> None:
         """Take the port that it got: no client can dial port 0. It can be described then."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 
-# An output that was damaged at the start is looked at again after this.
+# An output is looked at this often.
 _DOUBT_SECONDS = 60.0
 # Topics that come later are known after this, in seconds; clients ask for routes each 30 s.
 _TOPICS_SECONDS = 5.0
@@ -72,20 +72,22 @@ class Following:
         self._generation = store.presence.generation
         self._is_away = False
         self._problem = self._lost = self._damage = ""
-        # Looks whether something is still wrong with the output; None if nothing is.
-        self._doubt: Callable[[], str | None] | None = None
+        # Looks whether something is wrong with the output; None if nobody does.
+        self._doubt: Callable[[str | None], str | None] | None = None
         self._doubted_at = 0.0
+        self._doubted: str | None = None
 
-    def doubt(self, said: str, still: Callable[[], str | None]) -> None:
+    def doubt(self, said: str | None, look: Callable[[str | None], str | None]) -> None:
         """Say, and count, that files of the output are missing until they are there again.
 
         Args:
-            said: which.
-            still: looks again; None if nothing is wrong. It is called on a thread.
+            said: which are now; None if none is.
+            look: looks again, in the same words, and gets what was said last. It is called on a
+                thread.
         """
-        LOG.error("%s", said)
-        self._doubt = still
+        self._doubt = look
         self._doubted_at = self._loop.time()
+        self._tell_of_output(said)
 
     def tick(self) -> None:
         """Look at the files; call it each second."""
@@ -107,15 +109,22 @@ class Following:
         self._tell_of_index()
         if self._doubt is not None and self._loop.time() - self._doubted_at >= _DOUBT_SECONDS:
             self._doubted_at = self._loop.time()
-            looking = self._loop.run_in_executor(self._thread, self._doubt)
+            looking = self._loop.run_in_executor(self._thread, self._doubt, self._doubted)
             looking.add_done_callback(self._take_doubt)
         has_changed = self._store.presence.generation != self._generation
         if has_changed or self._loop.time() - self._looked_at >= _TOPICS_SECONDS:
             self._look_at_topics()
 
     def _take_doubt(self, done: asyncio.Future[str | None]) -> None:
-        if not done.cancelled() and done.result() is None:
-            self._doubt = None
+        if not done.cancelled():
+            self._tell_of_output(done.result())
+
+    def _tell_of_output(self, said: str | None) -> None:
+        """Log once that files of the output are missing, and once that they are back."""
+        before, self._doubted = self._doubted, said
+        if said is not None and before is None:
+            LOG.error("%s", said)
+        elif said is None and before is not None:
             LOG.info("%s: the output is whole again", self._store.output)
 
     def _leave(self, said: str, error: Exception) -> None:
@@ -135,7 +144,7 @@ class Following:
     def _tell_of_damage(self) -> None:
         """Log once what is missing in the middle of the log; a broker serves the rest, too."""
         damages = self._store.log.damages
-        self._counters.gaps(len(damages) + (self._doubt is not None))
+        self._counters.gaps(len(damages) + (self._doubted is not None))
         said = ""
         if damages:
             first = damages[0]

@@ -255,14 +255,17 @@ class Stands:
         CURRENT_STORE.set(stand.name)
         store = opened(stand.config)
         store.keep_open(queues_kept_open(len(self._stands)))
+
+        def look(known: str | None) -> str | None:
+            return touched(stand.config, store.log.min_offset, known)
+
         try:
-            said = touched(stand.config, store.log.min_offset)
+            said = look(None)
             broker = broker_of(self._options, stand.config, store, stand.advertised, self._metrics)
         except BaseException:
             store.close()
             raise
-        if said is not None:
-            broker.doubt(said, lambda: touched(stand.config, store.log.min_offset, said))
+        broker.doubt(said, look)
         return broker
 
 

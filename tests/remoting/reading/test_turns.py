@@ -213,7 +213,7 @@ def test_a_question_with_many_cold_bytes_waits_for_none(tmp_path, count, again, 
             for at in range(count):
                 for _ in range(again):
                     yield ColdError([Span(file.fileno(), at, 1)])
-                    waited.append(patience.waits)
+                    waited.append(reads._patience.waits)
 
     in_loop(lambda turns: turns.run(steps()))
     assert any(waited) is may_wait

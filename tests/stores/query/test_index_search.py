@@ -20,7 +20,7 @@ from reput.formats.rocketmq.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, 
 from reput.stores.findings import Kind, Report
 from reput.stores.query.compiled.index import CompiledSearch
 from reput.stores.query.index_search import ALWAYS, IndexSearch, Window
-from reput.stores.reads import patience
+from reput.stores.reads import impatience
 
 SLOTS, ITEMS = 7, 20
 SETTINGS = broker.settings_of(
@@ -281,11 +281,8 @@ def test_the_chain_of_a_key_that_many_messages_have_is_read_by_pages(tmp_path, w
         window = Window(BEGIN, BEGIN + 5000)
         found.offsets(HASH, window, 64)
         before = reads()
-        patience.waits = waits
-        try:
+        with contextlib.nullcontext() if waits else impatience():
             assert found.offsets(HASH, window, 64)[0] == [5, 4, 3, 2, 1]
-        finally:
-            patience.waits = True
         assert reads() - before < items // 100
 
 

@@ -305,10 +305,17 @@ def test_an_output_without_a_file_is_told_of_until_it_is_whole(options, tmp_path
     (tmp_path / "kept").rename(queue)
     line_with(process, "the output is whole again")
     wait_until(lambda: gaps(metrics) == 0)
+    # The same while it is served.
+    queue.rename(tmp_path / "kept")
+    later = line_with(process, "clients may miss messages")
+    wait_until(lambda: gaps(metrics) == 1)
+    (tmp_path / "kept").rename(queue)
+    line_with(process, "the output is whole again")
     process.terminate()
     process.communicate(timeout=30)
 
     assert f"{tmp_path}/out: {queue}" in said
+    assert f"{tmp_path}/out: {queue}" in later
     assert process.returncode == OK
 
 
