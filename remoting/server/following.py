@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,7 +109,8 @@ class Following:
         self._tell_of_damage()
         self._tell_of_index()
         if self._doubt is not None and self._loop.time() - self._doubted_at >= _DOUBT_SECONDS:
-            self._doubted_at = self._loop.time()
+            # A disk may not answer for hours: one look at a time.
+            self._doubted_at = math.inf
             looking = self._loop.run_in_executor(self._thread, self._doubt, self._doubted)
             looking.add_done_callback(self._take_doubt)
         has_changed = self._store.presence.generation != self._generation
@@ -117,6 +119,7 @@ class Following:
 
     def _take_doubt(self, done: asyncio.Future[str | None]) -> None:
         if not done.cancelled():
+            self._doubted_at = self._loop.time()
             self._tell_of_output(done.result())
 
     def _tell_of_output(self, said: str | None) -> None:
