@@ -139,7 +139,7 @@ class _Items:
 
 
 class ReadFile(IndexFile):
-    """One index file, read; it is open while it is among those that were asked last."""
+    """One index file, read; it is open while it is among those that were opened last."""
 
     def __init__(self, path: str, settings: BrokerSettings, opened: OpenFiles) -> None:
         """Open it, so that one that cannot be read is known at once.

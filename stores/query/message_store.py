@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from reput.stores.queues.reader import QueueEntry
 
 _ANY, _TAG = KeyKind.ANY, KeyKind.TAG
+# Files of the index.
+_LEAST_OPEN = 8
 
 
 class MessageStore:
@@ -287,9 +289,10 @@ class MessageStore:
         return self._queues.get(topic, queue_id, is_quick=is_quick)
 
     def keep_open(self, queues: int) -> None:
-        """Keep as many queues open as a server needs, and no more files of the index."""
+        """Keep as many queues open as a server needs, and few files of the index if few queues."""
         self._queues.most_open = queues
-        self.index.opened.most = min(self.index.opened.most, queues)
+        # What is read by another thread has to be open until then.
+        self.index.opened.most = min(self.index.opened.most, max(queues, _LEAST_OPEN))
 
     def queue_now(self, topic: str, queue_id: int) -> AnyQueue | None:
         """Return a queue with what was written to it since, None if there is none."""

@@ -1,4 +1,4 @@
-"""Keeps files open that were read last: a store may have more of them than descriptors."""
+"""Keeps files open that were opened last: a store may have more of them than descriptors."""
 
 from __future__ import annotations
 
@@ -36,15 +36,18 @@ class OpenFiles:
         Raises:
             OSError: it cannot be read.
         """
-        known = self._open.pop(path, None)
-        if known is None:
-            while len(self._open) >= self.most:
-                os.close(self._open.pop(next(iter(self._open))))
-            known = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            os.posix_fadvise(known, 0, 0, os.POSIX_FADV_RANDOM)
-        # The one that was asked for last is the last one to go.
-        self._open[path] = known
-        return known
+        known = self._open.get(path)
+        if known is not None:
+            return known
+        while len(self._open) >= self.most:
+            os.close(self._open.pop(next(iter(self._open))))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        # Two threads may get here at once; the second one's descriptor is one too many.
+        first = self._open.setdefault(path, descriptor)
+        if first != descriptor:
+            os.close(descriptor)
+        return first
 
     def close(self, path: str) -> None:
         """Close a file, if it is open; it is opened again when it is asked for."""

@@ -293,7 +293,7 @@ class TestOpenFiles:
         names = [f"f{20260101000000000 + number}" for number in range(count)]
         return search(**{name: chain((at, 0, 0)) for at, name in enumerate(names)})[0]
 
-    def test_files_are_open_that_were_read_last(self, search):
+    def test_files_are_open_that_were_opened_last(self, search):
         before = descriptors()
         found = self.many(search, 200)
         for _ in range(2):
