@@ -38,6 +38,7 @@ class Registrar:
         self._places = places
         self._traffic = Traffic(Uncounted())
         self._enrolments: list[Enrolment] = []
+        self._kept: dict[Enrolment, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         for broker in brokers:
             self.add(broker)
@@ -49,7 +50,16 @@ class Registrar:
             each = Enrolment(place, broker, self._traffic, self._tell)
             self._enrolments.append(each)
             if self._group is not None:
-                self._group.create_task(each.keep())
+                self._kept[each] = self._group.create_task(each.keep())
+
+    def remove(self, broker: StoreBroker) -> None:
+        """Take a broker out of the name servers, as far as these answer soon."""
+        gone = [each for each in self._enrolments if each.broker is broker]
+        self._enrolments = [each for each in self._enrolments if each.broker is not broker]
+        for each in gone:
+            if self._group is not None:
+                self._kept.pop(each).cancel()
+                self._group.create_task(_leave([each]))
 
     async def check(self) -> None:
         """See that no other broker lives under a name of ours, as far as name servers answer.
@@ -64,21 +74,25 @@ class Registrar:
         async with asyncio.TaskGroup() as group:
             self._group = group
             for each in self._enrolments:
-                group.create_task(each.keep())
+                self._kept[each] = group.create_task(each.keep())
             while True:
                 self._traffic.tick(asyncio.get_running_loop().time())
                 await asyncio.sleep(_TICK_SECONDS)
 
     async def close(self) -> None:
         """Take the brokers out of the name servers, as far as these answer soon."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_SECONDS):
-                await asyncio.gather(*(each.end() for each in self._enrolments))
+        await _leave(self._enrolments)
         self._traffic.close()
 
     def _tell(self, broker: StoreBroker) -> None:
         own = [each for each in self._enrolments if each.broker is broker]
         broker.counters.at_name_servers(sum(each.is_registered for each in own))
+
+
+async def _leave(enrolments: Sequence[Enrolment]) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            await asyncio.gather(*(each.end() for each in enrolments))
 
 
 async def _check(enrolment: Enrolment) -> None:

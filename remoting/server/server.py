@@ -41,12 +41,14 @@ class Others(NamedTuple):
     Attributes:
         may_register: brokers may, at our name server.
         name_servers: at which our brokers register.
-        missing: returns the names of our brokers that are not served yet: nobody else gets them.
+        missing: returns the names of our brokers that are not served now: nobody else gets them.
+        lost: takes a store that has failed, and why; False where the server has to end for it.
     """
 
     may_register: bool = False
     name_servers: Sequence[Place] = ()
     missing: Callable[[], Collection[str]] = tuple
+    lost: Callable[[StoreThread, Exception], bool] = lambda *_: False
 
 
 NO_OTHERS = Others()
@@ -84,7 +86,7 @@ class Server:
         self._names: tuple[Counters, Traffic] | None = None
         self._names_port: Port | None = None
         self._compiled: Compiled | None = None
-        self._missing = others.missing
+        self._missing, self._lost = others.missing, others.lost
         self._registry = Registry(self._own_names, self._loop.time) if others.may_register else None
         self._threads: list[StoreThread] = []
         # Those of stores that do not answer yet.
@@ -211,13 +213,27 @@ class Server:
 
     async def _tick(self) -> None:
         while True:
-            for store in self._threads:
-                store.look()
+            for store in tuple(self._threads):
+                self._look(store)
             if self._names is not None:
                 self._tick_names(*self._names)
             if self._tls is not None:
                 self._tick_tls(self._tls)
             await asyncio.sleep(_TICK_SECONDS)
+
+    def _look(self, store: StoreThread) -> None:
+        """Look whether a store answers; leave it out where it has failed by itself.
+
+        Raises:
+            Exception: it has, and the server ends for it.
+        """
+        try:
+            store.look()
+        except Exception as error:
+            if not self._lost(store, error):
+                raise
+            self._threads.remove(store)
+            self._registrar.remove(store.opened.result())
 
     def _tick_tls(self, tls: Tls) -> None:
         before = tls.context()

@@ -194,7 +194,7 @@ def _listening(
     from reput.remoting.server.server import Others, Server
 
     registered = [Place(*each) for each in places.registered]
-    others = Others(options.accept_brokers, registered, stands.missing)
+    others = Others(options.accept_brokers, registered, stands.missing, stands.lost)
     try:
         return Server(listened, names, _tls(options), others)
     except OSError as error:

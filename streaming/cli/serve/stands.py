@@ -1,7 +1,8 @@
 """The stores of a server: those that can be served are, and the others are tried again.
 
 A store that is alone ends the server with its error. Among several, one whose log is missing or
-damaged, or whose files of ours cannot be used, is said and waited for: the others are served.
+damaged, or whose files of ours cannot be used, is said and waited for: the others are served. So is
+one that fails later.
 """
 
 from __future__ import annotations
@@ -99,6 +100,19 @@ class Stands:
     def missing(self) -> frozenset[str]:
         """Return the names of the brokers of stores that are not served."""
         return frozenset(self._missing)
+
+    def lost(self, thread: StoreThread, error: Exception) -> bool:
+        """Take a store that has failed while it was served; False if there is no other one.
+
+        It is tried again like one that could not be served at the start.
+        """
+        if len(self._stands) == 1:
+            return False
+        name = thread.opened.result().described().name
+        self._missing[name] = error
+        said = "store %s has failed, and is tried again"
+        LOG.error(said, self._stands[name].config.name, exc_info=error, extra={"store": name})
+        return True
 
     def begin(self) -> list[tuple[Stand, StoreThread]]:
         """Return all stores that can be served now.

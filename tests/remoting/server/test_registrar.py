@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -78,6 +79,17 @@ def test_a_broker_is_found_while_it_is_served(store, theirs):
         [queues] = json.loads(answer.body)["queueDatas"]
         assert (queues["brokerName"], queues["perm"]) == ("archive", 4)
     assert "archive" not in cluster(theirs)
+
+
+def test_a_broker_that_fails_is_taken_out(store, theirs):
+    with serving(store, name="archive", register_at=at(theirs)) as running:
+        wait_until(lambda: "archive" in cluster(theirs))
+        server = running.server
+        server._loop.call_soon_threadsafe(server._registrar.remove, running.store)
+        wait_until(lambda: "archive" not in cluster(theirs))
+        # It would be there again by now.
+        time.sleep(0.5)
+        assert "archive" not in cluster(theirs)
 
 
 def test_a_topic_that_comes_later_is_registered(store, theirs):

@@ -352,6 +352,25 @@ def two(tmp_path):
     return ["--config", str(tmp_path / "reput.toml"), "--offsets", str(tmp_path / "offsets")]
 
 
+# The store on the right fails while a file is there.
+FAILING = """
+from pathlib import Path
+
+from reput.remoting.server.broker import StoreBroker
+
+tick = StoreBroker.tick
+
+
+def failing(self):
+    if self.described().name == "right" and Path({flag!r}).exists():
+        raise RuntimeError("unforeseen")
+    tick(self)
+
+
+StoreBroker.tick = failing
+"""
+
+
 class TestSeveralStores:
     """One store that cannot be served keeps no other one from its clients."""
 
@@ -490,6 +509,26 @@ class TestSeveralStores:
         assert process.returncode == FAILED
         for name in ("left", "right"):
             assert f"{tmp_path}/{name}/store: it does not end. Its disk does not answer" in rest
+
+    def test_a_store_that_fails_is_tried_again(self, two, tmp_path):
+        """
+        Whatever is wrong with it: the others are served meanwhile, and their name server is there.
+        """
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        (tmp_path / "sitecustomize.py").write_text(FAILING.format(flag=str(tmp_path / "fails")))
+        names = free_port()
+        words = ("--namesrv-listen", f"{LOOPBACK}:{names}")
+        process, ports = all_started(two, *words, before=("env", f"PYTHONPATH={tmp_path}"))
+        both = brokers(names)
+        (tmp_path / "fails").touch()
+        line_with(process, "store right has failed, and is tried again")
+        line_with(process, "RuntimeError: unforeseen")
+        one = brokers(names)
+        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        (tmp_path / "fails").unlink()
+        served_late(process, served)
+
+        assert (both, one) == ({"left", "right"}, {"left"})
 
     def test_a_disk_that_answers_again(self, two, tmp_path):
         (tmp_path / "away").rename(tmp_path / "right" / "store")
@@ -637,9 +676,11 @@ def started(
     return process, dialled(process, 1)
 
 
-def all_started(options: list[str], *words: str) -> tuple[subprocess.Popen[str], dict[str, int]]:
+def all_started(
+    options: list[str], *words: str, before: Sequence[str] = ()
+) -> tuple[subprocess.Popen[str], dict[str, int]]:
     """Start a server of two stores, and return their ports."""
-    process = begun(options, *words)
+    process = begun(options, *words, before=before)
     return process, dialled(process, 2)
 
 
