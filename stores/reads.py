@@ -3,6 +3,9 @@
 A server answers many from one thread. Within `impatience` its reads of what is not in memory raise
 `ColdError` instead of waiting; another thread then reads it into memory. A thread that did not ask
 for that waits, as with any read.
+
+A question that may take long is a generator of *steps*: it yields what is not in memory, and None
+where others have their turn.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ import contextlib
 import errno
 import os
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    Result = TypeVar("Result")
+    Steps = Generator["ColdError | None", None, Result]
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _CANNOT_SAY = {errno.EOPNOTSUPP, errno.EINVAL}
@@ -40,6 +46,30 @@ class ColdError(Exception):
         super().__init__(f"{len(spans)} parts of files are not in memory")
         self.spans = spans
         self.is_known = is_known
+
+
+def patiently(question: Callable[[], Result]) -> Steps[Result]:
+    """Return the steps of a question that reads, and may be asked again from its beginning."""
+    while True:
+        try:
+            return question()
+        except ColdError as cold:
+            yield cold
+
+
+def at_once(steps: Steps[Result]) -> Result:
+    """Return the result of all steps.
+
+    Raises:
+        ColdError: this thread does not wait, and something is not in memory.
+    """
+    try:
+        while True:
+            cold = next(steps)
+            if cold is not None:
+                raise cold
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return] # what the steps return
 
 
 class _Patience(threading.local):

@@ -8,9 +8,10 @@ from reput.remoting.reading.answer import Answer
 from reput.remoting.wire.admin_headers import QueryMessageResponseHeader
 from reput.remoting.wire.codes import ResponseCode
 from reput.stores.log.records import NoRecordError
-from reput.stores.query.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind, KeyStatus
+from reput.stores.query.by_key import MAX_HITS, MAX_UNIQUE_HITS, KeyKind, KeyLookup, KeyStatus
 from reput.stores.query.index_search import Window
 from reput.stores.query.presence import lost_index
+from reput.stores.reads import patiently
 
 if TYPE_CHECKING:
     from reput.formats.rocketmq.commitlog import Record
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         ViewMessageRequestHeader,
     )
     from reput.stores.query.message_store import MessageStore
+    from reput.stores.reads import Steps
 
 _TAG_INDEX = "T"
 
@@ -41,8 +43,8 @@ def view_message(header: ViewMessageRequestHeader, served: Served) -> Answer:
 
 def query_message(
     header: QueryMessageRequestHeader, served: Served, *, is_unique: bool = False
-) -> Answer:
-    """Answer `QUERY_MESSAGE`: the records whose keys have the hash of a key, in log order.
+) -> Steps[Answer]:
+    """Answer `QUERY_MESSAGE` in turns: the records whose keys have the hash of a key, in log order.
 
     Args:
         header: the request.
@@ -61,9 +63,8 @@ def query_message(
     if limit < 1 or window.begin > window.end or not header.topic or not header.key:
         return _not_found(QueryMessageResponseHeader(0, 0))
     kind = KeyKind.TAG if by_tag else KeyKind.ANY
-    found = store.by_key(
-        header.topic, header.key, kind=kind, window=window, limit=limit, is_raw=True
-    )
+    lookup = KeyLookup(store.index, store.log)
+    found = yield from lookup.key_steps(header.topic, header.key, kind, window, limit)
     if found.status == KeyStatus.NO_INDEX:
         lost = lost_index(store)
         if lost is not None:
@@ -73,7 +74,9 @@ def query_message(
     said = QueryMessageResponseHeader(*last)
     if not found.messages:
         return _not_found(said)
-    pieces = served.leaving([_bytes_of(store, record) for record in found.messages])
+    pieces = yield from patiently(
+        lambda: served.leaving([_bytes_of(store, record) for record in found.messages])
+    )
     return Answer(ResponseCode.SUCCESS, None, said, pieces, len(pieces))
 
 

@@ -19,13 +19,12 @@ from reput.remoting.reading.answer import Answer, RefusedError
 from reput.remoting.reading.filters import HashFilter
 from reput.remoting.reading.pull_checks import filter_of, topic_and_group
 from reput.remoting.reading.records import pieces_of
-from reput.remoting.reading.turns import patiently
 from reput.remoting.wire.codes import ResponseCode
 from reput.remoting.wire.pull_headers import PullMessageResponseHeader
 from reput.stores.log.files import LogChangedError
 from reput.stores.queues.pull import PullStatus, outside, scanned_entries
 from reput.stores.queues.pull import steps as select
-from reput.stores.reads import ColdError
+from reput.stores.reads import ColdError, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from reput.remoting.names.known import Topic
     from reput.remoting.reading.pull_checks import Filter
     from reput.remoting.reading.served import GroupConfig, Resets, Served
-    from reput.remoting.reading.turns import Steps
     from reput.remoting.wire.pull_headers import PullMessageRequestHeader
     from reput.stores.query.message_store import MessageStore
     from reput.stores.queues.pull import PullLimits
     from reput.stores.queues.reader import QueueReader
+    from reput.stores.reads import Steps
 
 _MASTER = 0
 # Messages before a queue's end, as far as it is known, from which on more is looked for.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reput.remoting.reading import messages, offsets
-from reput.remoting.reading.turns import patiently
 from reput.remoting.wire import fields
 from reput.remoting.wire.admin_headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from reput.remoting.wire.codes import RequestCode
@@ -15,6 +14,7 @@ from reput.remoting.wire.pull_headers import (
     GetMinOffsetRequestHeader,
     SearchOffsetRequestHeader,
 )
+from reput.stores.reads import patiently
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -50,9 +50,7 @@ def handlers(served: Served, turns: Turns) -> dict[int, Handler]:
     def query(request: Command, _: Channel) -> Answer | Future[Answer]:
         header = fields.read(QueryMessageRequestHeader, request.fields)
         is_unique = (request.fields or {}).get(_IS_UNIQUE, "").lower() == "true"
-        return turns.run(
-            patiently(lambda: messages.query_message(header, served, is_unique=is_unique))
-        )
+        return turns.run(messages.query_message(header, served, is_unique=is_unique))
 
     return {
         RequestCode.GET_MAX_OFFSET: of_queue(offsets.max_offset, GetMaxOffsetRequestHeader),

@@ -16,12 +16,11 @@ from reput.stores.reads import ColdError, impatience
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Sequence
 
-    from reput.stores.reads import Span
+    from reput.stores.reads import Span, Steps
 
     Result = TypeVar("Result")
-    Steps = Generator[ColdError | None, None, Result]
 
 _PIECE = 1 << 20
 # What follows is likely to be asked for next; the kernel reads it meanwhile.
@@ -129,15 +128,6 @@ class Turns:
     def close(self) -> None:
         """End the threads; what they read is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def patiently(question: Callable[[], Result]) -> Steps[Result]:
-    """Return the steps of a question that reads, and may be asked again from its beginning."""
-    while True:
-        try:
-            return question()
-        except ColdError as cold:
-            yield cold
 
 
 def _step(steps: Steps[Result], *, waits: bool = False) -> ColdError | None:

@@ -27,12 +27,12 @@ from reput.remoting.keeping.kept import FullError
 from reput.remoting.keeping.records import Wanted
 from reput.remoting.reading.answer import Answer
 from reput.remoting.reading.replies import Replies
-from reput.remoting.reading.turns import patiently
 from reput.remoting.sending.refusals import READ_ONLY
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.pull_headers import ConsumerSendMsgBackRequestHeader
 from reput.stores.log.records import NoRecordError
+from reput.stores.reads import patiently
 
 if TYPE_CHECKING:
     from asyncio import Future

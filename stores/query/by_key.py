@@ -9,7 +9,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import UsageError
+from reput.formats.rocketmq import indexfile
 from reput.stores.log.records import read_record
+from reput.stores.reads import patiently
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from reput.formats.rocketmq.commitlog import Record
     from reput.stores.log.files import LogFiles
     from reput.stores.query.index_search import IndexSearch, Window
+    from reput.stores.reads import Steps
 
 MAX_HITS = 64
 # A broker looks for fewer with a unique id (`QueryMessageProcessor`).
@@ -99,6 +102,18 @@ class KeyLookup:
         text = prefix_of(topic, kind) + key
         hits, *last = self._index.offsets_of(text, window, limit or limit_of(kind))
         messages = matching(self._log, topic, key, kind, hits, is_raw=is_raw)
+        return KeyAnswer(self.status_of(messages), messages, hits, *last)
+
+    def key_steps(
+        self, topic: str, key: str, kind: KeyKind, window: Window, limit: int
+    ) -> Steps[KeyAnswer]:
+        """Return the messages of a topic that have the hash of a key, in turns; see `of_key`."""
+        check_request(topic, key, window, limit)
+        hashed = indexfile.key_hash(prefix_of(topic, kind) + key)
+        hits, *last = yield from self._index.offset_steps(hashed, window, limit)
+        messages = yield from patiently(
+            lambda: matching(self._log, topic, key, kind, hits, is_raw=True)
+        )
         return KeyAnswer(self.status_of(messages), messages, hits, *last)
 
     def of_keys(

@@ -32,6 +32,7 @@ from reput.stores.findings import Report
 from reput.stores.log.commitlog import PAD
 from reput.stores.log.records import read_record
 from reput.stores.query.index_search import ALWAYS, IndexSearch
+from reput.stores.reads import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -300,7 +301,7 @@ def find_hits(
             for word in words:
                 hashed = indexfile.key_hash(f"{topic}#{word}")
                 for file in files:
-                    file.select(hashed, ALWAYS, _ALL_HITS, found, report)
+                    at_once(file.select(hashed, ALWAYS, _ALL_HITS, found, report))
         if not report.ok or len(found) >= _ALL_HITS:
             return None
         return IndexHits(sorted(set(found)), reach)

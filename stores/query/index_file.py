@@ -23,17 +23,21 @@ from reput.formats.rocketmq.indexfile import (
 )
 from reput.stores import reads
 from reput.stores.findings import Kind
+from reput.stores.reads import patiently
 
 if TYPE_CHECKING:
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report
     from reput.stores.query.index_search import Window
     from reput.stores.query.open_files import OpenFiles
+    from reput.stores.reads import Steps
 
 _ITEM = indexfile.ITEM_STRUCT
 _SLOT = struct.Struct(">i")
 # What a read brings anyway.
 _PAGE = mmap.PAGESIZE
+# Pages that are looked at before others have their turn: with 204 items each half a millisecond.
+_TURN = 8
 _CUT = "Put the whole file back, or rebuild queues and index into a new --output"
 
 
@@ -53,8 +57,10 @@ class IndexFile(ABC):
 
     def select(
         self, hashed: int, window: Window, limit: int, found: list[int], report: Report
-    ) -> None:
+    ) -> Steps[None]:
         """Add the offsets of a hash in a window, newest first, until there are `limit`.
+
+        All messages may have the same key: others have their turn between items.
 
         Args:
             hashed: hash of topic and key.
@@ -63,20 +69,20 @@ class IndexFile(ABC):
             found: physical offsets.
             report: gets what is damaged.
         """
-        header = self.header()
+        header = yield from patiently(self.header)
         count, begin_timestamp = header.index_count, header.begin_timestamp
-        number = self._first_item(hashed, count)
-        if number == NO_ITEM:
-            return
-        items_at, item = indexfile.item_position(0, self.slots), _Items(self).at
+        number = yield from patiently(lambda: self._first_item(hashed, count))
+        items_at, items = indexfile.item_position(0, self.slots), _Items(self)
         # A circle is noticed when an item comes again that was remembered 2, 4, 8 … items ago.
         remembered, steps, remember_at = NO_ITEM, 0, 2
-        while len(found) < limit:
+        while number != NO_ITEM and len(found) < limit:
             if number >= self.items:
                 self._damaged_slot(report, hashed, number)
                 return
             at = items_at + number * ITEM_SIZE
-            key_hash, offset, seconds, previous = item(at)
+            if not items.begin <= at <= items.last:
+                yield from items.bring(at)
+            key_hash, offset, seconds, previous = _ITEM.unpack_from(items.page, at - items.begin)
             if seconds < 0:
                 return
             stored = begin_timestamp + seconds * 1000
@@ -124,18 +130,26 @@ class IndexFile(ABC):
 
 
 class _Items:
-    """The items of one file, read by pages: those of a key that many messages have are close."""
+    """The items of one file, read by pages: those of a key that many messages have are close.
+
+    Attributes:
+        page: of the item that was asked for last.
+        begin: where it begins.
+        last: where its last item does.
+    """
 
     def __init__(self, file: IndexFile) -> None:
         self._file = file
-        self._begin, self._last, self._page = 0, -1, b""
+        self._pages = 0
+        self.begin, self.last, self.page = 0, -1, b""
 
-    def at(self, position: int) -> tuple[int, int, int, int]:
-        """Return hash, physical offset, seconds and previous item of the item at a position."""
-        if not self._begin <= position <= self._last:
-            self._begin, self._page = self._file.page(position)
-            self._last = self._begin + len(self._page) - ITEM_SIZE
-        return _ITEM.unpack_from(self._page, position - self._begin)
+    def bring(self, position: int) -> Steps[None]:
+        """Read the page of the item at a position; others have their turn after some pages."""
+        self._pages += 1
+        if self._pages % _TURN == 0:
+            yield None
+        self.begin, self.page = yield from patiently(lambda: self._file.page(position))
+        self.last = self.begin + len(self.page) - ITEM_SIZE
 
 
 class ReadFile(IndexFile):

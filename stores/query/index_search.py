@@ -19,6 +19,7 @@ from reput.formats.rocketmq.indexfile import Header
 from reput.stores.findings import Kind
 from reput.stores.query.index_file import IndexFile, ReadFile
 from reput.stores.query.open_files import OpenFiles
+from reput.stores.reads import at_once, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.broker import BrokerSettings
     from reput.stores.findings import Report
+    from reput.stores.reads import Steps
 
     Result = TypeVar("Result")
 
@@ -192,19 +194,36 @@ class IndexSearch:
             window: time.
             limit: hits.
         """
+        return at_once(self.offset_steps(hashed, window, limit))
 
-        def question(files: Sequence[IndexFile]) -> IndexHits:
-            found: list[int] = []
-            last = _last_header(files)
-            for file in reversed(files):
-                header = file.header()
-                if is_time_matched(header, window):
-                    file.select(hashed, window, limit, found, self._report)
-                if header.begin_timestamp < window.begin or len(found) >= limit:
-                    break
-            return found, last.end_timestamp, last.end_offset
+    def offset_steps(self, hashed: int, window: Window, limit: int) -> Steps[IndexHits]:
+        """Return where the records of a hash are, in turns; see `offsets`."""
+        files = yield from patiently(self.files)
+        while True:
+            try:
+                hits = yield from self._chains(files, hashed, window, limit)
+            except FileNotFoundError:
+                before, files = files, self._looked_again()
+                if files == before:
+                    raise
+                continue
+            before, files = files, self.files()
+            # Others may have had their turn, and closed what is no longer there.
+            if files == before:
+                return hits
 
-        return self._asked(question)
+    def _chains(
+        self, files: Sequence[IndexFile], hashed: int, window: Window, limit: int
+    ) -> Steps[IndexHits]:
+        found: list[int] = []
+        last = yield from patiently(lambda: _last_header(files))
+        for file in reversed(files):
+            header = yield from patiently(file.header)
+            if is_time_matched(header, window):
+                yield from file.select(hashed, window, limit, found, self._report)
+            if header.begin_timestamp < window.begin or len(found) >= limit:
+                break
+        return found, last.end_timestamp, last.end_offset
 
     def _asked(self, question: Callable[[Sequence[IndexFile]], Result]) -> Result:
         """Return what the files say; again where one went meanwhile, and is not there then."""
@@ -213,10 +232,13 @@ class IndexSearch:
             try:
                 return question(files)
             except FileNotFoundError:
-                self._changed = -1
-                before, files = files, self.files()
+                before, files = files, self._looked_again()
                 if files == before:
                     raise
+
+    def _looked_again(self) -> list[IndexFile]:
+        self._changed = -1
+        return self.files()
 
     def close(self) -> None:
         """Close the files."""

@@ -43,6 +43,7 @@ from reput.remoting.wire.pull_headers import (  # noqa: E402
     GetMinOffsetRequestHeader,
     SearchOffsetRequestHeader,
 )
+from reput.stores.reads import at_once  # noqa: E402
 from tests.builders.served import request, served  # noqa: E402
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def answer(at: Served, words: list[str]) -> object:
     topic = text(words[1])
     if kind == "ASKED":
         header = QueryMessageRequestHeader(topic, text(words[2]), *map(int, words[3:]))
-        found = messages.query_message(header, at)
+        found = at_once(messages.query_message(header, at))
         last = found.header
         said = [last.index_last_update_timestamp, last.index_last_update_phyoffset]
         return [*said, *_records(found)]

@@ -10,11 +10,11 @@ import pytest
 
 from reput.remoting.holding.pulls import Pulls
 from reput.remoting.reading.pull import pull, steps
-from reput.remoting.reading.turns import Turns, patiently
+from reput.remoting.reading.turns import Turns
 from reput.remoting.wire import fields
 from reput.remoting.wire.command import Command
 from reput.stores import reads
-from reput.stores.reads import ColdError, Span, impatience
+from reput.stores.reads import ColdError, Span, impatience, patiently
 from tests.builders.channels import Clock, KeptChannel
 from tests.builders.served import dispatched, messages, request, served
 

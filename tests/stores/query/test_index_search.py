@@ -20,7 +20,7 @@ from reput.formats.rocketmq.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, 
 from reput.stores.findings import Kind, Report
 from reput.stores.query.compiled.index import CompiledSearch
 from reput.stores.query.index_search import ALWAYS, IndexSearch, Window
-from reput.stores.reads import impatience
+from reput.stores.reads import at_once, impatience
 
 SLOTS, ITEMS = 7, 20
 SETTINGS = broker.settings_of(
@@ -94,7 +94,7 @@ class TestChains:
         (file,) = found.files()
         os.truncate(tmp_path / "20260101000000000", HEADER_SIZE + 2)
         with pytest.raises(FormatError, match="the index file was cut") as raised:
-            file.select(6, ALWAYS, 64, [], Report())
+            at_once(file.select(6, ALWAYS, 64, [], Report()))
 
         place = str(tmp_path / "20260101000000000"), HEADER_SIZE + 6 * SLOT_SIZE
         assert (raised.value.path, raised.value.position) == place
@@ -262,28 +262,67 @@ def reads():
     return int(dict(line.split(": ") for line in lines)["syscr"])
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_the_chain_of_a_key_that_many_messages_have_is_read_by_pages(tmp_path, waits):
-    """
-    On a server's loop others wait meanwhile: an item a read took five times as long as a map.
-    """
-    items = 9000
-    settings = broker.settings_of(broker.NEWEST, {"maxHashSlotNum": "7", "maxIndexNum": str(items)})
-    data = bytearray(indexfile.file_size(7, items))
-    data[:HEADER_SIZE] = Header(BEGIN, BEGIN + items, 0, 0, 1, items).pack()
-    at = HEADER_SIZE + HASH * SLOT_SIZE
-    data[at : at + SLOT_SIZE] = (items - 1).to_bytes(4, "big")
-    for number in range(1, items):
-        at = indexfile.item_position(number, 7)
-        data[at : at + ITEM_SIZE] = indexfile.ITEM_STRUCT.pack(HASH, number, number, number - 1)
-    (tmp_path / "20260101000000000").write_bytes(data)
-    with contextlib.closing(IndexSearch(tmp_path, settings, Report())) as found:
-        window = Window(BEGIN, BEGIN + 5000)
-        found.offsets(HASH, window, 64)
+class TestManyItems:
+    """All messages may have the same key: its chain is as long as the file has items."""
+
+    ITEMS = 9000
+    SETTINGS = broker.settings_of(broker.NEWEST, {"maxHashSlotNum": "7", "maxIndexNum": str(ITEMS)})
+    # Only the five oldest ones are wanted.
+    WINDOW = Window(BEGIN, BEGIN + 5000)
+
+    def file(self, first):
+        """Return a file of one key's items, with physical offsets that follow one."""
+        data = bytearray(indexfile.file_size(7, self.ITEMS))
+        data[:HEADER_SIZE] = Header(BEGIN, BEGIN + self.ITEMS, 0, 0, 1, self.ITEMS).pack()
+        at = HEADER_SIZE + HASH * SLOT_SIZE
+        data[at : at + SLOT_SIZE] = (self.ITEMS - 1).to_bytes(4, "big")
+        for number in range(1, self.ITEMS):
+            at = indexfile.item_position(number, 7)
+            item = indexfile.ITEM_STRUCT.pack(HASH, first + number, number, number - 1)
+            data[at : at + ITEM_SIZE] = item
+        return data
+
+    @pytest.fixture
+    def found(self, tmp_path):
+        (tmp_path / "20260101000000000").write_bytes(self.file(0))
+        with contextlib.closing(IndexSearch(tmp_path, self.SETTINGS, Report())) as found:
+            yield found
+
+    @pytest.mark.parametrize("waits", [True, False])
+    def test_they_are_read_by_pages(self, found, waits):
+        """
+        On a server's loop others wait meanwhile: an item a read took five times as long as a map.
+        """
+        found.offsets(HASH, self.WINDOW, 64)
         before = reads()
         with contextlib.nullcontext() if waits else impatience():
-            assert found.offsets(HASH, window, 64)[0] == [5, 4, 3, 2, 1]
-        assert reads() - before < items // 100
+            assert found.offsets(HASH, self.WINDOW, 64)[0] == [5, 4, 3, 2, 1]
+        assert reads() - before < self.ITEMS // 100
+
+    def test_others_have_their_turn_meanwhile(self, found):
+        answers = []
+
+        def steps():
+            answers.append((yield from found.offset_steps(HASH, self.WINDOW, 64)))
+
+        turns = list(steps())
+        assert answers[0][0] == [5, 4, 3, 2, 1]
+        assert len(turns) >= 5
+        assert not any(turns)
+
+    @pytest.mark.parametrize("comes", [True, False])
+    def test_the_file_goes_meanwhile(self, found, tmp_path, comes):
+        """
+        Another question has seen it by then; what takes its place is read from its beginning.
+        """
+        steps = found.offset_steps(HASH, self.WINDOW, 64)
+        assert next(steps) is None
+        (tmp_path / "20260101000000000").unlink()
+        if comes:
+            (tmp_path / "20260101000000000").write_bytes(self.file(100))
+        found.files()
+
+        assert at_once(steps)[0] == ([105, 104, 103, 102, 101] if comes else [])
 
 
 class TestOpenFiles:
