@@ -58,9 +58,7 @@ class IndexFile(ABC):
     def select(
         self, hashed: int, window: Window, limit: int, found: list[int], report: Report
     ) -> Steps[None]:
-        """Add the offsets of a hash in a window, newest first, until there are `limit`.
-
-        All messages may have the same key: others have their turn between items.
+        """Add the offsets of a hash in a window in turns, newest first, until there are `limit`.
 
         Args:
             hashed: hash of topic and key.
@@ -70,7 +68,7 @@ class IndexFile(ABC):
             report: gets what is damaged.
         """
         header = yield from patiently(self.header)
-        count, begin_timestamp = header.index_count, header.begin_timestamp
+        count = header.index_count
         number = yield from patiently(lambda: self._first_item(hashed, count))
         items_at, items = indexfile.item_position(0, self.slots), _Items(self)
         # A circle is noticed when an item comes again that was remembered 2, 4, 8 … items ago.
@@ -85,7 +83,7 @@ class IndexFile(ABC):
             key_hash, offset, seconds, previous = _ITEM.unpack_from(items.page, at - items.begin)
             if seconds < 0:
                 return
-            stored = begin_timestamp + seconds * 1000
+            stored = header.begin_timestamp + seconds * 1000
             if key_hash == hashed and window.begin <= stored <= window.end:
                 found.append(offset)
             if not NO_ITEM < previous <= count or previous == number or stored < window.begin:
