@@ -148,11 +148,6 @@ def examine(config: StoreConfig) -> Handover:
     result = Handover()
     was_killed = _ask_store(config, result)
     found = _ask_record(config, result)
-    if found is None:
-        # Nothing to compare: something is missing, and nothing of it is wrong.
-        result.is_damaged = was_killed
-        result.seconds = time.monotonic() - began
-        return result
     other = of_another_version(config)
     if other is not None:
         result.problems.append(other)
@@ -193,16 +188,13 @@ def _ask_store(config: StoreConfig, result: Handover) -> bool:
     return True
 
 
-def _ask_record(config: StoreConfig, result: Handover) -> Progress | None:
-    """Return the output's progress record; one that was not begun, or not closed, is a problem."""
+def _ask_record(config: StoreConfig, result: Handover) -> Progress:
+    """Return the output's progress record; an output that was not closed is a problem."""
     output = config.output
     found = progress.load(output)
     if found is None:
-        result.problems.append(
-            f"{output}: reput has not written this output: run reput rebuild first. If it has, its "
-            "disk may not be mounted"
-        )
-    elif not found.clean or marks.has_abort(output):
+        raise StoreError(output, "reput has not written this output", "Run reput rebuild first")
+    if not found.clean or marks.has_abort(output):
         result.problems.append(f"{output}: {_left_open(output)}")
     return found
 

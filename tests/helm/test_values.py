@@ -408,6 +408,7 @@ def test_a_version_counts_against_the_index_where_that_is_asked_for(tmp_path):
 
 
 CONF = {
+    "brokerName": ("broker-a", "broker-a"),
     "fraction": (2.5, "2.5"),
     "small": (1e-7, "1e-07"),
     "whole": (1073741824, "1073741824"),
