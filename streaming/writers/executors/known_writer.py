@@ -30,8 +30,6 @@ class KnownWriter:
     answered_at: float = field(default_factory=time.monotonic)
     # The last order was not answered.
     is_silent: bool = False
-    # It has not answered the order to end sending in the little time that it has for that.
-    is_late: bool = False
     failure: BaseException | None = None
     is_closed: bool = False
     # To Kafka: as last heard, and by writers before the present one.

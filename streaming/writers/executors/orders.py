@@ -9,7 +9,6 @@ output lets one writer in. `docs/adr/0013-where-stores-are-written.md` has the r
 
 from __future__ import annotations
 
-import math
 import time
 import uuid
 from dataclasses import replace
@@ -99,15 +98,12 @@ class ExecutorWriters:
         self._options = options
         self._is_over = is_over
         self._context: SparkContext | None = None
-        # When the job began: a JVM that is gone cannot be asked.
-        self._cores = 1
         self._cpu_seconds_before = 0.0
         self._writers: dict[str, KnownWriter] = {}
 
     def open(self, spark: SparkSession) -> list[Result]:
         """Open all outputs: what is wrong with one is said before the first batch."""
         self._context = spark.sparkContext
-        self._cores = max(self._context.defaultParallelism, 1)
         job = f"{self._context.applicationId}-{uuid.uuid4().hex}"
         self._writers = {
             each.name: KnownWriter(Spec.of(job, each, self._options)) for each in self._configs
@@ -214,8 +210,7 @@ class ExecutorWriters:
         ended = self._send(ends if len(ends) > 1 else {}, 0.0, starts=False)
         # Whether a store has failed is said as it is closed: one that had may be well by then.
         found = [replace(each, error=None) for each in ended]
-        # One that may hang is asked last: it may take all the time that there is.
-        writers = sorted(self._writers.items(), key=lambda k: k[1].is_silent or k[1].is_late)
+        writers = self._writers.items()
         heard = {n: k for n, k in writers if not k.is_closed and (k.answer or k.is_silent)}
         found += self._send(dict.fromkeys(heard, CLOSE), _MOVE_PATIENCE, starts=starts)
         for known in heard.values():
@@ -257,11 +252,10 @@ class ExecutorWriters:
 
     def _share(self, silent: Sequence[str], *, closes: bool) -> float:
         """Return how long a silent writer is waited for, seconds, so that all take no longer."""
-        # Closing, as many are waited for at a time as there are cores.
-        seconds, turns = _SILENT_SECONDS, len(silent)
         if closes:
-            seconds, turns = _CLOSING_SECONDS, math.ceil(len(silent) / self._cores)
-        return max(seconds / max(turns, 1), _LEAST_SILENT_SECONDS)
+            # All are closed at the same time.
+            return _CLOSING_SECONDS
+        return max(_SILENT_SECONDS / max(len(silent), 1), _LEAST_SILENT_SECONDS)
 
     def _send(
         self,
@@ -307,10 +301,6 @@ class ExecutorWriters:
         known.heard_at = time.monotonic()
         known.host = found.host
         error = error_of(found.failure) if found.failure is not None else None
-        known.is_late = kind == END and isinstance(error, StuckError)
-        if known.is_late:
-            # It is busy, as a flush may take longer. Whether it hangs shows as it is closed.
-            return Result(name, kafka=known.kafka)
         known.is_silent = isinstance(error, StuckError)
         if not known.is_silent:
             known.answered_at = known.heard_at

@@ -11,7 +11,8 @@ from pyspark.serializers import CPickleSerializer
 
 from reput.streaming.endings.failures import cause_of
 from reput.streaming.writers.base import UnreachableError
-from reput.streaming.writers.executors.task import Task, TaskResult, carry
+from reput.streaming.writers.executors.protocol import CLOSE, END
+from reput.streaming.writers.executors.task import Task, TaskResult, carry_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,20 +31,39 @@ def run_tasks(context: SparkContext, tasks: Sequence[Task]) -> list[TaskResult]:
     try:
         convert = jvm.scala.jdk.javaapi.CollectionConverters
         rows = jvm.java.util.ArrayList()
-        for task in tasks:
-            hosts = jvm.java.util.ArrayList()
-            if task.host:
-                hosts.add(task.host)
+        groups = grouped(tasks)
+        for group in groups:
+            hosts, carried = jvm.java.util.ArrayList(), [tasks[number] for number in group]
+            if carried[0].host:
+                hosts.add(carried[0].host)
             rows.add(
-                jvm.scala.Tuple2(bytearray(pickle.dumps(task)), convert.asScala(hosts).toSeq())
+                jvm.scala.Tuple2(bytearray(pickle.dumps(carried)), convert.asScala(hosts).toSeq())
             )
         tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
         java: Any = context._jsc.sc()  # noqa: SLF001
         located = java.makeRDD(convert.asScala(rows).toSeq(), tag).toJavaRDD()
         spread: RDD[Any] = RDD(located, context, CPickleSerializer())
-        found: list[TaskResult] = spread.map(carry).collect()
+        found: list[list[TaskResult]] = spread.map(carry_all).collect()
     except (Py4JError, OSError) as error:
         # A JVM that is gone is an OSError of its connection, and not of files.
         text = cause_of(str(error))
         raise UnreachableError(f"Spark could not reach the stores' writers: {text}") from error
-    return found
+    results = {
+        number: result
+        for group, carried in zip(groups, found, strict=True)
+        for number, result in zip(group, carried, strict=True)
+    }
+    return [results[number] for number in range(len(tasks))]
+
+
+def grouped(tasks: Sequence[Task]) -> list[list[int]]:
+    """Return the numbers of tasks that one of Spark's carries.
+
+    As many of these run at a time as there are cores, so the waits for writers that hang would add
+    up as a live job ends: then each host gets one.
+    """
+    groups: dict[object, list[int]] = {}
+    for number, task in enumerate(tasks):
+        ends = task.spec.follows and task.order.kind in {CLOSE, END}
+        groups.setdefault(("host", task.host) if ends else number, []).append(number)
+    return list(groups.values())

@@ -12,8 +12,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import ReputError, StoreError, StuckError
 from reput.streaming.writers.executors.executor_process import executor
@@ -31,6 +33,9 @@ from reput.streaming.writers.executors.protocol import (
     receive,
     send,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Another job's writer that has lost its executor finishes its batch first; else it is refused.
 _LEFT_PATIENCE = 300.0
@@ -51,6 +56,7 @@ _OPENING_SECONDS = 10.0
 _MOST_DEATHS = 3
 
 _started: list[subprocess.Popen[bytes]] = []
+_starting = threading.Lock()
 
 
 class Task(NamedTuple):
@@ -76,8 +82,14 @@ class TaskResult(NamedTuple):
     failure: Failure | None = None
 
 
+def carry_all(tasks: Sequence[Task]) -> list[TaskResult]:
+    """Take orders to their writers on this host, all at the same time; see `carry`."""
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        return list(threads.map(carry, tasks))
+
+
 def carry(task: Task) -> TaskResult:
-    """Take an order to a store's writer and bring its answer; what a task does.
+    """Take an order to a store's writer and bring its answer.
 
     Errors come back as values: Spark would repeat a task that raises, and wrap what it says.
     """
@@ -218,8 +230,6 @@ def _start(spec: Spec, executor_process: int) -> None:
     Raises:
         ReputError: it ended before that.
     """
-    # A process that has ended leaves nothing once it is asked for.
-    _started[:] = [process for process in _started if process.poll() is None]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHON_WORKER_FACTORY_SECRET"}
     # What the job was given to import, by whatever way it came to this worker.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
@@ -231,7 +241,9 @@ def _start(spec: Spec, executor_process: int) -> None:
         # Spark ends its workers by their group; this one outlives them.
         start_new_session=True,
     )
-    _started.append(process)
+    with _starting:
+        # A process that has ended leaves nothing once it is asked for.
+        _started[:] = [*(each for each in _started if each.poll() is None), process]
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a pipe was asked for")
     with process.stdin, process.stdout:

@@ -56,7 +56,7 @@ from reput.streaming.writers.executors.protocol import (
     error_of,
     failure_of,
 )
-from reput.streaming.writers.executors.spark_job import run_tasks
+from reput.streaming.writers.executors.spark_job import grouped, run_tasks
 from reput.streaming.writers.job_options import JobOptions
 from reput.streaming.writers.placement_mode import default_placement
 from tests.builders import waiting
@@ -74,7 +74,7 @@ SYNC = JobOptions(sync_flush=True)
 LAZY = JobOptions(flush_seconds=3600)
 LIVE = JobOptions(sync_flush=True, placement=Placement.EXECUTORS)
 # Spark's, as far as the driver's side asks it.
-CONTEXT = SimpleNamespace(applicationId="application", defaultParallelism=2)
+CONTEXT = SimpleNamespace(applicationId="application")
 
 
 def test_a_cluster_writes_on_its_executors():
@@ -169,6 +169,16 @@ def greet_as_another(listener):
     with contextlib.suppress(OSError):
         while True:
             protocol.send(listener.accept()[0], json.dumps(hello._asdict()).encode())
+
+
+def answer_with(listener, spec):
+    """Answer one order, as the writer of an output does, with the output's name."""
+    connection, _ = listener.accept()
+    with connection:
+        hello = protocol.Hello(spec.job, "reput, process 7 on host,", is_left=False)
+        protocol.send(connection, json.dumps(hello._asdict()).encode())
+        protocol.receive(connection)
+        protocol.send(connection, spec.output.encode())
 
 
 # Between two orders a writer does what is due.
@@ -879,9 +889,57 @@ def test_silent_writers_are_asked_last_and_together_not_for_longer_than_one(made
 
     writers.close(has_failed=False, is_ending=lambda: True)
     assert [(task.spec.name, task.order.kind) for task in sent] == [(n, CLOSE) for n in "abc"]
-    # On two cores two of them are waited for at a time.
     last = [writer_task._limit(*task[:2], is_new=False) for task in sent]
-    assert last == [writer_task._CLOSING_SECONDS / 2] * 3
+    assert last == [writer_task._CLOSING_SECONDS] * 3
+
+
+@pytest.mark.parametrize("kind", [END, CLOSE])
+def test_writers_hear_of_the_end_at_the_same_time(made, monkeypatch, kind):
+    """
+    A disk of several stores may hang just then, and Spark runs as many tasks as there are cores.
+    """
+    meeting = threading.Barrier(3)
+
+    def carry(task):
+        meeting.wait(30)
+        return writer_task.TaskResult(task.spec.name, b"")
+
+    def tasks(options, hosts):
+        specs = [Spec.of("job", replace(made[1], name=name), options) for name in "abcd"]
+        return [
+            writer_task.Task(spec, order(kind), host)
+            for spec, host in zip(specs, hosts, strict=True)
+        ]
+
+    monkeypatch.setattr(writer_task, "carry", carry)
+    asked = tasks(LIVE, ["x", "y", "x", "x"])
+    assert grouped(asked) == [[0, 2, 3], [1]]
+    found = writer_task.carry_all([asked[number] for number in grouped(asked)[0]])
+    assert [each.host for each in found] == ["a", "c", "d"]
+    # A rebuild waits for each as long as it takes, and its closing is work.
+    assert grouped(tasks(NOW, ["x"] * 4)) == [[0], [1], [2], [3]]
+
+
+@spark_test
+@pytest.mark.parametrize("kind", [TEND, CLOSE])
+def test_each_writer_gets_its_own_answer(made, spark, kind):
+    """
+    They come back by host, in whatever order these were asked.
+    """
+    specs = [Spec.of("job", replace(made[1], output=made[1].output / name), LIVE) for name in "abc"]
+    asked = [
+        writer_task.Task(spec, order(kind, starts=False), host)
+        for spec, host in zip(specs, ["x", "", "x"], strict=True)
+    ]
+    with contextlib.ExitStack() as stack:
+        for spec in specs[1:]:
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(protocol.address_of(spec.output))
+            listener.listen()
+            threading.Thread(target=answer_with, args=[listener, spec], daemon=True).start()
+        found = run_tasks(spark.sparkContext, asked)
+
+    assert [each.answer for each in found] == [b"", *(spec.output.encode() for spec in specs[1:])]
 
 
 def test_the_waits_for_kafka_of_several_writers_do_not_add_up(tmp_path, monkeypatch):
