@@ -59,11 +59,13 @@ def run_tasks(context: SparkContext, tasks: Sequence[Task]) -> list[TaskResult]:
 def grouped(tasks: Sequence[Task]) -> list[list[int]]:
     """Return the numbers of tasks that one of Spark's carries.
 
-    As many of these run at a time as there are cores, so the waits for writers that hang would add
-    up as a live job ends: then each host gets one.
+    As many of these run at a time as there are cores, so the waits for a live job's writers, which
+    may be slow or hang, would add up: each host gets one.
     """
     groups: dict[object, list[int]] = {}
     for number, task in enumerate(tasks):
-        ends = task.spec.follows and task.order.kind in {CLOSE, END}
-        groups.setdefault(("host", task.host) if ends else number, []).append(number)
+        # Where a writer starts first, Spark says.
+        is_there = task.order.kind in {CLOSE, END} or task.order.seen[0] != ""
+        together = task.spec.follows and is_there
+        groups.setdefault(("host", task.host) if together else number, []).append(number)
     return list(groups.values())

@@ -893,10 +893,14 @@ def test_silent_writers_are_asked_last_and_together_not_for_longer_than_one(made
     assert last == [writer_task._CLOSING_SECONDS] * 3
 
 
-@pytest.mark.parametrize("kind", [END, CLOSE])
-def test_writers_hear_of_the_end_at_the_same_time(made, monkeypatch, kind):
+@pytest.mark.parametrize(
+    ("kind", "seen"), [(END, ""), (CLOSE, ""), (DISPATCH, "one"), (TEND, "one"), (TEND, "")]
+)
+def test_writers_of_a_host_are_spoken_to_at_the_same_time(made, monkeypatch, kind, seen):
     """
-    A disk of several stores may hang just then, and Spark runs as many tasks as there are cores.
+    A disk of several stores may hang, and Spark runs as many tasks as there are cores.
+
+    Only where one is to be started first, Spark finds the place.
     """
     meeting = threading.Barrier(3)
 
@@ -907,14 +911,15 @@ def test_writers_hear_of_the_end_at_the_same_time(made, monkeypatch, kind):
     def tasks(options, hosts):
         specs = [Spec.of("job", replace(made[1], name=name), options) for name in "abcd"]
         return [
-            writer_task.Task(spec, order(kind), host)
+            writer_task.Task(spec, order(kind, seen=(seen, 0)), host)
             for spec, host in zip(specs, hosts, strict=True)
         ]
 
     monkeypatch.setattr(writer_task, "carry", carry)
     asked = tasks(LIVE, ["x", "y", "x", "x"])
-    assert grouped(asked) == [[0, 2, 3], [1]]
-    found = writer_task.carry_all([asked[number] for number in grouped(asked)[0]])
+    together = [[0, 2, 3], [1]] if seen or kind != TEND else [[0], [1], [2], [3]]
+    assert grouped(asked) == together
+    found = writer_task.carry_all([asked[number] for number in (0, 2, 3)])
     assert [each.host for each in found] == ["a", "c", "d"]
     # A rebuild waits for each as long as it takes, and its closing is work.
     assert grouped(tasks(NOW, ["x"] * 4)) == [[0], [1], [2], [3]]
