@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from reput.stores.query.open_files import OpenFiles
     from reput.stores.reads import Steps
 
+    # Hash, physical offset, seconds and previous item.
+    _Item = tuple[int, int, int, int]
+
 _ITEM = indexfile.ITEM_STRUCT
 _SLOT = struct.Struct(">i")
 # What a read brings anyway.
@@ -69,8 +72,8 @@ class IndexFile(ABC):
         """
         header = yield from patiently(self.header)
         count = header.index_count
-        number = yield from patiently(lambda: self._first_item(hashed, count))
         items_at, items = indexfile.item_position(0, self.slots), _Items(self)
+        number = yield from self._first_item(hashed, count, items)
         # A circle is noticed when an item comes again that was remembered 2, 4, 8 … items ago.
         remembered, steps, remember_at = NO_ITEM, 0, 2
         while number != NO_ITEM and len(found) < limit:
@@ -103,10 +106,21 @@ class IndexFile(ABC):
         length = min(end, indexfile.file_size(self.slots, self.items)) - begin
         return begin, self._read(begin, length)
 
-    def _first_item(self, hashed: int, count: int) -> int:
-        """Return the first item of a hash's chain, `NO_ITEM` if the file has none."""
-        slot_at = HEADER_SIZE + hashed % self.slots * SLOT_SIZE
-        (number,) = _SLOT.unpack(self._read(slot_at, SLOT_SIZE))
+    def _first_item(self, hashed: int, count: int, items: _Items) -> Steps[int]:
+        """Return the first item of a hash's chain, `NO_ITEM` if the file has none.
+
+        A writer sets the slot before the count: what it inserts meanwhile is passed over, and what
+        stood there before is found.
+        """
+        slot = hashed % self.slots
+        slot_at = HEADER_SIZE + slot * SLOT_SIZE
+        (number,) = yield from patiently(lambda: _SLOT.unpack(self._read(slot_at, SLOT_SIZE)))
+        while count < number < self.items:
+            position = indexfile.item_position(number, self.slots)
+            key_hash, _, _, previous = yield from items.at(position)
+            if key_hash % self.slots != slot or previous >= number:
+                return NO_ITEM
+            number = previous
         is_there = NO_ITEM < number <= count and count > FIRST_ITEM
         return int(number) if is_there else NO_ITEM
 
@@ -148,6 +162,12 @@ class _Items:
             yield None
         self.begin, self.page = yield from patiently(lambda: self._file.page(position))
         self.last = self.begin + len(self.page) - ITEM_SIZE
+
+    def at(self, position: int) -> Steps[_Item]:
+        """Return the item at a position."""
+        if not self.begin <= position <= self.last:
+            yield from self.bring(position)
+        return _ITEM.unpack_from(self.page, position - self.begin)
 
 
 class ReadFile(IndexFile):

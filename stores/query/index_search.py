@@ -2,9 +2,11 @@
 
 The rules are those of RocketMQ's `IndexService#queryOffset` and `IndexFile#selectPhyOffset`, odd
 ones included: after a file that began before the window of time, older files do not count, and a
-chain ends at an item that is older than the window. No broker writes chains that run in a circle,
-counts beyond the file, or files of other sizes and names, so the broker has no rule for them. Here
-they are findings, and the answer is what was found until then.
+chain ends at an item that is older than the window. A broker knows what it has just inserted; here
+a chain that begins past the header's count is followed back to what the header counts. No broker
+writes chains that run in a circle, counts beyond the file, or files of other sizes and names, so
+the broker has no rule for them. Here they are findings, and the answer is what was found until
+then.
 """
 
 from __future__ import annotations

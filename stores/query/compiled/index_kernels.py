@@ -57,11 +57,23 @@ def _is_matched(file: int, begin: int, end: int) -> bool:
 
 
 @kernel
+def _first_item(file: int, slot: int, count: int, slots: int, items: int) -> int:
+    """Return the first item of a chain; what is being inserted is passed over."""
+    number = load_i32_at(file + HEADER_SIZE + slot * SLOT_SIZE)
+    while count < number < items:
+        at = file + HEADER_SIZE + slots * SLOT_SIZE + number * ITEM_SIZE
+        previous = load_i32_at(at + _PREVIOUS)
+        if load_i32_at(at) % slots != slot or previous >= number:
+            return NO_ITEM
+        number = previous
+    return number
+
+
+@kernel
 def _walk(hashed: np.int64, search: NDArray[np.int64], first: int) -> int:  # noqa: C901 - kernel
     """Put the physical offsets of a hash into `search`, from `first` on; return how many."""
     begin, end, limit = search[BEGIN], search[END], search[LIMIT]
     slots, items = search[SLOTS], search[ITEMS]
-    slot_at = HEADER_SIZE + hashed % slots * SLOT_SIZE
     items_at = HEADER_SIZE + slots * SLOT_SIZE
     total = 0
     for i in range(FIRST_FILE, FIRST_FILE + search[FILES]):
@@ -69,7 +81,7 @@ def _walk(hashed: np.int64, search: NDArray[np.int64], first: int) -> int:  # no
         begin_timestamp = load_i64_at(file)
         if _is_matched(file, begin, end):
             count = max(load_i32_at(file + _COUNT), FIRST_ITEM)
-            number = load_i32_at(file + slot_at)
+            number = _first_item(file, hashed % slots, count, slots, items)
             if NO_ITEM < number <= count and count > FIRST_ITEM:
                 # As the twin notices a circle: an item that comes again 2, 4, 8 … items later.
                 remembered, steps, remember_at = NO_ITEM, 0, 2

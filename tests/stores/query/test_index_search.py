@@ -138,6 +138,38 @@ class TestChains:
         assert report.ok
 
 
+class TestMeanwhile:
+    """A writer sets the slots of a whole block before the count in the header."""
+
+    @pytest.mark.parametrize("kind", [IndexSearch, CompiledSearch])
+    def test_what_stood_there_is_found_while_more_is_inserted(self, search, tmp_path, kind):
+        items = [(100 * number, number, number - 1) for number in range(1, 9)]
+        search(f20260101000000000=chain(*items).header(index_count=4))
+        found = kind(tmp_path, SETTINGS, Report())
+        hashed = indexfile.key_hash("t#")
+        file = chain(*items).header(index_count=4).slot(8, hashed % SLOTS)
+        for number, item in enumerate(items, 1):
+            file.item(number, *item, hashed)
+        (tmp_path / "20260101000000000").write_bytes(file.data)
+
+        # A broker takes an item whose number is the count.
+        assert found.offsets_of("t#", ALWAYS, 64)[0] == [400, 300, 200, 100]
+        found.close()
+
+    @pytest.mark.parametrize("previous", [6, 7])
+    @pytest.mark.parametrize("kind", [IndexSearch, CompiledSearch])
+    def test_a_chain_beyond_the_count_that_does_not_lead_back_is_none(
+        self, search, tmp_path, kind, previous
+    ):
+        hashed = indexfile.key_hash("t#")
+        file = chain((100, 0, 0)).slot(6, hashed % SLOTS).item(6, 600, 1, previous, hashed)
+        search(f20260101000000000=file)
+        found = kind(tmp_path, SETTINGS, Report())
+
+        assert found.offsets_of("t#", ALWAYS, 64)[0] == []
+        found.close()
+
+
 class TestDamage:
     @pytest.mark.parametrize("length", [2, 3, 5, 12])
     def test_a_circle_is_named_and_left(self, search, length):
