@@ -102,6 +102,8 @@ class IndexSearch:
         self._files: dict[str, _Known] = {}
         self._changed = -1
         self._looked_ns = 0
+        self._lacks_files = False
+        self._said: set[tuple[str, str]] = set()
         self.opened = OpenFiles()
 
     def files(self) -> list[IndexFile]:
@@ -111,18 +113,23 @@ class IndexSearch:
             OSError: one of them, or the directory, cannot be read; those before are kept.
         """
         try:
-            changed = os.stat(self._place).st_mtime_ns  # noqa: PTH116 - twice as quick
+            # Not the time that a copy may bring with it.
+            changed = os.stat(self._place).st_ctime_ns  # noqa: PTH116 - twice as quick
         except (FileNotFoundError, NotADirectoryError):
             return []
         now = time.time_ns()
-        if changed != self._changed or now - changed > _MOMENT_NS > self._looked_ns - changed:
+        # One that changes twice in a moment may have the same time for both, and a file that is
+        # being copied gets its size later.
+        is_settled = self._looked_ns - changed > _MOMENT_NS and not self._lacks_files
+        is_due = now - max(changed, self._looked_ns) > _MOMENT_NS
+        if changed != self._changed or (is_due and not is_settled):
             self._look()
-            # One that changes twice in a moment may have the same time for both.
             self._changed, self._looked_ns = changed, now
         return [known.file for known in self._files.values()]
 
     def _look(self) -> None:
         found: dict[str, _Known] = {}
+        self._lacks_files = False
         for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
             # It may go while we look.
             with contextlib.suppress(FileNotFoundError):
@@ -139,11 +146,12 @@ class IndexSearch:
         """Return an index file, None if it is none."""
         size = indexfile.file_size(self._settings.index_slots, self._settings.index_items)
         if entry.is_dir() or not names.is_index_file(entry.name):
-            self._report.add(Kind.NAME, entry.path, 0, "not the name of an index file")
+            self._say(Kind.NAME, entry.path, 0, "not the name of an index file")
             return None
         found = entry.stat().st_size
         if found != size:
-            self._report.add(
+            self._lacks_files = True
+            self._say(
                 Kind.SIZE,
                 entry.path,
                 found,
@@ -158,6 +166,12 @@ class IndexSearch:
             # Another one is in its place: what is open is the one before.
             self.opened.close(entry.path)
         return _Known(entry.inode(), self._made(entry.path))
+
+    def _say(self, kind: Kind, path: str, position: int, detail: str) -> None:
+        """Report something once, however often it is looked at."""
+        if (path, detail) not in self._said:
+            self._said.add((path, detail))
+            self._report.add(kind, path, position, detail)
 
     def _made(self, path: str) -> IndexFile:
         return ReadFile(path, self._settings, self.opened)

@@ -18,6 +18,7 @@ from reput.formats.errors import FormatError
 from reput.formats.rocketmq import broker, indexfile
 from reput.formats.rocketmq.indexfile import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, Header
 from reput.stores.findings import Kind, Report
+from reput.stores.query import index_search
 from reput.stores.query.compiled.index import CompiledSearch
 from reput.stores.query.index_search import ALWAYS, IndexSearch, Window
 from reput.stores.reads import at_once, impatience
@@ -282,6 +283,37 @@ def test_a_live_index_is_looked_at_anew(search, tmp_path):
 
     (tmp_path / "20260101000000000").unlink()
     assert found.offsets(HASH, ALWAYS, 64)[0] == [200]
+
+
+def test_a_file_that_is_copied_for_long_is_read_in_the_end(search, tmp_path, monkeypatch):
+    """
+    The directory changes as the copy begins, and not as it ends. It is said once per size.
+    """
+    monkeypatch.setattr(index_search, "_MOMENT_NS", 0)
+    found, report = search(f20260101000000000=chain((100, 0, 0)))
+    data = chain((200, 0, 0)).data
+    with (tmp_path / "20260102000000000").open("wb", 0) as copy:
+        copy.write(data[:50])
+        for _ in range(3):
+            assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
+        copy.write(data[50:])
+
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [200, 100]
+    assert [finding.position for finding in report.findings] == [50]
+
+
+@pytest.mark.parametrize("kind", [IndexSearch, CompiledSearch])
+def test_a_directory_that_a_copy_gives_the_time_of_the_one_before(search, tmp_path, kind):
+    search(f20260101000000000=chain((100, 0, 0)))
+    found = kind(tmp_path, SETTINGS, Report())
+    before = tmp_path.stat()
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [100]
+    (tmp_path / "copy").write_bytes(chain((900, 0, 0)).data)
+    (tmp_path / "copy").rename(tmp_path / "20260101000000000")
+    os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert found.offsets(HASH, ALWAYS, 64)[0] == [900]
+    found.close()
 
 
 def descriptors():
