@@ -252,15 +252,20 @@ def test_the_broker_and_ours_answer_the_same_pulls(tmp_path: Path) -> None:
     assert "ratio of the pairs" in printed
 
 
+@pytest.mark.oracle
 def test_cached_pulls_are_measured_beside_cold_ones(tmp_path: Path) -> None:
+    """The benchmark ends with an error where what is drained does not come from the disk."""
     run(
-        "serve.cold", "--gib", 0.1, "--seconds", 0.5, "--rate", 100, "--runs", 1,
+        "serve.cold", "--gib", 0.5, "--seconds", 0.5, "--rate", 100, "--runs", 1,
         "--json", tmp_path / "json",
     )  # fmt: skip
-    (found,) = json.loads((tmp_path / "json").read_text())
+    found = json.loads((tmp_path / "json").read_text())
 
-    assert found["alone"]["pulls"] == found["beside"]["pulls"] == 50
-    assert found["drained_bytes_per_second"] > 0
+    assert set(found) == {"reput", "rocketmq"}
+    for (side,) in found.values():
+        assert side["alone"]["pulls"] == side["beside"]["pulls"] == 50
+        assert side["drained"]["bytes"] > 0
+        assert side["drained"]["from_disk"] >= 0.9
 
 
 @pytest.mark.spark
