@@ -22,6 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import psutil
+
 from benchmarks.latencies import figures_of, spread, spread_of
 from benchmarks.logs import QUEUES_A_TOPIC
 from benchmarks.serve import servers
@@ -137,8 +139,7 @@ def draining(side: Side, end: int, found: list[dict[str, float]]) -> Iterator[No
 
 def _read_bytes(process: int) -> int:
     """Return how many bytes a process has read from disks."""
-    said = Path(f"/proc/{process}/io").read_text()
-    return int(dict(line.split(": ") for line in said.splitlines())["read_bytes"])
+    return int(psutil.Process(process).io_counters().read_bytes)
 
 
 def pulls(side: Side, seconds: float, rate: float) -> dict[str, float]:
