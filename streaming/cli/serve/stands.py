@@ -129,7 +129,7 @@ class Stands:
                 begun.append((stand, self._opened(name)))
             except _OF_OPTIONS:
                 raise
-            except (ReputError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
                 self._missing[name] = error
         if not begun:
             self.require_all()
@@ -234,7 +234,7 @@ class Stands:
     def _try(self, name: str, server: Server) -> None:
         try:
             port = self._joined(name, server)
-        except (ReputError, AccessError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
             self._missed(name, error)
             return
         del self._missing[name]
@@ -332,5 +332,10 @@ def _say(stand: Stand, error: Exception) -> None:
         stand.config.name,
         error,
         _AGAIN_TICKS,
+        exc_info=error if _is_unforeseen(error) else None,
         extra={"store": stand.name},
     )
+
+
+def _is_unforeseen(error: Exception) -> bool:
+    return not isinstance(error, (ReputError, AccessError, OSError))

@@ -352,13 +352,19 @@ def two(tmp_path):
     return ["--config", str(tmp_path / "reput.toml"), "--offsets", str(tmp_path / "offsets")]
 
 
-# The store on the right fails while a file is there.
+# The store on the right fails while a file is there, and cannot be opened.
 FAILING = """
 from pathlib import Path
 
 from reput.remoting.server.broker import StoreBroker
 
-tick = StoreBroker.tick
+made, tick = StoreBroker.__init__, StoreBroker.tick
+
+
+def not_made(self, store, identity, *more):
+    if identity.name == "right" and Path({flag!r}).exists():
+        raise RuntimeError("unforeseen again")
+    made(self, store, identity, *more)
 
 
 def failing(self):
@@ -367,7 +373,7 @@ def failing(self):
     tick(self)
 
 
-StoreBroker.tick = failing
+StoreBroker.__init__, StoreBroker.tick = not_made, failing
 """
 
 
@@ -523,12 +529,25 @@ class TestSeveralStores:
         (tmp_path / "fails").touch()
         line_with(process, "store right has failed, and is tried again")
         line_with(process, "RuntimeError: unforeseen")
+        line_with(process, "store right is not served, the others are: unforeseen again")
+        line_with(process, "RuntimeError: unforeseen again")
         one = brokers(names)
         served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
         (tmp_path / "fails").unlink()
         served_late(process, served)
 
         assert (both, one) == ({"left", "right"}, {"left"})
+
+    def test_a_store_that_fails_as_it_is_opened_is_tried_again(self, two, tmp_path):
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        (tmp_path / "sitecustomize.py").write_text(FAILING.format(flag=str(tmp_path / "fails")))
+        (tmp_path / "fails").touch()
+        words = ("--namesrv-listen", f"{LOOPBACK}:0")
+        process, ports = started(two, *words, before=("env", f"PYTHONPATH={tmp_path}"))
+        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        (tmp_path / "fails").unlink()
+
+        served_late(process, served)
 
     def test_a_disk_that_answers_again(self, two, tmp_path):
         (tmp_path / "away").rename(tmp_path / "right" / "store")
