@@ -18,6 +18,7 @@ from reput.checkpoints.disk import changes, locks
 from reput.formats.errors import FormatError, StoreError, UsageError
 from reput.formats.java import fastjson
 from reput.formats.rocketmq import names
+from reput.remoting.groups import origin
 from reput.remoting.groups.offsets import Offsets, Seed
 from reput.remoting.wire import bodies
 from reput.stores.config.config_files import read_config, unreadable
@@ -26,8 +27,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
     from pathlib import Path
 
+    from reput.stores.log.files import LogFiles
+
 LOG = logging.getLogger("reput")
 BROKERS_FILE = "consumerOffset.json"
+_OTHERS = (
+    "Groups would be led past messages that they have not got: give this store a --broker-name, or "
+    "an --offsets, of its own, or remove the file if its log was replaced"
+)
 _REMEDY = "Restore it, or remove it to begin with the broker's offsets or from scratch"
 
 
@@ -78,6 +85,7 @@ class OffsetFile:
         store: Path,
         seed: Seed = Seed.BROKER,
         beside: Executor | None = None,
+        log: LogFiles | None = None,
     ) -> None:
         """Read it, or begin it.
 
@@ -86,10 +94,11 @@ class OffsetFile:
             store: directory of the store that is consumed.
             seed: what to begin with if it is not there.
             beside: runs what waits for the disk; None lets the caller wait.
+            log: of the store, to know offsets of another one by; None for no such look.
 
         Raises:
-            ReputError: it would be among the broker's own files, another process has it, or it is
-                damaged; or the broker's file is.
+            ReputError: it would be among the broker's own files, another process has it, it is
+                damaged, or of another store; or the broker's file is damaged.
             OSError: it cannot be read, or its directory not be made.
         """
         self._lock = _locked(path, store)
@@ -98,7 +107,8 @@ class OffsetFile:
         self._pending: Future[None] | None = None
         try:
             is_there = path.exists()
-            self.offsets = _read(path) if is_there else seed_of(store, seed)
+            self.offsets = _read(path, store, log) if is_there else seed_of(store, seed)
+            self._origin = {} if log is None else origin.of_log(log)
         except BaseException:
             self._lock.release()
             raise
@@ -208,6 +218,8 @@ class OffsetFile:
                 self._path.parent,
             )
         temporary = self._path.with_name(f"{self._path.name}.new")
+        if self._origin:
+            document[origin.KEY] = self._origin
         changes.write_file(temporary, bodies.dumps(document))
         changes.rename(temporary, self._path)
         changes.sync_directory(self._path.parent)
@@ -225,19 +237,23 @@ def _locked(path: Path, store: Path) -> locks.FileLock:
     return lock
 
 
-def _read(path: Path) -> Offsets:
+def _read(path: Path, store: Path, log: LogFiles | None) -> Offsets:
     raw = path.read_bytes()
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise FormatError(path, error.start, "not a text in UTF-8", _REMEDY) from error
     try:
-        return Offsets(_loads(text))
+        said = _loads(text)
+        offsets = Offsets(said)
     except json.JSONDecodeError as error:
         at = len(error.doc[: error.pos].encode())
         raise FormatError(path, at, f"not JSON ({error.msg})", _REMEDY) from error
     except ValueError as error:
         raise FormatError(path, _place_of(str(error), text), str(error), _REMEDY) from error
+    if log is not None and origin.is_other(log, said):
+        raise StoreError(path, f"its offsets are of another log than that of {store}", _OTHERS)
+    return offsets
 
 
 def _place_of(reason: str, text: str) -> int:

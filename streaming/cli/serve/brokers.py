@@ -71,32 +71,37 @@ def broker_of(
     access = _access(options, config, counters)
     path = _offsets_of(options, config, name)
     with contextlib.ExitStack() as undone:
-        groups = _groups(options, config, path, undone)
+        groups = _groups(options, config, store, path, undone)
         made = StoreBroker(store, identity, counters, loop, groups, access)
         undone.pop_all()
     return made
 
 
 def _groups(
-    options: ServeOptions, config: StoreConfig, path: Path, undone: contextlib.ExitStack
+    options: ServeOptions,
+    config: StoreConfig,
+    store: MessageStore,
+    path: Path,
+    undone: contextlib.ExitStack,
 ) -> GroupSettings:
     """Return what is kept of consumer groups, and how they are served.
 
     Args:
         options: of the command.
         config: of the store.
+        store: whose groups they are.
         path: of the file of offsets.
         undone: lets others have the files, if what needs them fails.
 
     Raises:
-        ReputError: another process has one of them, or it is damaged.
+        ReputError: another process has one of them, or it is damaged, or of another store.
     """
     from reput.remoting.groups.offset_file import OffsetFile
     from reput.remoting.server.rules import GroupSettings
 
     # A disk that takes its time keeps no client waiting.
     saving = ThreadPoolExecutor(1, "offsets")
-    file = OffsetFile(path, config.path, options.offsets_from, saving)
+    file = OffsetFile(path, config.path, options.offsets_from, saving, store.log)
     undone.callback(file.leave)
     keeper = _keeper(options, config, path.with_suffix(".sent-back"), file)
     if keeper is not None:
