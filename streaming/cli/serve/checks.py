@@ -9,6 +9,7 @@ from reput.streaming.cli.serve.places import EVERYWHERE, Address
 from reput.streaming.settings.option_values import number_of_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from reput.streaming.cli.serve.places import Places
@@ -25,6 +26,28 @@ def refuse_contradictions(options: ServeOptions, places: Places) -> None:
     _refuse_file(options.offsets.expanduser())
     if options.metrics_port is not None:
         _refuse_taken(Address(options.metrics_host, options.metrics_port), places)
+
+
+def refuse_names(options: ServeOptions, names: Sequence[str]) -> None:
+    """Refuse brokers that clients, or the metrics, would take for another one.
+
+    Raises:
+        UsageError: names one.
+    """
+    # Slow to import.
+    from reput.streaming.observe.serving import NAME_SERVER
+
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"two stores are of a broker called {twice!r}, and clients tell brokers by name: serve "
+            "each by itself, with --store-name and a --broker-name"
+        )
+    if options.metrics_port is not None and NAME_SERVER in names:
+        raise UsageError(
+            f"a broker called {NAME_SERVER!r} has the series of the name server, which hide "
+            "whether its store is served: give --broker-name"
+        )
 
 
 def sent_back_bytes(options: ServeOptions) -> int | None:

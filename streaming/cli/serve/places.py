@@ -67,10 +67,24 @@ def places_of(options: ServeOptions, count: int) -> Places:
                 f"--listen {first} is on all addresses, and clients dial one: say with --advertise "
                 "HOST which of them they reach"
             )
+        _refuse_to_send_home(names, first)
         return _reached(Places(names, listened, listened, registered))
     given = _dialled(options.advertise, first.port)
     advertised = [_after(given, number, "--advertise") for number in range(count)]
     return _reached(Places(names, listened, advertised, registered))
+
+
+def _refuse_to_send_home(names: Address | None, listened: Address) -> None:
+    """Refuse a name server that other machines reach, of a broker that they do not.
+
+    Raises:
+        UsageError: they would be told to dial themselves.
+    """
+    if names is not None and not is_loopback(names.host) and is_loopback(listened.host):
+        raise UsageError(
+            f"--namesrv-listen {names}: clients of other machines would be told to dial {listened},"
+            " which each of them takes for itself; give --listen and --advertise too"
+        )
 
 
 def _reached(places: Places) -> Places:

@@ -16,7 +16,7 @@ from reput.stores.heap import give_back_large
 from reput.streaming.cli.asked import require_output
 from reput.streaming.cli.jobs.looks import Looks
 from reput.streaming.cli.serve.brokers import cluster_of, counters_of, name_of
-from reput.streaming.cli.serve.checks import refuse_contradictions
+from reput.streaming.cli.serve.checks import refuse_contradictions, refuse_names
 from reput.streaming.cli.serve.places import places_of
 from reput.streaming.cli.serve.stands import Stands, cannot_listen, new_loop
 from reput.streaming.cli.store_choice import named_in_file, one_store
@@ -99,17 +99,8 @@ def _configs_of(options: ServeOptions) -> list[StoreConfig]:
             f"--broker-name is for one store, and there are {len(configs)}: each is called as in "
             "its broker.conf, or else by its name"
         )
-    _refuse_equal_names([name_of(options, each) for each in configs])
+    refuse_names(options, [name_of(options, each) for each in configs])
     return configs
-
-
-def _refuse_equal_names(names: Sequence[str]) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(
-            f"two stores are of a broker called {twice!r}, and clients tell brokers by name: serve "
-            "each by itself, with --store-name and a --broker-name"
-        )
 
 
 async def _run(

@@ -122,6 +122,11 @@ class TestRefused:
             (["--sent-back", "keep", "--sent-back-bytes", ""], "--sent-back-bytes '': nothing"),
             (["--metrics-port", "0", "--metrics-host", ""], "--metrics-host '': nothing is named"),
             (["--register", "10.0.0.5:9876"], "which each of them takes for itself"),
+            (["--namesrv-listen", "0.0.0.0:0"], "which each of them takes for itself"),
+            (
+                ["--broker-name", "namesrv", "--metrics-port", "0"],
+                "called 'namesrv' has the series",
+            ),
             (["--namesrv-listen", "off", "--accept-brokers"], "--accept-brokers is about the name"),
         ],
     )
