@@ -158,24 +158,37 @@ class StoreThread:
         port = Port(taken, broker.desk, broker.traffic, tls)
         broker.say_ready(is_ready=True)
         broker.on_hold(self._held.set)
-        with ThreadPoolExecutor(1, "sentry") as resting:
-            work = [
-                self._loop.create_task(self._tick(broker)),
-                self._loop.create_task(self._look(broker, resting)),
-            ]
-            try:
-                done, _ = await asyncio.wait([over, *work], return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    # What ends by itself has failed, the wait for the end aside.
-                    task.result()
-            finally:
-                for task in work:
-                    task.cancel()
-                if self._sentry is not None:
-                    self._sentry.stir()
-                broker.say_ready(is_ready=False)
-                port.close()
-        await gone(broker.traffic)
+        try:
+            with ThreadPoolExecutor(1, "sentry") as resting:
+                await self._work(broker, port, over, resting)
+        finally:
+            # Also where the store has failed: its clients ask again, and none is counted any longer.
+            await gone(broker.traffic)
+
+    async def _work(
+        self,
+        broker: StoreBroker,
+        port: Port,
+        over: asyncio.Task[bool],
+        resting: ThreadPoolExecutor,
+    ) -> None:
+        """Do what is due until the end, and close the port."""
+        work = [
+            self._loop.create_task(self._tick(broker)),
+            self._loop.create_task(self._look(broker, resting)),
+        ]
+        try:
+            done, _ = await asyncio.wait([over, *work], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                # What ends by itself has failed, the wait for the end aside.
+                task.result()
+        finally:
+            for task in work:
+                task.cancel()
+            if self._sentry is not None:
+                self._sentry.stir()
+            broker.say_ready(is_ready=False)
+            port.close()
 
     def _use(self, found: Compiled) -> None:
         broker = self.opened.result()

@@ -118,8 +118,9 @@ class Stands:
         """Return all stores that can be served now.
 
         Raises:
-            ReputError: an option is wrong, or no store can be served; it is of the first one.
+            ReputError: an option is wrong.
             AccessError: an ACL cannot be used.
+            Exception: no store can be served; it is of the first one.
         """
         begun = []
         self._threads = {name: self._thread(stand) for name, stand in self._stands.items()}
@@ -129,7 +130,7 @@ class Stands:
                 begun.append((stand, self._opened(name)))
             except _OF_OPTIONS:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
+            except Exception as error:  # noqa: BLE001 - one store must not end all
                 self._missing[name] = error
         if not begun:
             self.require_all()
@@ -191,7 +192,7 @@ class Stands:
         """Pass if all are served; else say which are not, where there are several.
 
         Raises:
-            ReputError: of the first one that is not.
+            Exception: of the first one that is not.
         """
         if len(self._missing) > 1:
             for name, wrong in self._missing.items():
@@ -234,7 +235,7 @@ class Stands:
     def _try(self, name: str, server: Server) -> None:
         try:
             port = self._joined(name, server)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
+        except Exception as error:  # noqa: BLE001 - as at the start
             self._missed(name, error)
             return
         del self._missing[name]
@@ -326,16 +327,13 @@ def cannot_listen(error: OSError) -> str:
 
 
 def _say(stand: Stand, error: Exception) -> None:
+    is_foreseen = isinstance(error, (ReputError, AccessError, OSError))
     LOG.error(
         "store %s is not served, the others are: %s (it is tried again every %d s, with the "
         "settings of the start)",
         stand.config.name,
-        error,
+        error if is_foreseen else f"{type(error).__name__}: {error}",
         _AGAIN_TICKS,
-        exc_info=error if _is_unforeseen(error) else None,
+        exc_info=None if is_foreseen else error,
         extra={"store": stand.name},
     )
-
-
-def _is_unforeseen(error: Exception) -> bool:
-    return not isinstance(error, (ReputError, AccessError, OSError))

@@ -334,9 +334,15 @@ def answers_pulls(client: Client, topic: str) -> bool:
 
 
 def gaps(metrics: int) -> float:
+    return figure(metrics, "gaps")
+
+
+def figure(metrics: int, series: str, name: str = "") -> float:
+    """Return what /metrics says in a series of a broker."""
     with urllib.request.urlopen(f"http://{LOOPBACK}:{metrics}/metrics", timeout=10) as answer:
         text = answer.read().decode()
-    found = re.search(r"^rocketmq_reput_serve_gaps\{.*\} (\S+)$", text, re.MULTILINE)
+    pattern = rf"^rocketmq_reput_serve_{series}\{{.*{name}.*\}} (\S+)$"
+    found = re.search(pattern, text, re.MULTILINE)
     assert found is not None
     return float(found[1])
 
@@ -362,23 +368,28 @@ FAILING = """
 from pathlib import Path
 
 from reput.remoting.server.broker import StoreBroker
+from reput.streaming.cli.serve import stands
 
-made, tick = StoreBroker.__init__, StoreBroker.tick
+tick, open_reader = StoreBroker.tick, stands.open_reader
 
 
-def not_made(self, store, identity, *more):
-    if identity.name == "right" and Path({flag!r}).exists():
-        raise RuntimeError("unforeseen again")
-    made(self, store, identity, *more)
+def fail(name, said):
+    if name == "right" and Path({flag!r}).exists():
+        raise RuntimeError(said)
 
 
 def failing(self):
-    if self.described().name == "right" and Path({flag!r}).exists():
-        raise RuntimeError("unforeseen")
+    fail(self.described().name, "unforeseen")
     tick(self)
 
 
-StoreBroker.__init__, StoreBroker.tick = not_made, failing
+def failing_to_open(path, *rest):
+    fail(path.parent.name, "no more foreseen")
+    return open_reader(path, *rest)
+
+
+StoreBroker.tick, stands.open_reader = failing, failing_to_open
+stands._AGAIN_TICKS = 1
 """
 
 
@@ -527,21 +538,50 @@ class TestSeveralStores:
         """
         (tmp_path / "away").rename(tmp_path / "right" / "store")
         (tmp_path / "sitecustomize.py").write_text(FAILING.format(flag=str(tmp_path / "fails")))
-        names = free_port()
-        words = ("--namesrv-listen", f"{LOOPBACK}:{names}")
+        names, metrics = free_port(), free_port()
+        words = "--namesrv-listen", f"{LOOPBACK}:{names}", "--metrics-port", str(metrics)
         process, ports = all_started(two, *words, before=("env", f"PYTHONPATH={tmp_path}"))
         both = brokers(names)
+        client = Client(ports["right"])
         (tmp_path / "fails").touch()
         line_with(process, "store right has failed, and is tried again")
         line_with(process, "RuntimeError: unforeseen")
-        line_with(process, "store right is not served, the others are: unforeseen again")
-        line_with(process, "RuntimeError: unforeseen again")
+        line_with(process, "store right is not served, the others are: RuntimeError: no more")
         one = brokers(names)
+        # Its clients are told at once, so that they ask again.
+        is_told, connected = client.is_closed(), figure(metrics, "connections", "right")
         served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
         (tmp_path / "fails").unlink()
         served_late(process, served)
 
         assert (both, one) == ({"left", "right"}, {"left"})
+        assert (is_told, connected) == (True, 0)
+
+    @pytest.mark.parametrize("ends_before", [False, True])
+    def test_a_store_whose_opening_fails_is_tried_again(self, two, tmp_path, ends_before):
+        """
+        By an error that nobody has foreseen, too: its traceback is logged.
+        """
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        (tmp_path / "sitecustomize.py").write_text(FAILING.format(flag=str(tmp_path / "fails")))
+        (tmp_path / "fails").touch()
+        process = begun(
+            two, "--namesrv-listen", f"{LOOPBACK}:0", before=("env", f"PYTHONPATH={tmp_path}")
+        )
+        line_with(process, "store right is not served, the others are: RuntimeError: no more")
+        line_with(process, "raise RuntimeError(said)")
+        served = Client(dialled(process, 1)["left"]).ask(
+            RequestCode.PULL_MESSAGE, **write(pull_of("left"))
+        )
+        if not ends_before:
+            (tmp_path / "fails").unlink()
+            served_late(process, served)
+            return
+        process.terminate()
+        process.communicate(timeout=30)
+
+        assert served.code == ResponseCode.SUCCESS
+        assert process.returncode == FAILED
 
     def test_a_store_that_fails_as_it_is_opened_is_tried_again(self, two, tmp_path):
         (tmp_path / "away").rename(tmp_path / "right" / "store")
