@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from reput.formats.kernels.memory import Bytes
     from reput.remoting.holding.spots import Spot
 
-# Stores of a process.
-_MOST_LOGS = 64
 _PAUSE_US = 1400
 # Looks of one rest: a tenth of a second.
 _LOOKS = 64
@@ -78,11 +76,11 @@ def rest(
 
 
 class Sentry:
-    """What one server watches its spots with."""
+    """What one store watches its spots with: the end of its log, and those of queues."""
 
     def __init__(self) -> None:
         """Compile the kernel, or load it."""
-        self._spots = np.zeros((_MOST_LOGS + MOST_SPOTS * 4, 2), np.int64)
+        self._spots = np.zeros((1 + MOST_SPOTS, 2), np.int64)
         self._stirred = np.zeros(1, np.int64)
         self._data = np.zeros(_WORD, np.uint8)
         arrays = self._stirred, self._data
@@ -100,9 +98,8 @@ class Sentry:
         """Return a spot where something stands, None if there is none after a while.
 
         Args:
-            spots: logs first, then queues.
+            spots: that of the log first, then at most `MOST_SPOTS` of queues.
         """
-        spots = spots[: len(self._spots)]
         logs = sum(each.key is None for each in spots)
         for number, each in enumerate(spots):
             self._spots[number] = each[:2]

@@ -170,9 +170,9 @@ def test_files_that_are_gone_are_not_watched(live):
     assert live.pulls.watch.spots() is None
 
 
-def test_a_pull_of_a_store_that_is_not_watched_ends_the_rest(live):
+def test_a_pull_ends_the_rest_where_nothing_is_watched(live):
     """
-    As where a server rests for another store: this one's clients were all busy when it began.
+    As where all clients were busy when it began.
     """
     spots(live)
     live.append()
