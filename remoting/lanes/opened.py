@@ -125,16 +125,23 @@ class OpenLog:
         self._state = state
         # Each is unmapped once nothing refers to it.
         self._mapped: dict[int, NDArray[np.uint8]] = {}
+        # By number, in the order in which they were opened.
+        self._opened: dict[int, None] = {}
         state[FILE_BASES : FILE_DESCRIPTORS + LOG_FILES] = _NONE
 
     def open(self, base: int) -> bool:
         """Open the file that begins at a physical offset; False where that is not possible."""
         number = base // self._log.file_size % LOG_FILES
         self._close(number)
+        most = self._log.most_open
+        # A map has a descriptor of its own.
+        while len(self._opened) >= (most if most >= LOG_FILES else most // 2):
+            self._close(next(iter(self._opened)))
         try:
             descriptor = self._log.open_file(base)
         except (OSError, LogChangedError):
             return False
+        self._opened[number] = None
         self._state[FILE_DESCRIPTORS + number] = descriptor
         self._state[FILE_BASES + number] = base
         mapped = _mapped(descriptor) if self._state[OUT_FILE] >= 0 else None
@@ -147,6 +154,7 @@ class OpenLog:
     def _close(self, number: int) -> None:
         self._state[FILE_ADDRESSES + number] = self._state[FILE_MAPPED + number] = 0
         self._mapped.pop(number, None)
+        self._opened.pop(number, None)
         descriptor = int(self._state[FILE_DESCRIPTORS + number])
         self._state[FILE_BASES + number] = self._state[FILE_DESCRIPTORS + number] = _NONE
         if descriptor >= 0:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _OPEN_FILES = 64
 # Before a broker removes a file it waits for its readers, usually a second at most.
 GAP_SECONDS = 2.0
-_NS = 1_000_000_000
-_REST_NS = 3 * _NS
+_REST_NS = 3_000_000_000
 _GAP_POLL_SECONDS = 0.02
 
 
@@ -49,6 +48,7 @@ class LogFiles:
         file_size: bytes of each.
         min_offset: the first physical offset that is still there.
         end_of_files: the physical offset after the last file, written or not.
+        most_open: how many files are kept open.
         stamps: by where a file begins; replaced as a whole by each `refresh`.
         damages: bytes that are missing between files, in order: they read as the end of a file.
         unfinished: what the last file lacks, None if nothing: a copy of it may be in progress.
@@ -77,7 +77,7 @@ class LogFiles:
         self.settings = settings
         self.file_size = settings.commitlog_file_size
         self._store = store
-        self._open: dict[int, int] = {}
+        self.most_open, self._open = _OPEN_FILES, dict[int, int]()
         # As with a Python file, a log that is never closed leaves no descriptor open.
         weakref.finalize(self, _close_all, self._open)
         self._files: dict[int, Path] = {}
@@ -216,7 +216,7 @@ class LogFiles:
             left = self._rest_ns()
             if left <= 0:
                 return True
-            time.sleep(left / _NS)
+            time.sleep(left / 1e9)
             self.refresh()
         return False
 
@@ -302,7 +302,7 @@ class LogFiles:
         known = self._open.get(base)
         if known is not None:
             return known
-        while len(self._open) >= _OPEN_FILES:
+        while len(self._open) >= self.most_open:
             os.close(self._open.pop(next(iter(self._open))))
         descriptor = self.open_file(base)
         # Two parsers may get here at once; the second one's descriptor is one too many.

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from reput.stores.queues.reader import QueueEntry
 
 _ANY, _TAG = KeyKind.ANY, KeyKind.TAG
-# Files of the index.
+# Files of the log, and of the index.
 _LEAST_OPEN = 8
 
 
@@ -289,10 +289,11 @@ class MessageStore:
         return self._queues.get(topic, queue_id, is_quick=is_quick)
 
     def keep_open(self, queues: int) -> None:
-        """Keep as many queues open as a server needs, and few files of the index if few queues."""
+        """Keep as many queues open as a server needs; few files of log and index if few queues."""
         self._queues.most_open = queues
         # What is read by another thread has to be open until then.
-        self.index.opened.most = min(self.index.opened.most, max(queues, _LEAST_OPEN))
+        for files in (self.index.opened, self.log):
+            files.most_open = min(files.most_open, max(queues, _LEAST_OPEN))
 
     def queue_now(self, topic: str, queue_id: int) -> AnyQueue | None:
         """Return a queue with what was written to it since, None if there is none."""

@@ -16,12 +16,12 @@ class OpenFiles:
     """Descriptors of files by path.
 
     Attributes:
-        most: how many are kept open.
+        most_open: how many are kept.
     """
 
     def __init__(self) -> None:
         """Open nothing yet."""
-        self.most = _MOST_OPEN
+        self.most_open = _MOST_OPEN
         self._open: dict[str, int] = {}
         # As with a Python file, none stays open when nobody has this any longer.
         weakref.finalize(self, _close_all, self._open)
@@ -39,7 +39,7 @@ class OpenFiles:
         known = self._open.get(path)
         if known is not None:
             return known
-        while len(self._open) >= self.most:
+        while len(self._open) >= self.most_open:
             os.close(self._open.pop(next(iter(self._open))))
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)

@@ -580,6 +580,26 @@ def test_queues_that_are_closed_and_opened_again(tmp_path):
         assert len(list(Path("/proc/self/fd").iterdir())) < opened
 
 
+def test_no_more_files_of_the_log_are_open_than_there_are_descriptors_for(tmp_path):
+    with dispatched(messages(300, size=1000), tmp_path) as store:
+        store.keep_open(2)
+        rig = Rig(served(store))
+        asked = [request(offset, limit=1) for offset in range(0, 300, 4)]
+        answers = [slowly(rig.at, frame(each, 7)) for each in asked]
+        by_python = open_below(tmp_path / "store")
+        assert [rig.ask(each) for each in asked[1:]].count(True) > len(asked) // 2
+        assert by_python < open_below(tmp_path / "store") <= 2 * by_python
+        rig.lanes.close()
+        assert len(list((tmp_path / "store" / "commitlog").iterdir())) > 50
+        assert (all(answers), by_python) == (True, 8)
+
+
+def open_below(directory: Path) -> int:
+    """Return how many descriptors of this process are of files in a directory."""
+    found = (os.path.realpath(each) for each in Path("/proc/self/fd").iterdir())
+    return sum(each.startswith(f"{directory.resolve()}/") for each in found)
+
+
 def test_what_a_socket_does_not_take_is_sent_after_it(store):
     rig = Rig(served(store))
     assert rig.known(request())

@@ -401,7 +401,7 @@ class TestOpenFiles:
         found = self.many(search, 200)
         for _ in range(2):
             assert found.offsets(HASH, ALWAYS, 200)[0] == list(reversed(range(200)))
-        assert 0 < descriptors() - before <= found.opened.most
+        assert 0 < descriptors() - before <= found.opened.most_open
         found.close()
         assert descriptors() == before
 
@@ -433,7 +433,7 @@ class TestOpenFiles:
 
     def test_a_file_that_goes_between_the_look_and_the_read(self, search, tmp_path):
         found = self.many(search, 3)
-        found.opened.most = 1
+        found.opened.most_open = 1
 
         def question(files):
             (tmp_path / "20260101000000000").unlink(missing_ok=True)
