@@ -72,7 +72,10 @@ class Following:
         self._looked_at = loop.time()
         self._generation = store.presence.generation
         self._is_away = False
-        self._problem = self._lost = self._damage = ""
+        self._problem = self._lost = self._damage = self._topics_problem = ""
+        # A file of the index whose size is wrong, at the last look; one that is being made has the
+        # right one soon.
+        self._left_out = self._left_out_told = ""
         # Looks whether something is wrong with the output; None if nobody does.
         self._doubt: Callable[[str | None], str | None] | None = None
         self._doubted_at = 0.0
@@ -175,6 +178,23 @@ class Following:
         elif self._lost and not said:
             LOG.info("%s: the index is back: keys are looked up again", self._store.root)
         self._lost = said
+        if not said:
+            self._tell_of_left_out(self._store.index.left_out or "")
+
+    def _tell_of_left_out(self, path: str) -> None:
+        """Log once that keys of a file are not found, as if no message had them."""
+        before, self._left_out = self._left_out, path
+        if path != before or path == self._left_out_told:
+            return
+        self._left_out_told = path
+        if path:
+            told = (
+                "%s: the index file %s has a wrong size and is left out: queries miss its keys. %s"
+            )
+            remedy = "Restore it, or see that broker.conf has its maxHashSlotNum and maxIndexNum"
+            LOG.error(told, self._store.root, path, remedy)
+        else:
+            LOG.info("%s: all index files have the right size again", self._store.root)
 
     def _look_at_topics(self) -> None:
         if self._looking is not None:
@@ -192,8 +212,11 @@ class Following:
         if error is not None:
             if not isinstance(error, (ReputError, OSError)):
                 raise error
-            LOG.warning("%s: the topics before it are served: %s", self._store.root, error)
+            if str(error) != self._topics_problem:
+                LOG.warning("%s: the topics before it are served: %s", self._store.root, error)
+            self._topics_problem = str(error)
             return
+        self._topics_problem = ""
         if self._store.presence.away is None:
             self._found = done.result()
             self.publish()

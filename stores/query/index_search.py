@@ -85,7 +85,13 @@ def is_time_matched(header: Header, window: Window) -> bool:
 
 
 class IndexSearch:
-    """The index files of an output; it looks again when files have come or gone."""
+    """The index files of an output; it looks again when files have come or gone.
+
+    Attributes:
+        directory: where they are.
+        opened: those that are open.
+        left_out: one that has another size, None where all have the right one.
+    """
 
     def __init__(self, directory: Path, settings: BrokerSettings, report: Report) -> None:
         """Open nothing yet.
@@ -102,7 +108,7 @@ class IndexSearch:
         self._files: dict[str, _Known] = {}
         self._changed = -1
         self._looked_ns = 0
-        self._lacks_files = False
+        self.left_out: str | None = None
         self._said: set[tuple[str, str]] = set()
         self.opened = OpenFiles()
 
@@ -120,7 +126,7 @@ class IndexSearch:
         now = time.time_ns()
         # One that changes twice in a moment may have the same time for both, and a file that is
         # being copied gets its size later.
-        is_settled = self._looked_ns - changed > _MOMENT_NS and not self._lacks_files
+        is_settled = self._looked_ns - changed > _MOMENT_NS and self.left_out is None
         is_due = now - max(changed, self._looked_ns) > _MOMENT_NS
         if changed != self._changed or (is_due and not is_settled):
             self._look()
@@ -129,7 +135,7 @@ class IndexSearch:
 
     def _look(self) -> None:
         found: dict[str, _Known] = {}
-        self._lacks_files = False
+        self.left_out = None
         for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
             # It may go while we look.
             with contextlib.suppress(FileNotFoundError):
@@ -150,7 +156,7 @@ class IndexSearch:
             return None
         found = entry.stat().st_size
         if found != size:
-            self._lacks_files = True
+            self.left_out = entry.path
             self._say(
                 Kind.SIZE,
                 entry.path,

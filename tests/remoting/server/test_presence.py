@@ -265,6 +265,21 @@ class TestIndex:
         place.until(lambda: "the index is back" in caplog.text)
         assert place.record(7) in found().body
 
+    def test_a_file_that_is_left_out_is_said(self, place, caplog):
+        caplog.set_level("INFO", "reput")
+        index = place.directory / "out" / "index"
+        first, *_ = sorted(index.iterdir())
+        copy = index / f"{int(first.name) - 1}"
+        copy.write_bytes(b"begun")
+        said = f"the index file {copy} has a wrong size and is left out"
+        place.until(lambda: said in caplog.text)
+        time.sleep(1.5)
+        copy.unlink()
+        place.until(lambda: "all index files have the right size again" in caplog.text)
+
+        assert caplog.text.count(said) == 1
+        assert "queries by key and unique key fail" not in caplog.text
+
     def test_nor_while_the_log_is(self, place):
         asked = {"topic": "t", "key": "k7", "maxNum": "32", "beginTimestamp": "0"}
         asked["endTimestamp"] = str(2 * NOW)
