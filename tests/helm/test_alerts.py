@@ -45,6 +45,10 @@ UNPLANNED = f'rocketmq_reput_unplanned_seconds{{{PROCESS},instance="10.0.0.1:946
 FAILED_OF_PROCESS = f"rocketmq_reput_store_failed{{{OF_PROCESS}}}"
 SERVED = 'cluster="c",store="a",node_type="server"'
 SERVE_READY = f"rocketmq_reput_serve_ready{{{SERVED}}}"
+SERVE_WAITS = (
+    'kube_pod_container_status_waiting_reason{namespace="n",pod="s-0",container="serve",'
+    'reason="CrashLoopBackOff"}'
+)
 SERVE_ACL = f"rocketmq_reput_serve_acl_broken{{{SERVED}}}"
 SERVE_TLS = f"rocketmq_reput_serve_tls_broken{{{SERVED}}}"
 SERVE_GAPS = f"rocketmq_reput_serve_gaps{{{SERVED}}}"
@@ -200,7 +204,7 @@ CASES = [
     ),
     (
         "gone for longer than anybody looks back",
-        {UP: "1x5 stale", STARTED: "1000x5 stale", ACTIVE: "1x5 stale"},
+        {UP: "1x5 stale", STARTED: "1000x5 stale", ACTIVE: "1x5 stale", SERVE_READY: "_"},
         420,
         "Missing TooFew",
     ),
@@ -383,6 +387,13 @@ CASES = [
     ("the planner stands still", {UNPLANNED: "3x39 0+60x80"}, 43, "PlannerStopped"),
     # The liveness probe has restarted the job.
     ("the planner stood still", {UNPLANNED: "3x39 60 120 3x80"}, 50, "PlannerStopped"),
+    ("a server is gone", {SERVE_READY: "1x39 stale"}, 46, "ServeMissing"),
+    ("a server is gone for an hour", {SERVE_READY: "1x39 stale"}, 110, "ServeMissing"),
+    ("a server is upgraded", {SERVE_READY: "1x39 stale _x2 1x80"}, 43, ""),
+    ("a server came back", {SERVE_READY: "1x39 stale _x20 1x80"}, 80, ""),
+    ("a server is new", {SERVE_READY: "_x39 1x80"}, 47, ""),
+    ("a server keeps crashing", {SERVE_READY: "1x39" + " stale _ _ _ 1" * 16}, 75, "ServeMissing"),
+    ("a server never starts", {SERVE_WAITS: "1x120"}, 75, "ServeMissing"),
     ("clients are not served", {SERVE_READY: later(0, 1)}, 46, "ServeNotReady"),
     ("a server is restarted", {SERVE_READY: "1x39 0x2 1x80"}, 44, ""),
     ("a broker never gets registered", {SERVE_REGISTERED: "0x120"}, 8, "ServeRegisteredNowhere"),

@@ -25,7 +25,25 @@ _FAILED_A_SECOND = 0.1
 _PULLS = ',request=~"PULL_MESSAGE|LITE_PULL_MESSAGE",answer="SYSTEM_ERROR"'
 _FAILED_5M = f"rate({s.SERVE_REQUESTS}{{{s.SERVER}{_PULLS}}}[5m])"
 
+# One for each store; a server's pod gets another name with each upgrade.
+_THERE = f"max by (cluster, store) ({s.SERVE_READY}{_SERVER})"
+_WAS_THERE = f"max by (cluster, store) (max_over_time({s.SERVE_READY}{_SERVER}[6h]"
+_KUBE_WAITS = f'{s.KUBE_WAITING}{{namespace=~"${{namespace}}",container="serve"}}'
+
 ALERTS = (
+    Alert(
+        "ServeMissing",
+        CRITICAL,
+        "5m",
+        # One that was there and is not; one that is there for less than half of the time; a
+        # container that mostly waits, also one that was never scraped.
+        f"{_WAS_THERE})) unless {_THERE}\n"
+        f"or count_over_time(({_THERE})[15m:30s]) < 15 and {_WAS_THERE} offset 15m))\n"
+        f"or count_over_time((max by (namespace, pod) ({_KUBE_WAITS} == 1))[15m:30s]) >= 15",
+        "The server of {{ $labels.store }}{{ $labels.pod }} is gone",
+        "It answers its scrapes rarely or never: it was removed, it does not start, or it keeps"
+        " crashing. Clients get nothing from it.",
+    ),
     Alert(
         "ServeNotReady",
         CRITICAL,
