@@ -19,7 +19,7 @@ from reput.formats.errors import FormatError, StoreError, UsageError
 from reput.formats.java import fastjson
 from reput.formats.rocketmq import names
 from reput.remoting.groups import origin
-from reput.remoting.groups.offsets import Offsets, Seed
+from reput.remoting.groups.offsets import TABLE, Offsets, Seed
 from reput.remoting.wire import bodies
 from reput.stores.config.config_files import read_config, unreadable
 
@@ -245,6 +245,8 @@ def _read(path: Path, store: Path, log: LogFiles | None) -> Offsets:
         raise FormatError(path, error.start, "not a text in UTF-8", _REMEDY) from error
     try:
         said = _loads(text)
+        if said.get(TABLE) is None:
+            raise ValueError(f"no {TABLE!r} is there")
         offsets = Offsets(said)
     except json.JSONDecodeError as error:
         at = len(error.doc[: error.pos].encode())

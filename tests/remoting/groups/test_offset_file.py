@@ -318,6 +318,8 @@ class TestDamage:
             (b'{"offsetTable":{"t@g":{"0":5}\xff}', 29),
             (b'{"offsetTable":{"t@g":{"0":1},"u@g":{"0":"x"}}}', 30),
             (b'{"offsetTable":[]}', 1),
+            (b'{"offsetTable":null}', 1),
+            (b'{"dataVersion":{},"subscriptionGroupTable":{}}', 0),
             (b"[]", 0),
         ],
     )
