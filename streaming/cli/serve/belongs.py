@@ -15,6 +15,7 @@ from reput.formats.errors import FormatError, StoreError
 from reput.formats.rocketmq.consumequeue import ENTRY_SIZE, HEAD, head_of
 from reput.stores.following.other_store import nothing_in_common
 from reput.stores.log.records import read_record
+from reput.streaming.cli.serve.queue_holes import hole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,7 @@ def _entries(queue: QueueReader) -> Iterator[int]:
 
 
 def touched(config: StoreConfig, floor: int, known: str | None = None) -> str | None:
-    """Return which file of an output is not as its writer left it, None if none is known.
+    """Return which file of the queues is not as its writer left it, None if none is known.
 
     A file of a queue that is missing is passed over by a broker's rules: consumers of the queue are
     not told, and their group has no lag. So it is said here.
@@ -88,7 +89,7 @@ def touched(config: StoreConfig, floor: int, known: str | None = None) -> str | 
     try:
         found = progress.load(config.output)
         if found is None:
-            return known
+            return _with_hole(config, known, is_held=is_held)
         untouched.check(config.output, found, config.settings, floor)
     except (StoreError, FormatError, OSError) as error:
         # The files of a writer may be ahead of its record for a moment, and it may come or end now.
@@ -96,6 +97,19 @@ def touched(config: StoreConfig, floor: int, known: str | None = None) -> str | 
             return known
         return f"clients may miss messages of {config.output}: {error}"
     return None
+
+
+def _with_hole(config: StoreConfig, known: str | None, *, is_held: bool) -> str | None:
+    """Return which file is missing in the middle of queues of which there is no record."""
+    if is_held:
+        return known
+    missing = hole(config.output, config.settings)
+    if missing is None:
+        return None
+    return (
+        f"clients may miss messages of {config.output}: {missing}: no such file, and there are "
+        "others before and after it. Restore it, or have `reput rebuild` make an output"
+    )
 
 
 def doubts(config: StoreConfig) -> str | None:

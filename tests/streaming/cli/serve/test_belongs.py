@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 
 import pytest
@@ -106,3 +107,30 @@ def test_an_index_of_another_version_is_doubted(tmp_path):
     said = doubts(config_of(one.path, tmp_path / "copied", "4.9", **big))
     assert "items for tags" in said
     assert "--any-version" not in said
+
+
+def test_a_file_that_is_missing_in_a_queue_of_the_broker_s_own_is_said(tmp_path):
+    """
+    A copy that is not whole: a broker passes over what the file had, and the lag of groups is 0.
+    """
+    store = dispatched(messages(40), tmp_path)
+    store.close()
+    shutil.move(tmp_path / "out" / "consumequeue", tmp_path / "store" / "consumequeue")
+    one = config_of(tmp_path / "store", tmp_path / "out")
+    one = dataclasses.replace(one, output=tmp_path / "store")
+    queue = tmp_path / "store" / "consumequeue" / "t" / "0"
+    first, second, third, *_ = sorted(queue.iterdir())
+
+    assert touched(one, 0) is None
+    # Expired.
+    first.unlink()
+    assert touched(one, 0) is None
+
+    third.rename(tmp_path / "away")
+    said = touched(one, 0)
+    assert said.startswith("clients may miss messages of")
+    assert f"{third}: no such file" in said
+
+    (tmp_path / "away").rename(third)
+    assert touched(one, 0, said) is None
+    assert second.exists()
