@@ -280,8 +280,10 @@ class Lanes:
     def close(self) -> None:
         """Close the files."""
         self.rounds.close()
-        self.tick()
-        self.forget()
-        self._open_queues.close()
-        self._open_log.close()
-        self._outbox.close()
+        try:
+            self.tick()
+            self.forget()
+        finally:
+            self._open_queues.close()
+            self._open_log.close()
+            self._outbox.close()

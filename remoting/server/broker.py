@@ -295,22 +295,22 @@ class StoreBroker:
         return with_retries(found, (*self._members.known, *self._offsets.retrying()))
 
     def close(self) -> None:
-        """Close the files; offsets are saved.
+        """Close the files; offsets are saved, and all is closed whatever a part fails with.
 
         Raises:
             OSError: they could not be.
         """
-        try:
-            if self.desk.lanes is not None:
-                self.desk.lanes.close()
-            self.watch.close()
-            self._groups.close()
-        finally:
-            self._turns.close()
-            self._following.close()
-            self._store.close()
+        with contextlib.ExitStack() as parts:
+            # The last one is the first to be closed.
             if self._keeper is not None:
-                self._keeper.close()
+                parts.callback(self._keeper.close)
+            parts.callback(self._store.close)
+            parts.callback(self._following.close)
+            parts.callback(self._turns.close)
+            parts.callback(self._groups.close)
+            parts.callback(self.watch.close)
+            if self.desk.lanes is not None:
+                parts.callback(self.desk.lanes.close)
 
 
 def _prepare(store: MessageStore) -> None:

@@ -391,6 +391,25 @@ def failing_to_open(path, *rest):
 StoreBroker.tick, stands.open_reader = failing, failing_to_open
 stands._AGAIN_TICKS = 1
 """
+# The same, in a part that has to be closed before the offsets are.
+FAILING_LANES = """
+from pathlib import Path
+
+from reput.remoting.lanes.lanes import Lanes
+from reput.streaming.cli.serve import stands
+
+tick = Lanes.tick
+
+
+def failing(self):
+    if self._served.store.root.parent.name == "right" and Path({flag!r}).exists():
+        raise RuntimeError("unforeseen")
+    tick(self)
+
+
+Lanes.tick = failing
+stands._AGAIN_TICKS = 1
+"""
 
 
 class TestSeveralStores:
@@ -556,6 +575,22 @@ class TestSeveralStores:
 
         assert (both, one) == ({"left", "right"}, {"left"})
         assert (is_told, connected) == (True, 0)
+
+    def test_a_store_that_fails_as_it_is_closed_lets_go_of_its_offsets(self, two, tmp_path):
+        """
+        It needs their file when it is opened again.
+        """
+        (tmp_path / "away").rename(tmp_path / "right" / "store")
+        flag = tmp_path / "fails"
+        (tmp_path / "sitecustomize.py").write_text(FAILING_LANES.format(flag=str(flag)))
+        words = "--namesrv-listen", f"{LOOPBACK}:0"
+        process, ports = all_started(two, *words, before=("env", f"PYTHONPATH={tmp_path}"))
+        served = Client(ports["left"]).ask(RequestCode.PULL_MESSAGE, **write(pull_of("left")))
+        line_with(process, "pulls that repeat are answered by compiled code")
+        flag.touch()
+        line_with(process, "store right has failed, and is tried again")
+        flag.unlink()
+        served_late(process, served)
 
     @pytest.mark.parametrize("ends_before", [False, True])
     def test_a_store_whose_opening_fails_is_tried_again(self, two, tmp_path, ends_before):
