@@ -11,7 +11,7 @@ from reput.remoting.counting.counters import Uncounted
 from reput.remoting.reading.answer import Answer, RefusedError
 from reput.remoting.wire import fields
 from reput.remoting.wire.codes import ResponseCode
-from reput.remoting.wire.errors import FieldError
+from reput.remoting.wire.errors import FieldError, FrameSizeError
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -42,14 +42,20 @@ class Replies:
         self._said_at: dict[str, float] = {}
 
     def send(self, request: Command, channel: Channel, said: Answer) -> None:
-        """Send the answer to a request; nothing to one that wants none."""
+        """Send the answer to a request, or why it has no frame; nothing to one that wants none."""
         if request.is_oneway:
             self._counters.oneway(request.code)
             return
-        self._counters.answered(request.code, said.code, said.size, said.messages)
+        try:
+            self._send(request, channel, said)
+        except ValueError as error:
+            self._send(request, channel, self.failed(request, channel, error))
+
+    def _send(self, request: Command, channel: Channel, said: Answer) -> None:
         header = None if said.header is None else fields.write(said.header)
         answer = request.answer(said.code, self._release.version, said.remark, header)
         channel.send(answer, said.pieces)
+        self._counters.answered(request.code, said.code, said.size, said.messages)
 
     def result_of(self, done: Future[Answer], request: Command, channel: Channel) -> Answer:
         """Return what came of a request in the end, or what its client is told if it failed."""
@@ -62,6 +68,10 @@ class Replies:
             return error.answer
         if isinstance(error, FieldError):
             return Answer(ResponseCode.SYSTEM_ERROR, error.remark)
+        if isinstance(error, FrameSizeError):
+            # A broker sends it, and its client closes the connection.
+            remark = f"the answer is larger than clients read, ask for less: {error}"
+            return Answer(ResponseCode.SYSTEM_ERROR, remark)
         if isinstance(error, StoreError):
             # `remoting.server.following` has said it once.
             remark = "the store's files are not there: try again later"

@@ -126,18 +126,23 @@ class NameDesk:
         """Answer a request."""
         at = None if self._registry is None else (self._registry, connection)
         try:
-            said = answers.answer(request, self._known(), self._release, at)
+            self._send(
+                request, connection, answers.answer(request, self._known(), self._release, at)
+            )
         except Exception as error:  # as above
             LOG.exception("request %d of %s failed", request.code, connection.peer)
             remark = f"{type(error).__name__}: {error}"
             said = None
             if not request.is_oneway:
                 said = request.answer(ResponseCode.SYSTEM_ERROR, self._release.version, remark)
+            self._send(request, connection, said)
+
+    def _send(self, request: Command, connection: Connection, said: Command | None) -> None:
         if said is None:
             self._counters.oneway(request.code)
             return
-        self._counters.answered(request.code, said.code, len(said.body))
         connection.send(said)
+        self._counters.answered(request.code, said.code, len(said.body))
 
 
 def _unsupported(request: Command) -> Answer:

@@ -1,4 +1,4 @@
-"""What is wrong with what a peer sent; each error has its own consequence for the connection."""
+"""What is wrong with what a peer sent, or is to get: each error has a consequence of its own."""
 
 from __future__ import annotations
 
@@ -25,3 +25,7 @@ class FieldError(WireError):
 
 class JsonError(WireError):
     """A body is not JSON, not even as fastjson writes it."""
+
+
+class FrameSizeError(ValueError):
+    """What is to be sent is larger than a peer reads."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from reput.remoting.wire import json_header, rocketmq_header
 from reput.remoting.wire.codes import SerializeType
-from reput.remoting.wire.errors import FrameError
+from reput.remoting.wire.errors import FrameError, FrameSizeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,8 @@ def encode(command: Command, size: int = 0) -> bytes:
         size: bytes of a body that is not in the command.
 
     Raises:
-        ValueError: the frame is larger than a peer reads, or a field does not fit its codec.
+        FrameSizeError: the frame is larger than a peer reads.
+        ValueError: a field does not fit its codec.
     """
     if command.codec is SerializeType.JSON:
         header = json_header.encode(command)
@@ -56,7 +57,7 @@ def encode(command: Command, size: int = 0) -> bytes:
         header = rocketmq_header.encode(command)
     length = 4 + len(header) + len(command.body) + size
     if len(header) > _MOST_HEADER or 4 + length > MAX_FRAME_LENGTH:
-        raise ValueError(f"a frame of {4 + length} bytes: a peer reads {MAX_FRAME_LENGTH}")
+        raise FrameSizeError(f"a frame of {4 + length} bytes: a peer reads {MAX_FRAME_LENGTH}")
     return _PREFIX.pack(length, command.codec << 24 | len(header)) + header
 
 

@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from reput.formats.rocketmq.encode import Message
 from reput.remoting.counting.counters import Uncounted
 from reput.remoting.server import connection, traffic
 from reput.remoting.wire import frames
@@ -17,8 +18,9 @@ from reput.remoting.wire.codes import RequestCode, ResponseCode, SerializeType
 from reput.remoting.wire.command import ONEWAY, Command
 from reput.remoting.wire.fields import write
 from tests.builders import groups
-from tests.builders.served import dispatched, messages, request
+from tests.builders.served import NOW, dispatched, messages, request
 from tests.builders.servers import Client, serving
+from tests.builders.stores import Log
 
 COUNT = 64
 
@@ -258,6 +260,33 @@ class TestPeers:
             second.socket.sendall(half)
 
             assert second.is_closed()
+
+    def test_an_answer_that_clients_do_not_read_is_an_error(self, tmp_path, monkeypatch, caplog):
+        """
+        Such as 64 messages of a key with half a megabyte each: other requests of the connection
+        are answered.
+        """
+        log = Log()
+        for i in range(40):
+            log.append(Message("t", bytes(3000), {"KEYS": "k"}, 0, i, store_timestamp=NOW + i))
+        store = dispatched(log, tmp_path)
+        asked = {"topic": "t", "key": "k", "beginTimestamp": "0", "endTimestamp": str(2 * NOW)}
+        with serving(store) as running:
+            monkeypatch.setattr(frames, "MAX_FRAME_LENGTH", 1 << 16)
+            client, names = Client(running.broker), Client(running.names)
+            few, many = (
+                client.ask(RequestCode.QUERY_MESSAGE, maxNum=number, **asked)
+                for number in ("10", "64")
+            )
+            pulled = pull(client, 0)
+            monkeypatch.setattr(frames, "MAX_FRAME_LENGTH", 250)
+            routes = names.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+
+        assert (few.code, pulled.code) == (ResponseCode.SUCCESS,) * 2
+        assert many.code == routes.code == ResponseCode.SYSTEM_ERROR
+        assert many.remark is not None
+        assert "the answer is larger than clients read, ask for less: a frame of" in many.remark
+        assert "Fatal error" not in caplog.text
 
 
 class TestReset:
