@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
                 self._break(error)
             if not self._requests:
                 self._keep(self._decoder.pending)
-                if self._traffic.is_full and self._pending:
+                if self._traffic.is_full and self._pending and not self._is_broken:
                     self._break(FrameError("no memory for more frames that are not whole"))
                     self.abort()
         return bool(self._requests)

@@ -250,7 +250,8 @@ class TestPeers:
         with serving(store) as running:
             assert Client(running.broker).is_closed()
 
-    def test_frames_that_are_never_whole_are_bounded(self, store, monkeypatch):
+    def test_frames_that_are_never_whole_are_bounded(self, store, monkeypatch, caplog):
+        caplog.set_level("INFO", "reput")
         monkeypatch.setattr(traffic, "MOST_PENDING", 1 << 20)
         with serving(store) as running:
             half = struct.pack(">i", 8 << 20) + bytes(700_000)
@@ -260,6 +261,8 @@ class TestPeers:
             second.socket.sendall(half)
 
             assert second.is_closed()
+        # It is said, and counted, once.
+        assert caplog.text.count("is closed: it does not speak the protocol") == 1
 
     def test_an_answer_that_clients_do_not_read_is_an_error(self, tmp_path, monkeypatch, caplog):
         """
