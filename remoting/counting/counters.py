@@ -80,7 +80,7 @@ class Counters(Protocol):
         """Count a client whose id another connection has: both get the same share of queues."""
 
     def cold_pull(self) -> None:
-        """Count a pull whose records were not in memory."""
+        """Count a pull, or another question, that had to wait for what was not in memory."""
 
     def offsets_unsaved(self, seconds: float) -> None:
         """Take how long the oldest offset of a group waits to be saved."""

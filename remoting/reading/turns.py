@@ -37,6 +37,11 @@ class _Met:
         self._spans: set[tuple[Span, ...]] = set()
         self._again = 0
 
+    @property
+    def is_first(self) -> bool:
+        """Tell whether it has met none."""
+        return not self._spans
+
     def takes_too_many(self, cold: ColdError) -> bool:
         """Take what is cold; tell whether too much of what was brought was gone again."""
         before = len(self._spans)
@@ -49,7 +54,7 @@ class Turns:
     """Answers questions on one event loop.
 
     Attributes:
-        cold: how many times a question had to wait for something that was not in memory.
+        cold: how many questions had to wait for something that was not in memory.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 4) -> None:
@@ -91,7 +96,7 @@ class Turns:
         if cold is None:
             self._loop.call_soon(self._resume, steps, future, met)
             return
-        self.cold += 1
+        self.cold += met.is_first
         waits = met.takes_too_many(cold) or not cold.is_known
         # It fails where there can be no more threads.
         reading = self._loop.run_in_executor(self._threads, touch, cold.spans)

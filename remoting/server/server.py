@@ -58,7 +58,7 @@ class Server:
     """All that one process serves.
 
     Attributes:
-        ports: numbers of those that are open: the name server's, then each store's.
+        ports: numbers of those that were opened: the name server's, then each store's.
     """
 
     def __init__(

@@ -66,7 +66,10 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("outcome",),
     ),
     "duplicate_clients_total": ("Clients whose id another connection has.", ()),
-    "cold_pulls_total": ("Pulls whose records were not in memory.", ()),
+    "cold_pulls_total": (
+        "Pulls, and other questions, that had to wait for what was not in memory.",
+        (),
+    ),
     "offsets_unsaved_seconds": (
         "How long the oldest offset of a group waits to be saved.",
         (),
@@ -190,7 +193,7 @@ class ServerCounters:
         self._values["duplicate_clients_total"] += 1
 
     def cold_pull(self) -> None:
-        """Count a pull whose records were not in memory."""
+        """Count a pull, or another question, that had to wait for what was not in memory."""
         self._values["cold_pulls_total"] += 1
 
     def offsets_unsaved(self, seconds: float) -> None:

@@ -48,7 +48,7 @@ def store(tmp_path):
 
 
 def in_loop(question):
-    """Run it with the turns of a loop; return what it returns and how often it was cold."""
+    """Run it with the turns of a loop; return what it returns and how many questions were cold."""
 
     async def run():
         turns = Turns(asyncio.get_running_loop())
@@ -87,7 +87,7 @@ def test_what_is_cold_is_the_same_in_the_end(
     found, cold = in_loop(lambda turns: turns.run(steps(asked, at)))
 
     assert found == expected
-    assert cold >= 1
+    assert cold == 1
 
 
 def test_a_queue_that_is_opened_cold(tmp_path):
@@ -99,7 +99,8 @@ def test_a_queue_that_is_opened_cold(tmp_path):
         found, cold = in_loop(lambda turns: turns.run(steps(request(100), at)))
 
     assert found.messages == 32
-    assert cold >= 1
+    # However many reads it takes.
+    assert cold == 1
 
 
 def test_a_failure_reaches_whoever_waits(store, tmp_path, monkeypatch):
