@@ -14,6 +14,7 @@ from reput.remoting.wire.pull_headers import (
     GetMinOffsetRequestHeader,
     SearchOffsetRequestHeader,
 )
+from reput.stores.log.files import LogChangedError
 from reput.stores.reads import patiently
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from reput.remoting.reading.turns import Turns
     from reput.remoting.wire.channel import Channel
     from reput.remoting.wire.command import Command
+    from reput.stores.reads import Steps
 
     Handler = Callable[[Command, Channel], Answer | Future[Answer]]
 
@@ -43,14 +45,20 @@ def handlers(served: Served, turns: Turns) -> dict[int, Handler]:
     def of_queue(answer: Callable[..., Answer], kind: type[fields.Header]) -> Handler:
         def handle(request: Command, _: Channel) -> Answer | Future[Answer]:
             header = fields.read(kind, request.fields)
-            return turns.run(patiently(lambda: answer(header, served)))
+            return turns.run(
+                _though_files_go(lambda: patiently(lambda: answer(header, served)), served)
+            )
 
         return handle
 
     def query(request: Command, _: Channel) -> Answer | Future[Answer]:
         header = fields.read(QueryMessageRequestHeader, request.fields)
         is_unique = (request.fields or {}).get(_IS_UNIQUE, "").lower() == "true"
-        return turns.run(messages.query_message(header, served, is_unique=is_unique))
+        return turns.run(
+            _though_files_go(
+                lambda: messages.query_message(header, served, is_unique=is_unique), served
+            )
+        )
 
     return {
         RequestCode.GET_MAX_OFFSET: of_queue(offsets.max_offset, GetMaxOffsetRequestHeader),
@@ -64,3 +72,12 @@ def handlers(served: Served, turns: Turns) -> dict[int, Handler]:
         RequestCode.VIEW_MESSAGE_BY_ID: of_queue(messages.view_message, ViewMessageRequestHeader),
         RequestCode.QUERY_MESSAGE: query,
     }
+
+
+def _though_files_go(question: Callable[[], Steps[Answer]], served: Served) -> Steps[Answer]:
+    """Ask once more where a file has expired, or the log was cut, since the last look."""
+    try:
+        return (yield from question())
+    except LogChangedError:
+        yield from patiently(served.look_at_files)
+    return (yield from question())
