@@ -162,7 +162,7 @@ class StoreThread:
             with ThreadPoolExecutor(1, "sentry") as resting:
                 await self._work(broker, port, over, resting)
         finally:
-            # Also where the store has failed: its clients ask again, and nobody counts them as open.
+            # Where the store has failed, too: its clients ask again, and none counts as open.
             await gone(broker.traffic)
 
     async def _work(
