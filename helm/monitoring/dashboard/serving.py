@@ -86,7 +86,7 @@ def _flow() -> list[timeseries.Panel]:
         ),
         graph(
             "Messages to clients a second",
-            "Messages in answers, and pulls whose records were not in memory.",
+            "Messages in answers, and questions that waited for what was not in memory.",
             PER_SECOND,
             [
                 (_rate(s.SERVE_MESSAGES), NAMED),
