@@ -83,7 +83,7 @@ def topic_problem(topic: str, *, nested: bool = False) -> str | None:
         ("it means another directory", topic in {".", ".."}),
         ("it holds the path separator", "/" in topic),
         ("it holds a NUL", "\0" in topic),
-        ("it holds half of a character", not _has_bytes(topic)),
+        ("it holds half of a character", not has_bytes(topic)),
         (
             f"it is longer than {NAME_BYTES} bytes",
             len(topic.encode("utf-8", "surrogatepass")) > NAME_BYTES,
@@ -92,7 +92,7 @@ def topic_problem(topic: str, *, nested: bool = False) -> str | None:
     return next((problem for problem, is_so in problems if is_so), None)
 
 
-def _has_bytes(name: str) -> bool:
+def has_bytes(name: str) -> bool:
     """Tell whether a file can be called so: JSON may hold half of a surrogate pair."""
     try:
         name.encode("utf-8", "surrogateescape")

@@ -16,6 +16,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from reput.formats.errors import FormatError
 from reput.formats.rocketmq import indexfile, names
 from reput.formats.rocketmq.indexfile import Header
 from reput.stores.findings import Kind
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
+# Said of a file that is gone since the list was made, or in whose place a copy has begun.
+_NOT_THAT_FILE = FileNotFoundError, FormatError
 # Times of a directory are a few milliseconds apart.
 _MOMENT_NS = 1_000_000_000
 
@@ -224,7 +227,7 @@ class IndexSearch:
         while True:
             try:
                 hits = yield from self._chains(files, hashed, window, limit)
-            except FileNotFoundError:
+            except _NOT_THAT_FILE:
                 before, files = files, self._looked_again()
                 if files == before:
                     raise
@@ -248,12 +251,12 @@ class IndexSearch:
         return found, last.end_timestamp, last.end_offset
 
     def _asked(self, question: Callable[[Sequence[IndexFile]], Result]) -> Result:
-        """Return what the files say; again where one went meanwhile, and is not there then."""
+        """Return what the files say; again where they are others by then."""
         files = self.files()
         while True:
             try:
                 return question(files)
-            except FileNotFoundError:
+            except _NOT_THAT_FILE:
                 before, files = files, self._looked_again()
                 if files == before:
                     raise

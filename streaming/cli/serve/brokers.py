@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from reput.formats.errors import UsageError
 from reput.formats.rocketmq.broker import whole
-from reput.formats.rocketmq.names import RETRY
+from reput.formats.rocketmq.names import RETRY, has_bytes
 from reput.streaming.cli.serve.checks import sent_back_bytes
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _offsets_of(options: ServeOptions, config: StoreConfig, name: str) -> Path:
     Raises:
         UsageError: its name leads to another directory, or the directory is the store's.
     """
-    if "/" in name or "\0" in name:
+    if "/" in name or "\0" in name or not has_bytes(name):
         raise UsageError(
             f"a broker called {name!r} has no file of offsets, as files are called: give "
             "--broker-name"

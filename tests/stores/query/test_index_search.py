@@ -388,6 +388,15 @@ class TestManyItems:
 
         assert at_once(steps)[0] == ([105, 104, 103, 102, 101] if comes else [])
 
+    def test_a_copy_begins_in_its_place_meanwhile(self, found, tmp_path):
+        steps = found.offset_steps(HASH, self.WINDOW, 64)
+        assert next(steps) is None
+        (tmp_path / "20260101000000000").unlink()
+        (tmp_path / "20260101000000000").write_bytes(self.file(100)[:50])
+        found.files()
+
+        assert at_once(steps)[0] == []
+
 
 class TestOpenFiles:
     """A store may have more index files than the process has descriptors."""

@@ -169,6 +169,14 @@ class TestRefused:
         assert code == USAGE
         assert f"a broker b7 lives there already, at {LOOPBACK}:{other.broker}" in error
 
+    def test_a_broker_whose_name_no_file_can_have(self, options, tmp_path):
+        conf = tmp_path / "broker.conf"
+        conf.write_text(conf.read_text() + "\nbrokerName=b\\ud800\n")
+        code, error = refused(*options)
+
+        assert code == USAGE
+        assert "has no file of offsets, as files are called: give --broker-name" in error
+
     def test_a_store_whose_broker_checked_who_asks(self, options, tmp_path):
         conf = tmp_path / "broker.conf"
         conf.write_text(conf.read_text() + "\naclEnable=true\n")
