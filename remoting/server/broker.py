@@ -307,10 +307,15 @@ class StoreBroker:
             parts.callback(self._store.close)
             parts.callback(self._following.close)
             parts.callback(self._turns.close)
-            parts.callback(self._groups.close)
+            parts.callback(self._save)
+            parts.callback(self.counters.held, 0)
             parts.callback(self.watch.close)
             if self.desk.lanes is not None:
                 parts.callback(self.desk.lanes.close)
+
+    def _save(self) -> None:
+        self._groups.close()
+        self.counters.offsets_unsaved(0)
 
 
 def _prepare(store: MessageStore) -> None:
