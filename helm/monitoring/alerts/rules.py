@@ -20,7 +20,7 @@ ALERTS = (
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"(\d+)([smh])\b")
-_WINDOW = re.compile(r"\[[^\]]+\]")
+_WINDOW = re.compile(r"\[[^\]]+\]|\boffset \w+")
 _AGE = re.compile(rf"(?<={re.escape(AGE)} )(<|>=) (\d+)")
 
 
