@@ -45,6 +45,8 @@ UNPLANNED = f'rocketmq_reput_unplanned_seconds{{{PROCESS},instance="10.0.0.1:946
 FAILED_OF_PROCESS = f"rocketmq_reput_store_failed{{{OF_PROCESS}}}"
 SERVED = 'cluster="c",store="a",node_type="server"'
 SERVE_READY = f"rocketmq_reput_serve_ready{{{SERVED}}}"
+# Of another server, whose broker and cluster are called alike.
+SERVE_ELSEWHERE = f'rocketmq_reput_serve_ready{{{SERVED},namespace="other"}}'
 SERVE_WAITS = (
     'kube_pod_container_status_waiting_reason{namespace="n",pod="s-0",container="serve",'
     'reason="CrashLoopBackOff"}'
@@ -388,6 +390,12 @@ CASES = [
     # The liveness probe has restarted the job.
     ("the planner stood still", {UNPLANNED: "3x39 60 120 3x80"}, 50, "PlannerStopped"),
     ("a server is gone", {SERVE_READY: "1x39 stale"}, 46, "ServeMissing"),
+    (
+        "a server is gone, and another one has its names",
+        {SERVE_READY: "1x39 stale", SERVE_ELSEWHERE: "1x120"},
+        46,
+        "ServeMissing",
+    ),
     ("a server is gone for an hour", {SERVE_READY: "1x39 stale"}, 110, "ServeMissing"),
     ("a server is upgraded", {SERVE_READY: "1x39 stale _x2 1x80"}, 43, ""),
     ("a server came back", {SERVE_READY: "1x39 stale _x20 1x80"}, 80, ""),

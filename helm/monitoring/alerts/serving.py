@@ -25,9 +25,11 @@ _FAILED_A_SECOND = 0.1
 _PULLS = ',request=~"PULL_MESSAGE|LITE_PULL_MESSAGE",answer="SYSTEM_ERROR"'
 _FAILED_5M = f"rate({s.SERVE_REQUESTS}{{{s.SERVER}{_PULLS}}}[5m])"
 
-# One for each store; a server's pod gets another name with each upgrade.
-_THERE = f"max by (cluster, store) ({s.SERVE_READY}{_SERVER})"
-_WAS_THERE = f"max by (cluster, store) (max_over_time({s.SERVE_READY}{_SERVER}[6h]"
+# One for each store of a job, as servers elsewhere may have stores of the same name; a server's pod
+# gets another name with each upgrade.
+_EACH = "max by (namespace, job, cluster, store)"
+_THERE = f"{_EACH} ({s.SERVE_READY}{_SERVER})"
+_WAS_THERE = f"{_EACH} (max_over_time({s.SERVE_READY}{_SERVER}[6h]"
 _KUBE_WAITS = f'{s.KUBE_WAITING}{{namespace=~"${{namespace}}",container="serve"}}'
 
 ALERTS = (
