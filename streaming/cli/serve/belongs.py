@@ -89,7 +89,7 @@ def touched(config: StoreConfig, floor: int, known: str | None = None) -> str | 
     try:
         found = progress.load(config.output)
         if found is None:
-            return _with_hole(config, known, is_held=is_held)
+            return _with_hole(config, floor, known, is_held=is_held)
         untouched.check(config.output, found, config.settings, floor)
     except (StoreError, FormatError, OSError) as error:
         # The files of a writer may be ahead of its record for a moment, and it may come or end now.
@@ -99,11 +99,11 @@ def touched(config: StoreConfig, floor: int, known: str | None = None) -> str | 
     return None
 
 
-def _with_hole(config: StoreConfig, known: str | None, *, is_held: bool) -> str | None:
+def _with_hole(config: StoreConfig, floor: int, known: str | None, *, is_held: bool) -> str | None:
     """Return which file is missing in the middle of queues of which there is no record."""
     if is_held:
         return known
-    missing = hole(config.output, config.settings)
+    missing = hole(config.output, config.settings, floor)
     if missing is None:
         return None
     return (

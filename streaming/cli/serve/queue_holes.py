@@ -7,6 +7,7 @@ word.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 
     from reput.formats.rocketmq.broker import BrokerSettings
 
+_OFFSET_BYTES = 8
 
-def hole(root: Path, settings: BrokerSettings) -> str | None:
+
+def hole(root: Path, settings: BrokerSettings, floor: int = 0) -> str | None:
     """Return the first file of a queue that is missing between two others; None if none is.
 
     Args:
         root: of the queues: a store, or an output.
         settings: file sizes.
+        floor: physical offset where the log begins. A file whose messages have all expired is not
+            missed.
     """
     sizes = {
         names.CONSUMEQUEUE: settings.consumequeue_file_size,
@@ -35,10 +40,10 @@ def hole(root: Path, settings: BrokerSettings) -> str | None:
         # What cannot be listed is said by whatever opens the queue.
         for directory, _, files in os.walk(root / kind):
             # Files that go during a look may leave a hole in it, and not in the next one.
-            if _missing(files, size) is not None:
-                missing = _missing(_listed(directory), size)
-                if missing is not None:
-                    return f"{directory}/{names.offset_file(missing)}"
+            if any(_holes(files, size)):
+                for missing, after in _holes(_listed(directory), size):
+                    if not _has_expired(Path(directory, names.offset_file(after)), floor):
+                        return f"{directory}/{names.offset_file(missing)}"
     return None
 
 
@@ -50,9 +55,18 @@ def _listed(directory: str) -> Iterator[str]:
         return
 
 
-def _missing(files: Iterable[str], size: int) -> int | None:
+def _holes(files: Iterable[str], size: int) -> Iterator[tuple[int, int]]:
+    """Yield where each hole begins, and where the file after it does."""
     bases = (names.parse_offset_file(file) for file in files)
     for before, after in pairwise(sorted(base for base in bases if base is not None)):
         if after > before + size:
-            return before + size
-    return None
+            yield before + size, after
+
+
+def _has_expired(after: Path, floor: int) -> bool:
+    """Tell whether the log has none of the messages before a file of a queue."""
+    with contextlib.suppress(FileNotFoundError), after.open("rb") as file:
+        # Entries of both kinds of queues begin with a record's physical offset.
+        first = file.read(_OFFSET_BYTES)
+        return len(first) == _OFFSET_BYTES and 0 < int.from_bytes(first, "big") <= floor
+    return False

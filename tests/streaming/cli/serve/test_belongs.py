@@ -131,6 +131,12 @@ def test_a_file_that_is_missing_in_a_queue_of_the_broker_s_own_is_said(tmp_path)
     assert said.startswith("clients may miss messages of")
     assert f"{third}: no such file" in said
 
+    # All that was in it, and the first message of the file after it, stand before the log's begin.
+    fourth = sorted(queue.iterdir())[1]
+    floor = int.from_bytes(fourth.read_bytes()[:8], "big")
+    assert touched(one, floor) is None
+    assert touched(one, floor - 1) == said
+
     (tmp_path / "away").rename(third)
     assert touched(one, 0, said) is None
     assert second.exists()
