@@ -107,8 +107,12 @@ class OffsetFile:
         self._pending: Future[None] | None = None
         try:
             is_there = path.exists()
-            self.offsets = _read(path, store, log) if is_there else seed_of(store, seed)
-            self._origin = {} if log is None else origin.of_log(log)
+            known: dict[str, str] = {}
+            if is_there:
+                self.offsets, known = _read(path, store, log)
+            else:
+                self.offsets = seed_of(store, seed)
+            self._log, self._origin = log, known if log is None else origin.of_log(log, known)
         except BaseException:
             self._lock.release()
             raise
@@ -145,7 +149,7 @@ class OffsetFile:
                 self._pending.exception()
                 self._look_back()
             if self.offsets.version != self._saved:
-                self._write(self.offsets.document())
+                self._write(self._document())
                 self._saved = self.offsets.version
         except (StoreError, OSError):
             LOG.error(  # noqa: TRY400 - the caller says what is wrong
@@ -163,7 +167,10 @@ class OffsetFile:
 
     def _save(self, now: float) -> None:
         self._saved, self._began = self.offsets.version, now
-        document = self.offsets.document()
+        # Not at the end, which does not wait for the disk of the log.
+        if self._log is not None and not origin.has_last(self._log, self._origin):
+            self._origin = origin.of_log(self._log, self._origin)
+        document = self._document()
         if self._beside is not None:
             self._pending = self._beside.submit(self._write, document)
             return
@@ -173,6 +180,9 @@ class OffsetFile:
             self._failed(error)
         else:
             self._succeeded()
+
+    def _document(self) -> dict[str, Any]:
+        return self.offsets.document() | ({origin.KEY: self._origin} if self._origin else {})
 
     def _look_back(self) -> None:
         pending, self._pending = self._pending, None
@@ -218,8 +228,6 @@ class OffsetFile:
                 self._path.parent,
             )
         temporary = self._path.with_name(f"{self._path.name}.new")
-        if self._origin:
-            document[origin.KEY] = self._origin
         changes.write_file(temporary, bodies.dumps(document))
         changes.rename(temporary, self._path)
         changes.sync_directory(self._path.parent)
@@ -237,7 +245,8 @@ def _locked(path: Path, store: Path) -> locks.FileLock:
     return lock
 
 
-def _read(path: Path, store: Path, log: LogFiles | None) -> Offsets:
+def _read(path: Path, store: Path, log: LogFiles | None) -> tuple[Offsets, dict[str, str]]:
+    """Return the offsets, and what is known of the log that they are of."""
     raw = path.read_bytes()
     try:
         text = raw.decode()
@@ -253,9 +262,10 @@ def _read(path: Path, store: Path, log: LogFiles | None) -> Offsets:
         raise FormatError(path, at, f"not JSON ({error.msg})", _REMEDY) from error
     except ValueError as error:
         raise FormatError(path, _place_of(str(error), text), str(error), _REMEDY) from error
-    if log is not None and origin.is_other(log, said):
+    known = origin.known_in(said)
+    if log is not None and origin.is_other(log, known):
         raise StoreError(path, f"its offsets are of another log than that of {store}", _OTHERS)
-    return offsets
+    return offsets, known
 
 
 def _place_of(reason: str, text: str) -> int:

@@ -7,8 +7,10 @@ Offsets of another store's queues would lead groups past messages that they neve
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from reput.formats.rocketmq import names
 from reput.stores.log import trail
 
 if TYPE_CHECKING:
@@ -20,22 +22,48 @@ KEY = "reputLog"
 """What a file of offsets calls them. A broker passes over what it does not know."""
 # Files of the log whose first record is asked; each may be on a disk, and not in memory.
 _MOST_FILES = 16
+# A broker makes the next file before it needs it.
+_LAST = 2
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def of_log(log: LogFiles) -> dict[str, str]:
-    """Return the hashes of some records of a log, the oldest and the newest file's among them.
+def of_log(log: LogFiles, known: Mapping[str, str] = _NOTHING) -> dict[str, str]:
+    """Return the hashes of some records of a log, those that are known and the last files'.
+
+    A log that lives on loses the records that were known at first: call it again now and then.
+
+    Args:
+        log: the files.
+        known: what was returned before. It stays where the log is another one by now, or where
+            nothing can be read.
 
     Returns:
         Physical offsets and hashes, as JSON has them; nothing where no record can be read.
     """
-    bases = log.bases
-    step = max(-(-len(bases) // _MOST_FILES), 1)
-    asked = {*bases[::step], *bases[-1:]}
-    hashes = {base: _hash(log, base) for base in sorted(asked)}
-    return {str(base): f"{found:x}" for base, found in hashes.items() if found is not None}
+    if is_other(log, known):
+        return dict(known)
+    older, last = log.bases[:-_LAST], log.bases[-_LAST:]
+    kept = [base for base in older if str(base) in known]
+    kept = kept[-_MOST_FILES:] or older[:: max(-(-len(older) // _MOST_FILES), 1)]
+    said = {str(base): known.get(str(base)) or _hash(log, base) for base in kept}
+    # After a cut, other records may stand in the last ones.
+    said |= {str(base): _hash(log, base) for base in last}
+    return {base: found for base, found in said.items() if found is not None} or dict(known)
 
 
-def is_other(log: LogFiles, said: Mapping[str, Any]) -> bool:
+def has_last(log: LogFiles, known: Mapping[str, str]) -> bool:
+    """Tell whether all records of the last files are known that are there."""
+    last = [base for base in log.bases[-_LAST:] if str(base) not in known]
+    return all(_hash(log, base) is None for base in last)
+
+
+def known_in(said: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a file of offsets says of its log; nothing where it says nothing."""
+    known = said.get(KEY)
+    return known if isinstance(known, dict) else {}
+
+
+def is_other(log: LogFiles, known: Mapping[str, str]) -> bool:
     """Tell whether offsets are of another log for certain.
 
     Where one of their records still stands, they are of this one, cut or not. Where none can be
@@ -43,21 +71,22 @@ def is_other(log: LogFiles, said: Mapping[str, Any]) -> bool:
 
     Args:
         log: the files.
-        said: what their file says.
+        known: what their file says of its log.
     """
-    known = said.get(KEY)
     has_other = False
-    for base, was in known.items() if isinstance(known, dict) else ():
-        there = _hash(log, int(base)) if base.isdecimal() else None
-        if there is not None and f"{there:x}" == was:
+    for base, was in known.items():
+        is_offset = base.isdecimal() and len(base) <= names.DIGITS
+        there = _hash(log, int(base)) if is_offset else None
+        if there is not None and there == was:
             return False
         has_other |= there is not None
     return has_other
 
 
-def _hash(log: LogFiles, base: int) -> int | None:
+def _hash(log: LogFiles, base: int) -> str | None:
     try:
-        return trail.hash_at(log, base)
+        found = trail.hash_at(log, base)
     except OSError:
         # The store is served all the same, and a client that asks for this record is told why not.
         return None
+    return None if found is None else f"{found:x}"

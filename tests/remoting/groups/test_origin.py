@@ -5,10 +5,14 @@ Stores whose brokers have one name have one file, and groups are not to be led p
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from reput.formats.errors import StoreError
+from reput.formats.rocketmq.names import offset_file
 from reput.remoting.groups.offset_file import OffsetFile
+from reput.remoting.groups.origin import KEY
 from reput.stores.log.files import LogFiles
 from tests.builders.served import messages
 from tests.builders.stores import config_of
@@ -75,4 +79,80 @@ def test_a_file_that_does_not_say_whose_it_is(opened, path, tmp_path):
     """
     path.parent.mkdir()
     path.write_text('{"offsetTable":{"a@g":{"0":5}}}')
+    assert opened(log=log_of(tmp_path / "two", "b")).offsets.find("g", "a", 0) == 5
+
+
+def test_a_log_that_was_empty_at_first(opened, path, tmp_path):
+    """
+    Of a broker that has just begun: its first record is noted as soon as there is one. A broker
+    has made the next file by then.
+    """
+    log = log_of(tmp_path / "one", "a", 3)
+    first, _ = log.file_of(0)
+    there = first.read_bytes()
+    for file in (first, first.with_name(offset_file(len(there)))):
+        file.write_bytes(bytes(len(there)))
+    log.refresh()
+    file = opened(log=log)
+    file.offsets.set("g", "a", 0, 1)
+    file.tick(1.0)
+    assert KEY not in path.read_text()
+
+    first.write_bytes(there)
+    file.offsets.set("g", "a", 0, 2)
+    file.tick(2.0)
+    file.close()
+    with pytest.raises(StoreError, match="of another log"):
+        opened(log=log_of(tmp_path / "two", "b"))
+
+
+def test_a_log_that_lives_on(opened, path, tmp_path):
+    """
+    What was noted at first expires while the server runs, and another store is still told.
+    """
+    grown = log_of(tmp_path / "grown", "a", 300)
+    log = log_of(tmp_path / "one", "a", 20)
+    file = opened(log=log)
+    noted = log.bases
+    for base in grown.bases:
+        grown_file, _ = grown.file_of(base)
+        (log.directories[0] / grown_file.name).write_bytes(grown_file.read_bytes())
+    for base in noted:
+        log.file_of(base)[0].unlink()
+    log.refresh()
+    file.offsets.set("g", "a", 0, 7)
+    file.tick(1.0)
+    file.close()
+
+    assert not set(map(str, noted)) & set(json.loads(path.read_text())[KEY])
+    opened(log=log).close()
+    other = log_of(tmp_path / "two", "b", 300)
+    with pytest.raises(StoreError, match="of another log"):
+        opened(log=other)
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_log_that_is_replaced_while_it_is_served(opened, path, tmp_path):
+    """
+    The offsets stay those of the log before it.
+    """
+    log = log_of(tmp_path / "one", "a")
+    file = opened(log=log)
+    other = log_of(tmp_path / "two", "b", 90)
+    for base in other.bases:
+        other_file, _ = other.file_of(base)
+        (log.directories[0] / other_file.name).write_bytes(other_file.read_bytes())
+    log.refresh()
+    file.offsets.set("g", "a", 0, 8)
+    file.tick(1.0)
+    file.close()
+
+    with pytest.raises(StoreError, match="of another log"):
+        opened(log=log)
+
+
+def test_a_file_whose_notes_are_damaged(opened, path, tmp_path):
+    path.parent.mkdir()
+    said = {"offsetTable": {"a@g": {"0": 5}}, KEY: {"9" * 5000: "1", "x": 2}}
+    path.write_text(json.dumps(said))
     assert opened(log=log_of(tmp_path / "two", "b")).offsets.find("g", "a", 0) == 5
