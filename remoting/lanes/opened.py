@@ -135,7 +135,7 @@ class OpenLog:
         self._close(number)
         most = self._log.most_open
         # A map has a descriptor of its own.
-        while len(self._opened) >= (most if most >= LOG_FILES else most // 2):
+        while len(self._opened) >= (most if most >= LOG_FILES else max(most // 2, 1)):
             self._close(next(iter(self._opened)))
         try:
             descriptor = self._log.open_file(base)

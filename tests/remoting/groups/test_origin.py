@@ -84,8 +84,7 @@ def test_a_file_that_does_not_say_whose_it_is(opened, path, tmp_path):
 
 def test_a_log_that_was_empty_at_first(opened, path, tmp_path):
     """
-    Of a broker that has just begun: its first record is noted as soon as there is one. A broker
-    has made the next file by then.
+    Its first record is noted as soon as there is one. A broker has made the next file by then.
     """
     log = log_of(tmp_path / "one", "a", 3)
     first, _ = log.file_of(0)

@@ -594,6 +594,16 @@ def test_no_more_files_of_the_log_are_open_than_there_are_descriptors_for(tmp_pa
         assert (all(answers), by_python) == (True, 8)
 
 
+def test_one_file_of_the_log_at_a_time(tmp_path):
+    with dispatched(messages(300, size=1000), tmp_path) as store:
+        store.log.most_open = 1
+        rig = Rig(served(store))
+        asked = [request(offset, limit=1) for offset in range(0, 300, 30)]
+        assert all(slowly(rig.at, frame(each, 7)) for each in asked)
+        assert True in map(rig.ask, asked)
+        rig.lanes.close()
+
+
 def open_below(directory: Path) -> int:
     """Return how many descriptors of this process are of files in a directory."""
     found = (os.path.realpath(each) for each in Path("/proc/self/fd").iterdir())
