@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.formats.errors import UsageError
@@ -80,11 +81,23 @@ def _refuse_to_send_home(names: Address | None, listened: Address) -> None:
     Raises:
         UsageError: they would be told to dial themselves.
     """
-    if names is not None and not is_loopback(names.host) and is_loopback(listened.host):
+    if names is not None and is_loopback(listened.host) and not _is_here(names.host):
         raise UsageError(
             f"--namesrv-listen {names}: clients of other machines would be told to dial {listened},"
             " which each of them takes for itself; give --listen and --advertise too"
         )
+
+
+def _is_here(host: str) -> bool:
+    """Tell whether only this machine reaches what listens at a host, whose name may say it."""
+    if host in EVERYWHERE:
+        return False
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        # Nothing listens there.
+        return False
+    return all(is_loopback(str(each[4][0])) for each in found)
 
 
 def _reached(places: Places) -> Places:

@@ -20,7 +20,9 @@ import pytest
 from reput.formats.rocketmq import names
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.fields import write
+from reput.streaming.cli.serve.places import places_of
 from reput.streaming.endings.exit_codes import FAILED, OK, USAGE
+from reput.streaming.settings.model.serving import ServeOptions
 from tests.builders.served import dispatched, messages, request
 from tests.builders.servers import LOOPBACK, Client, free_port, serving
 from tests.builders.stores import SMALL
@@ -168,6 +170,14 @@ class TestRefused:
 
         assert code == USAGE
         assert f"a broker b7 lives there already, at {LOOPBACK}:{other.broker}" in error
+
+    @pytest.mark.parametrize("host", [LOOPBACK, "localhost", "LOCALHOST", "127.0.0.2", "[::1]"])
+    def test_a_name_server_that_only_this_machine_reaches_is_none(self, host):
+        """
+        Its name may say so, too: that of a machine often leads to itself.
+        """
+        given = ServeOptions(namesrv_listen=f"{host}:0")
+        assert places_of(given, 1).names is not None
 
     def test_a_broker_whose_name_no_file_can_have(self, options, tmp_path):
         conf = tmp_path / "broker.conf"
