@@ -33,7 +33,8 @@ LOG = logging.getLogger("reput")
 BROKERS_FILE = "consumerOffset.json"
 _OTHERS = (
     "Groups would be led past messages that they have not got: give this store a --broker-name, or "
-    "an --offsets, of its own, or remove the file if its log was replaced"
+    "an --offsets, of its own; or, if its log was replaced, move away the file and what was sent "
+    "back, beside it"
 )
 _REMEDY = "Restore it, or remove it to begin with the broker's offsets or from scratch"
 

@@ -309,6 +309,7 @@ class StoreBroker:
             parts.callback(self._turns.close)
             parts.callback(self._save)
             parts.callback(self.counters.held, 0)
+            parts.callback(self.counters.slow, 0)
             parts.callback(self.watch.close)
             if self.desk.lanes is not None:
                 parts.callback(self.desk.lanes.close)

@@ -231,8 +231,15 @@ class StoreThread:
 
 
 async def gone(traffic: Traffic) -> None:
-    """Close connections, and wait a moment for what was sent to be out."""
+    """Close connections, and wait a moment for what was sent to be out; the rest is not sent."""
     traffic.close()
+    await _none_is_open(traffic)
+    if len(traffic):
+        traffic.abort()
+        await _none_is_open(traffic)
+
+
+async def _none_is_open(traffic: Traffic) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             while len(traffic):  # noqa: ASYNC110 - connections tell nobody

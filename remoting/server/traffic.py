@@ -84,3 +84,8 @@ class Traffic:
         """Close all connections once what was sent is out."""
         for each in tuple(self._open):
             each.close()
+
+    def abort(self) -> None:
+        """Close all connections at once, also those whose clients do not read."""
+        for each in tuple(self._open):
+            each.abort()

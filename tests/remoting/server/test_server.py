@@ -21,8 +21,21 @@ from tests.builders import groups
 from tests.builders.served import NOW, dispatched, messages, request
 from tests.builders.servers import Client, serving
 from tests.builders.stores import Log
+from tests.builders.waiting import wait_until
 
 COUNT = 64
+
+
+class Connections(Uncounted):
+    """Counts those that are open, and of these the ones that are not read."""
+
+    open = not_reading = 0
+
+    def connected(self, change):
+        self.open += change
+
+    def slow(self, count):
+        self.not_reading = count
 
 
 @pytest.fixture
@@ -244,6 +257,19 @@ class TestPeers:
             assert pull(other, 0).code == ResponseCode.SUCCESS
             running.wait_for(lambda connections: connections == 1)
             assert slow.is_closed()
+
+    def test_a_client_that_does_not_read_at_the_end(self, tmp_path):
+        """
+        It is not counted any longer: a store that has failed ends so, and is served again.
+        """
+        counted = Connections()
+        with serving(dispatched(messages(200, size=3000), tmp_path), counters=counted) as running:
+            slow = Client(running.broker)
+            command = Command(RequestCode.PULL_MESSAGE, 1, fields=write(request(0, limit=32)))
+            slow.socket.sendall(frames.encode(command) * 800)
+            wait_until(lambda: counted.not_reading == 1, 30)
+
+        assert (counted.open, counted.not_reading) == (0, 0)
 
     def test_a_silent_client_is_closed(self, store, monkeypatch):
         monkeypatch.setattr(traffic, "IDLE_SECONDS", 0.2)
