@@ -167,10 +167,10 @@ class OffsetFile:
         self._lock.release()
 
     def _save(self, now: float) -> None:
-        self._saved, self._began = self.offsets.version, now
         # Not at the end, which does not wait for the disk of the log.
-        if self._log is not None and not origin.has_last(self._log, self._origin):
+        if self._log is not None and not origin.is_current(self._log, self._origin):
             self._origin = origin.of_log(self._log, self._origin)
+        self._saved, self._began = self.offsets.version, now
         document = self._document()
         if self._beside is not None:
             self._pending = self._beside.submit(self._write, document)

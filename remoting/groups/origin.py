@@ -51,10 +51,16 @@ def of_log(log: LogFiles, known: Mapping[str, str] = _NOTHING) -> dict[str, str]
     return {base: found for base, found in said.items() if found is not None} or dict(known)
 
 
-def has_last(log: LogFiles, known: Mapping[str, str]) -> bool:
-    """Tell whether all records of the last files are known that are there."""
-    last = [base for base in log.bases[-_LAST:] if str(base) not in known]
-    return all(_hash(log, base) is None for base in last)
+def is_current(log: LogFiles, known: Mapping[str, str]) -> bool:
+    """Tell whether the newest record of the last files is known as it is now.
+
+    Then all before it are known too: a broker that cuts its log writes anew all that follows.
+    """
+    for base in reversed(log.bases[-_LAST:]):
+        there = _hash(log, base)
+        if there is not None:
+            return there == known.get(str(base))
+    return True
 
 
 def known_in(said: Mapping[str, Any]) -> dict[str, str]:
@@ -85,7 +91,8 @@ def is_other(log: LogFiles, known: Mapping[str, str]) -> bool:
 
 def _hash(log: LogFiles, base: int) -> str | None:
     try:
-        found = trail.hash_at(log, base)
+        # What is damaged may say that it is as long as the file.
+        found = trail.hash_at(log, base, log.settings.max_record_size)
     except OSError:
         # The store is served all the same, and a client that asks for this record is told why not.
         return None

@@ -93,13 +93,19 @@ def fingerprint(log: LogFiles, position: int, size: int) -> Fingerprint | None:
     return None if found is None else Fingerprint(position, size, found)
 
 
-def hash_at(log: LogFiles, position: int) -> int | None:
-    """Return the hash of the record at a physical offset; None if none is there."""
+def hash_at(log: LogFiles, position: int, most: int | None = None) -> int | None:
+    """Return the hash of the record at a physical offset; None if none is there.
+
+    Args:
+        log: the files.
+        position: physical offset.
+        most: bytes of a record; what says that it is longer is none. None for up to a file.
+    """
     try:
         size = int.from_bytes(log.bytes_at(position, _SIZE_BYTES), "big", signed=True)
     except LogChangedError:
         return None
-    return _hash_of(log, position, size)
+    return None if most is not None and size > most else _hash_of(log, position, size)
 
 
 def _hash_of(log: LogFiles, position: int, size: int) -> int | None:

@@ -5,6 +5,7 @@ Stores whose brokers have one name have one file, and groups are not to be led p
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from reput.formats.errors import StoreError
 from reput.formats.rocketmq.names import offset_file
 from reput.remoting.groups.offset_file import OffsetFile
-from reput.remoting.groups.origin import KEY
+from reput.remoting.groups.origin import KEY, is_current, of_log
 from reput.stores.log.files import LogFiles
 from tests.builders.served import messages
 from tests.builders.stores import config_of
@@ -128,6 +129,49 @@ def test_a_log_that_lives_on(opened, path, tmp_path):
     other = log_of(tmp_path / "two", "b", 300)
     with pytest.raises(StoreError, match="of another log"):
         opened(log=other)
+
+
+def test_a_log_that_is_cut_and_written_anew(opened, tmp_path):
+    """
+    Where the file that was cut into has expired, those after it are known as they are now.
+    """
+    log = log_of(tmp_path / "one", "a", 50)
+    file = opened(log=log)
+    other = log_of(tmp_path / "two", "b", 130)
+    first, second, third, *_ = other.bases
+    (log.directories[0] / offset_file(second)).write_bytes(other.bytes_at(second, third - second))
+    log.refresh()
+    file.offsets.set("g", "a", 0, 7)
+    file.tick(1.0)
+    file.close()
+
+    (log.directories[0] / offset_file(third)).write_bytes(other.bytes_at(third, third - second))
+    log.file_of(first)[0].unlink()
+    log.refresh()
+    assert opened(log=log).offsets.find("g", "a", 0) == 7
+
+
+def test_a_damaged_size_is_not_read(tmp_path, monkeypatch):
+    """
+    It may be that of the whole file, which clients would wait for with each save.
+    """
+    small = log_of(tmp_path / "one", "a", 3)
+    size = 1 << 20
+    path, _ = small.file_of(0)
+    raw = path.read_bytes()
+    path.write_bytes((size.to_bytes(4, "big") + raw[4:]).ljust(size, b"\0"))
+    settings = dataclasses.replace(
+        small.settings, commitlog_file_size=size, max_message_size=1 << 12
+    )
+    log = LogFiles(small.directories, settings)
+    lengths = []
+    bytes_at = log.bytes_at
+    monkeypatch.setattr(
+        log, "bytes_at", lambda at, length: lengths.append(length) or bytes_at(at, length)
+    )
+    assert not of_log(log)
+    assert is_current(log, {})
+    assert 0 < max(lengths) <= settings.max_record_size
 
 
 @pytest.mark.usefixtures("kept")
