@@ -54,7 +54,7 @@ def of_log(log: LogFiles, known: Mapping[str, str] = _NOTHING) -> dict[str, str]
 def is_current(log: LogFiles, known: Mapping[str, str]) -> bool:
     """Tell whether the newest record of the last files is known as it is now.
 
-    Then all before it are known too: a broker that cuts its log writes anew all that follows.
+    Then those before it stand, too: a broker that cuts its log replaces all that follows.
     """
     for base in reversed(log.bases[-_LAST:]):
         there = _hash(log, base)
