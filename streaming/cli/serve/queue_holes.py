@@ -7,7 +7,6 @@ word.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -65,8 +64,11 @@ def _holes(files: Iterable[str], size: int) -> Iterator[tuple[int, int]]:
 
 def _has_expired(after: Path, floor: int) -> bool:
     """Tell whether the log has none of the messages before a file of a queue."""
-    with contextlib.suppress(FileNotFoundError), after.open("rb") as file:
-        # Entries of both kinds of queues begin with a record's physical offset.
-        first = file.read(_OFFSET_BYTES)
-        return len(first) == _OFFSET_BYTES and 0 < int.from_bytes(first, "big") <= floor
-    return False
+    try:
+        with after.open("rb") as file:
+            # Entries of both kinds of queues begin with a record's physical offset.
+            first = file.read(_OFFSET_BYTES)
+    except FileNotFoundError:
+        # It has expired itself meanwhile, and the hole is no longer between two files.
+        return True
+    return len(first) == _OFFSET_BYTES and 0 < int.from_bytes(first, "big") <= floor

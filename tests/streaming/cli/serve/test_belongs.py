@@ -11,7 +11,9 @@ from reput.checkpoints import progress
 from reput.checkpoints.disk import locks
 from reput.formats.errors import StoreError
 from reput.stores.query.message_store import MessageStore
+from reput.streaming.cli.serve import queue_holes
 from reput.streaming.cli.serve.belongs import doubts, refuse_strangers, touched
+from reput.streaming.cli.serve.queue_holes import hole
 from tests.builders.served import dispatched, messages
 from tests.builders.stores import config_of
 
@@ -140,3 +142,25 @@ def test_a_file_that_is_missing_in_a_queue_of_the_broker_s_own_is_said(tmp_path)
     (tmp_path / "away").rename(third)
     assert touched(one, 0, said) is None
     assert second.exists()
+
+
+def test_a_file_that_expires_during_a_look(tmp_path, monkeypatch):
+    """
+    All before it have then, too, and nothing is said.
+    """
+    dispatched(messages(40), tmp_path).close()
+    one = config_of(tmp_path / "store", tmp_path / "out")
+    queue = one.output / "consumequeue" / "t" / "0"
+    first, second, third, *_ = sorted(queue.iterdir())
+    second.unlink()
+    assert hole(one.output, one.settings) == str(second)
+    listed = queue_holes._listed
+
+    def expiring(directory):
+        yield from listed(directory)
+        for each in (first, third):
+            each.unlink()
+
+    monkeypatch.setattr(queue_holes, "_listed", expiring)
+    assert hole(one.output, one.settings) is None
+    assert not third.exists()
