@@ -81,22 +81,31 @@ def _refuse_to_send_home(names: Address | None, listened: Address) -> None:
     Raises:
         UsageError: they would be told to dial themselves.
     """
-    if names is not None and is_loopback(listened.host) and not _is_here(names.host):
+    if names is not None and is_loopback(listened.host) and not _is_here(names):
         raise UsageError(
             f"--namesrv-listen {names}: clients of other machines would be told to dial {listened},"
             " which each of them takes for itself; give --listen and --advertise too"
         )
 
 
-def _is_here(host: str) -> bool:
-    """Tell whether only this machine reaches what listens at a host, whose name may say it."""
+def _is_here(names: Address) -> bool:
+    """Tell whether only this machine reaches what listens at an address, whose name may say it.
+
+    Raises:
+        UsageError: its name leads nowhere.
+    """
+    host = names.host
     if host in EVERYWHERE:
         return False
+    # Whatever addresses the name has besides, no other is listened at.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        # Nothing listens there.
-        return False
+        found = socket.getaddrinfo(host, None, family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        wrong = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"--namesrv-listen {names}: nothing can listen at {host!r}: {wrong}"
+        ) from error
     return all(is_loopback(str(each[4][0])) for each in found)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reput.formats.errors import UsageError
 from reput.formats.rocketmq import names
 from reput.remoting.wire.codes import RequestCode, ResponseCode
 from reput.remoting.wire.fields import write
@@ -178,6 +179,24 @@ class TestRefused:
         """
         given = ServeOptions(namesrv_listen=f"{host}:0")
         assert places_of(given, 1).names is not None
+
+    def test_a_name_that_others_have_at_an_address_of_ipv6(self, monkeypatch):
+        """
+        It is not listened at: where a name is given, that is done by IPv4.
+        """
+        found = {
+            socket.AF_INET: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))],
+            socket.AF_INET6: [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::5", 0))],
+        }
+        everything = [*found[socket.AF_INET], *found[socket.AF_INET6]]
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda _host, _port, family=0, *_: found.get(family, everything)
+        )
+        assert places_of(ServeOptions(namesrv_listen="this-one:0"), 1).names is not None
+
+    def test_a_name_server_at_a_name_that_leads_nowhere(self):
+        with pytest.raises(UsageError, match=r"nothing can listen at 'a\.\.b'"):
+            places_of(ServeOptions(namesrv_listen="a..b:0"), 1)
 
     def test_a_broker_whose_name_no_file_can_have(self, options, tmp_path):
         conf = tmp_path / "broker.conf"
