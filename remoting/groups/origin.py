@@ -45,10 +45,16 @@ def of_log(log: LogFiles, known: Mapping[str, str] = _NOTHING) -> dict[str, str]
     older, last = log.bases[:-_LAST], log.bases[-_LAST:]
     kept = [base for base in older if str(base) in known]
     kept = kept[-_MOST_FILES:] or older[:: max(-(-len(older) // _MOST_FILES), 1)]
-    said = {str(base): known.get(str(base)) or _hash(log, base) for base in kept}
-    # After a cut, other records may stand in the last ones.
+    standing = {} if _was_cut(log, known) else known
+    said = {str(base): standing.get(str(base)) or _hash(log, base) for base in kept}
     said |= {str(base): _hash(log, base) for base in last}
     return {base: found for base, found in said.items() if found is not None} or dict(known)
+
+
+def _was_cut(log: LogFiles, known: Mapping[str, str]) -> bool:
+    """Tell whether the newest record that is known has gone; else those before it stand, too."""
+    noted = [base for base in log.bases if str(base) in known]
+    return bool(noted) and _hash(log, noted[-1]) != known[str(noted[-1])]
 
 
 def is_current(log: LogFiles, known: Mapping[str, str]) -> bool:

@@ -151,6 +151,28 @@ def test_a_log_that_is_cut_and_written_anew(opened, tmp_path):
     assert opened(log=log).offsets.find("g", "a", 0) == 7
 
 
+def test_a_log_that_is_cut_more_than_once(opened, tmp_path):
+    """
+    Of the records after a cut none stays known, whichever of them are the last ones to stand.
+    """
+    log = log_of(tmp_path / "one", "a", 120)
+    first, *bases = log.bases
+    file = opened(log=log)
+    for number, topic in enumerate("bc"):
+        other = log_of(tmp_path / topic, topic, 120)
+        for base in bases[number:]:
+            written, _ = other.file_of(base)
+            (log.directories[0] / written.name).write_bytes(written.read_bytes())
+        if number:
+            log.file_of(first)[0].unlink()
+        log.refresh()
+        file.offsets.set("g", "a", 0, 7 + number)
+        file.tick(1.0 + number)
+    file.close()
+
+    assert opened(log=log).offsets.find("g", "a", 0) == 8
+
+
 def test_a_damaged_size_is_not_read(tmp_path, monkeypatch):
     """
     It may be that of the whole file, which clients would wait for with each save.
