@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("reput")
 BROKERS_FILE = "consumerOffset.json"
+# Groups may be idle for longer than records live.
+_NOTE_SECONDS = 60.0
 _OTHERS = (
     "Groups would be led past messages that they have not got: give this store a --broker-name, or "
     "an --offsets, of its own; or, if its log was replaced, move away the file and what was sent "
@@ -78,6 +80,8 @@ class OffsetFile:
     # When the oldest change came that is not on disk, and when the last write began.
     _oldest: float | None = None
     _began = 0.0
+    # When the log was last looked at without an offset to save.
+    _noted = 0.0
     _problem = ""
 
     def __init__(
@@ -135,6 +139,10 @@ class OffsetFile:
             self._oldest = now
         if has_changed and self._pending is None:
             self._save(now)
+        elif self._pending is None and now - self._noted >= _NOTE_SECONDS:
+            self._noted = now
+            if self._note():
+                self._save(now)
         self.unsaved_seconds = 0.0 if self._oldest is None else now - self._oldest
 
     def close(self) -> None:
@@ -167,9 +175,7 @@ class OffsetFile:
         self._lock.release()
 
     def _save(self, now: float) -> None:
-        # Not at the end, which does not wait for the disk of the log.
-        if self._log is not None and not origin.is_current(self._log, self._origin):
-            self._origin = origin.of_log(self._log, self._origin)
+        self._note()
         self._saved, self._began = self.offsets.version, now
         document = self._document()
         if self._beside is not None:
@@ -181,6 +187,16 @@ class OffsetFile:
             self._failed(error)
         else:
             self._succeeded()
+
+    def _note(self) -> bool:
+        """Note the log as it is now; tell whether that is news.
+
+        Not at the end, which does not wait for the disk of the log.
+        """
+        if self._log is None or origin.is_current(self._log, self._origin):
+            return False
+        was, self._origin = self._origin, origin.of_log(self._log, self._origin)
+        return was != self._origin
 
     def _document(self) -> dict[str, Any]:
         return self.offsets.document() | ({origin.KEY: self._origin} if self._origin else {})

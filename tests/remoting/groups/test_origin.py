@@ -131,6 +131,25 @@ def test_a_log_that_lives_on(opened, path, tmp_path):
         opened(log=other)
 
 
+@pytest.mark.usefixtures("kept")
+def test_a_log_that_lives_on_while_groups_are_idle(opened, path, tmp_path):
+    log = log_of(tmp_path / "one", "a", 20)
+    file = opened(log=log)
+    grown = log_of(tmp_path / "grown", "a", 300)
+    for base in grown.bases:
+        written, _ = grown.file_of(base)
+        (log.directories[0] / written.name).write_bytes(written.read_bytes())
+    log.refresh()
+    text = path.read_text()
+    file.tick(1.0)
+    assert path.read_text() == text
+    file.tick(100.0)
+    said = json.loads(path.read_text())
+    assert str(log.bases[-1]) in said[KEY]
+    assert said["offsetTable"]["a@g"] == {"0": 7}
+    file.close()
+
+
 def test_a_log_that_is_cut_and_written_anew(opened, tmp_path):
     """
     Where the file that was cut into has expired, those after it are known as they are now.
