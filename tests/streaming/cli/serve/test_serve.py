@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -400,6 +401,11 @@ def two(tmp_path):
     return ["--config", str(tmp_path / "reput.toml"), "--offsets", str(tmp_path / "offsets")]
 
 
+# A server lives no longer.
+_MOST_SECONDS = 240.0
+# Offsets of no group.
+OFFSETS = '{"offsetTable":{}}'
+
 # The store on the right fails while a file is there, and cannot be opened.
 FAILING = """
 from pathlib import Path
@@ -551,8 +557,8 @@ class TestSeveralStores:
 
         with left_is_served(two), offsets.open("w") as file:
             offsets.unlink()
-            offsets.write_text("{}")
-            file.write("{}")
+            offsets.write_text(OFFSETS)
+            file.write(OFFSETS)
 
     def test_a_disk_that_stops_to_answer(self, two, tmp_path):
         """
@@ -822,7 +828,12 @@ def all_started(
 
 def begun(options: list[str], *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
     command = [*before, *COMMAND, *options, "--listen", f"{LOOPBACK}:0", *words]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # What is waited for may never be said: the test fails then, and does not wait for ever.
+    ended = threading.Timer(_MOST_SECONDS, process.kill)
+    ended.daemon = True
+    ended.start()
+    return process
 
 
 @contextlib.contextmanager
