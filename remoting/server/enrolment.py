@@ -68,6 +68,7 @@ class Enrolment:
         self._place, self._broker, self._traffic = place, broker, traffic
         self._changed = changed
         self._numbers = itertools.count()
+        self._may_be_in = False
         self._connection: Connection | None = None
         self._told: dict[str, Topic] = {}
         self._problem: str | None = None
@@ -111,9 +112,8 @@ class Enrolment:
 
     async def end(self) -> None:
         """Take our broker out of the name server, if it is in."""
-        if self.is_registered:
-            with contextlib.suppress(AwayError):
-                await self._leave()
+        with contextlib.suppress(AwayError):
+            await self._leave()
         if self._connection is not None:
             self._connection.close()
 
@@ -129,6 +129,8 @@ class Enrolment:
             return
         broker, topics = self._described, dict(self._described.topics)
         is_first = not self.is_registered
+        # From now on, though its answer may not be seen: a store can fail before.
+        self._may_be_in = True
         for request in enrolling.registrations(
             broker, self._release, self._next_version, is_first=is_first
         ):
@@ -142,8 +144,9 @@ class Enrolment:
         self._set(is_registered=True)
 
     async def _leave(self) -> None:
-        if self.is_registered:
+        if self._may_be_in:
             await self._ask(enrolling.goodbye(self._described, self._release))
+            self._may_be_in = False
             self._set(is_registered=False)
 
     async def _pause(self, seconds: float) -> None:
@@ -170,7 +173,9 @@ class Enrolment:
 
         connection.ask(command, take)
         try:
-            answer = await asyncio.wait_for(answered, _ANSWER_SECONDS)
+            # `wait_for` of Python 3.11 may drop a cancellation that comes with the answer.
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                answer = await answered
         except TimeoutError:
             # An answer that comes late is to nobody.
             connection.abort()
