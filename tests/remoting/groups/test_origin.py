@@ -38,6 +38,13 @@ def log_of(directory, topic, count=60):
     return LogFiles([place / "commitlog"], config_of(place, directory / "out").settings)
 
 
+def replace(log, other, bases):
+    """Put files of another log in the places of a log's own."""
+    for base in bases:
+        written, _ = other.file_of(base)
+        (log.directories[0] / written.name).write_bytes(written.read_bytes())
+
+
 @pytest.fixture
 def kept(opened, tmp_path):
     """Offsets of a group in a log."""
@@ -114,9 +121,7 @@ def test_a_log_that_lives_on(opened, path, tmp_path):
     log = log_of(tmp_path / "one", "a", 20)
     file = opened(log=log)
     noted = log.bases
-    for base in grown.bases:
-        grown_file, _ = grown.file_of(base)
-        (log.directories[0] / grown_file.name).write_bytes(grown_file.read_bytes())
+    replace(log, grown, grown.bases)
     for base in noted:
         log.file_of(base)[0].unlink()
     log.refresh()
@@ -136,9 +141,7 @@ def test_a_log_that_lives_on_while_groups_are_idle(opened, path, tmp_path):
     log = log_of(tmp_path / "one", "a", 20)
     file = opened(log=log)
     grown = log_of(tmp_path / "grown", "a", 300)
-    for base in grown.bases:
-        written, _ = grown.file_of(base)
-        (log.directories[0] / written.name).write_bytes(written.read_bytes())
+    replace(log, grown, grown.bases)
     log.refresh()
     text = path.read_text()
     file.tick(1.0)
@@ -179,9 +182,7 @@ def test_a_log_that_is_cut_more_than_once(opened, tmp_path):
     file = opened(log=log)
     for number, topic in enumerate("bc"):
         other = log_of(tmp_path / topic, topic, 120)
-        for base in bases[number:]:
-            written, _ = other.file_of(base)
-            (log.directories[0] / written.name).write_bytes(written.read_bytes())
+        replace(log, other, bases[number:])
         if number:
             log.file_of(first)[0].unlink()
         log.refresh()
@@ -223,9 +224,7 @@ def test_a_log_that_is_replaced_while_it_is_served(opened, path, tmp_path):
     log = log_of(tmp_path / "one", "a")
     file = opened(log=log)
     other = log_of(tmp_path / "two", "b", 90)
-    for base in other.bases:
-        other_file, _ = other.file_of(base)
-        (log.directories[0] / other_file.name).write_bytes(other_file.read_bytes())
+    replace(log, other, other.bases)
     log.refresh()
     file.offsets.set("g", "a", 0, 8)
     file.tick(1.0)
