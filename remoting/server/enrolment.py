@@ -193,7 +193,8 @@ class Enrolment:
             lambda: Connection(desk, self._traffic), *self._place
         )
         try:
-            _, connection = await asyncio.wait_for(opening, _ANSWER_SECONDS)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                _, connection = await opening
         except TimeoutError:
             raise AwayError(f"no connection within {_ANSWER_SECONDS:g} s") from None
         except OSError as error:

@@ -152,7 +152,8 @@ class Port:
         try:
             wants_tls: bool | None = False
             if self._tls is not None:
-                wants_tls = await asyncio.wait_for(self._wants_tls(accepted), _HELLO_SECONDS)
+                async with asyncio.timeout(_HELLO_SECONDS):
+                    wants_tls = await self._wants_tls(accepted)
             if wants_tls is None:
                 return
             if self._mode is Mode.ENFORCING and not wants_tls:
